@@ -69,8 +69,8 @@ struct program_slice {
 struct program_meta { const char *key, *value; };
 /* What callers check of an input, and draw for it. */
 struct program_feed {
-    /* [rank]: NULL: the size is fixed; else what it follows from, in postfix: "$0 2 mul" is twice symbols[0].
-     * NULL for rank 0 */
+    /* [rank]: NULL: the size is fixed; else what it follows from, in postfix: "$0 2 mul" is twice
+     * symbols[0]. NULL for rank 0 */
     const char *const *rule;
     int64_t least, most;         /* integers that its uses allow; least > most: it holds none */
 };
@@ -99,7 +99,7 @@ struct program_info {
     int slice_count, meta_count;
     const struct program_slice *slices;
     const struct program_meta *meta;
-    const struct program_feed *feeds;      /* [input_count + state_count]: of inputs, then of states */
+    const struct program_feed *feeds;   /* [input_count + state_count]: of inputs, then of states */
 };
 
 /* Which entry the input or output i belongs to; -1: the model has none. */
@@ -173,8 +173,8 @@ const struct backend *backend_find(const char *target);
 const char *cuda_found(struct tgc *t);
 /* Whether its kernels run on a device, in memory other than the caller's. */
 bool backend_is_of_device(const struct backend *backend);
-/* Whether LLVM compiles the device's kernels, which has not all instructions of the vendor's compiler; as_text: only
- * LLVM's text is asked for. */
+/* Whether LLVM compiles the device's kernels, which has not all instructions of the vendor's
+ * compiler; as_text: only LLVM's text is asked for. */
 bool backend_is_by_llvm(const struct backend *backend, struct tgc *t, bool as_text);
 
 /* Whether the interpreter computes reference vectors: if that is quick, always, or never. */
@@ -200,17 +200,18 @@ struct program_options {
     const struct program_vectors *vectors;     /* NULL: as vectors_mode says */
     enum vectors_mode vectors_mode;
     struct text *kernels;                  /* NULL, or receives the kernels' text as well */
-    /* Of devices whose kernels are compiled here: the architectures, "sm_80,sm_90a"; whether they are
-     * not compiled at all; NULL, or receives what one is compiled to. */
+    /* Of devices whose kernels are compiled here: the architectures, "sm_80,sm_90a"; whether they
+     * are not compiled at all; NULL, or receives what one is compiled to. */
     const char *architectures;
     bool only_kernels;
     struct text *device_code;
-    struct text *device_ir;                /* NULL, or receives the kernels as LLVM's text instead */
+    struct text *device_ir;                /* NULL, or receives the kernels as LLVM's text
+                                            * instead */
     struct program_lines *lines;           /* NULL, or receives what lines belong to */
 };
 
-/* Receives bytes in order; false stops the writing. swapped: it wants a number's bytes in the order that
- * this process has not. */
+/* Receives bytes in order; false stops the writing. swapped: it wants a number's bytes in the order
+ * that this process has not. */
 struct byte_sink {
     bool (*write)(void *context, const void *p, size_t nbytes);
     void *context;
@@ -234,17 +235,18 @@ bool program_write_c(struct tgc *t, const struct schedule *s, const struct progr
 void program_write_header(struct tgc *t, const struct schedule *s, const struct program_options *o,
                           struct text *h);
 /* By entry: "lenet_warp", as NAME.h has its structs and functions. */
-const char *const *program_entry_names(struct tgc *t, const struct schedule *s, const struct program_options *o);
-/* The functions of runtime/ in C, for gcc and clang, with symbols that only the program's other object
- * sees. */
+const char *const *program_entry_names(struct tgc *t, const struct schedule *s,
+                                       const struct program_options *o);
+/* The functions of runtime/ in C, for gcc and clang, with symbols that only the program's other
+ * object sees. */
 void program_write_pieces(struct tgc *t, const struct schedule *s, const struct program_options *o,
                           const char *const *piece, int n, struct text *c);
 const char *program_piece_symbol(struct tgc *t, const char *name, const char *piece);
 /* The weights at their offsets, gaps zeroed: the contents of NAME.weights. false: the sink
  * refused. */
 bool program_write_weights(struct tgc *t, const struct schedule *s, const struct byte_sink *sink);
-/* The same, to memory of schedule->weight_nbytes; swapped: as in a sink. In any thread. needs: the places do
- * not overlap, and are in order. */
+/* The same, to memory of schedule->weight_nbytes; swapped: as in a sink. In any thread. needs: the
+ * places do not overlap, and are in order. */
 void program_copy_weights(const struct schedule *s, unsigned char *to, bool swapped);
 enum weights_mode program_weights_mode(const struct schedule *s, enum weights_mode wanted);
 /* A C identifier for NAME from an output's stem or a model's name: never a keyword, never empty. */
@@ -267,8 +269,8 @@ void schedule_kernels_json(struct text *out, struct tgc *t, const struct schedul
 
 /* ------------------------------------------------------------------------------------ compile.c */
 
-/* A compiler, what it is told before all else and where it links (NULL: nothing), and the archiver for
- * its objects (NULL: $AR, else ar). */
+/* A compiler, what it is told before all else and where it links (NULL: nothing), and the archiver
+ * for its objects (NULL: $AR, else ar). */
 struct compiler {
     const char *command;
     const char *const *word; int nword;
@@ -279,10 +281,11 @@ struct compiler {
 enum binary_kind { BINARY_OBJECT, BINARY_SHARED, BINARY_ARCHIVE, BINARY_PROGRAM, BINARY_JOINED };
 struct compile_request {
     enum binary_kind kind;
-    const char *source;          /* the emitted C file, next to its header and weights, or an object */
+    const char *source;       /* the emitted C file, next to its header and weights, or an object */
     const char *out_path;
     const char *temporary;       /* where the compiler's own temporary files go; NULL: $TMPDIR */
-    const char *subject;         /* the file that messages name, which the user knows; NULL: out_path */
+    const char *subject;         /* the file that messages name, which the user
+                                  * knows; NULL: out_path */
     const struct compiler *compiler;       /* NULL: $CC, else cc */
     /* besides the defaults, which the compiler's own words replace: -O2 -std=c11, and -fPIC in
      * objects and libraries */
@@ -294,8 +297,8 @@ struct compile_request {
 const char *compiler_of_environment(void);
 /* Whether a directory of PATH has a program of that name (clang/driver.c). */
 bool program_is_on_path(struct tgc *t, const char *name);
-/* Runs the system's compiler, and the archiver. false: a diagnostic says what is missing or quotes the
- * compiler's first error. */
+/* Runs the system's compiler, and the archiver. false: a diagnostic says what is missing or quotes
+ * the compiler's first error. */
 bool compile_c(struct tgc *t, const struct compile_request *r);
 
 #endif

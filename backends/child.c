@@ -1,5 +1,5 @@
-/* child.c - a process for a compiler that comes as a library and aborts where it gets no memory (NVRTC): what ends is
- * the process, and the compile that needed it fails with an error.
+/* child.c - a process for a compiler that comes as a library and aborts where it gets no memory
+ * (NVRTC): what ends is the process, and the compile that needed it fails with an error.
  *
  *      tgc or libtgc's caller                    the process
  *        child_start()    fork()  ------------->  serve()
@@ -7,10 +7,11 @@
  *        child_hear()     <-- block of bytes --   child_write()
  *        child_end()      kill, wait
  *
- * By fork() rather than by a program that is started: libtgc has no file of a program that it could be sure of. It is
- * safe in a caller with threads, since the C library makes its allocator and its loader usable in the child, and the
- * compiler's library is opened there alone, so no other thread can have had a lock of it. The child has its standard
- * error closed, leaves no core file and ends with the thread that waits for it.
+ * By fork() rather than by a program that is started: libtgc has no file of a program that it could
+ * be sure of. It is safe in a caller with threads, since the C library makes its allocator and its
+ * loader usable in the child, and the compiler's library is opened there alone, so no other thread
+ * can have had a lock of it. The child has its standard error closed, leaves no core file and ends
+ * with the thread that waits for it.
  */
 #include "backends/child.h"
 
@@ -64,14 +65,16 @@ static void become_child(void)
 #endif
 }
 
-struct child *child_start(struct tgc *t, const char *who, void (*serve)(int socket, const char *wanted), const char *wanted)
+struct child *child_start(struct tgc *t, const char *who,
+                          void (*serve)(int socket, const char *wanted), const char *wanted)
 {
     struct child *c = MEM_NEW(t, struct child);
     int pair[2];
     *c = (struct child){.t = t, .socket = -1};
     c->held = held_add(t, stop, c);
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0) {
-        diag_error(t, NULL, "%s is given a process of its own, and there is no socket for it: %s", who, strerror(errno));
+        diag_error(t, NULL, "%s is given a process of its own, and there is no socket for it: %s",
+                   who, strerror(errno));
         return NULL;
     }
     fcntl(pair[0], F_SETFD, FD_CLOEXEC);
@@ -89,7 +92,8 @@ struct child *child_start(struct tgc *t, const char *who, void (*serve)(int sock
     if (c->pid > 0)
         return c;
     c->pid = 0;
-    diag_error(t, NULL, "%s is given a process of its own, which does not start: %s", who, strerror(why));
+    diag_error(t, NULL, "%s is given a process of its own, which does not start: %s", who,
+               strerror(why));
     return NULL;
 }
 
@@ -120,7 +124,10 @@ static bool get(int socket, void *block, size_t nbytes)
     return true;
 }
 
-bool child_hear(struct child *c, void *block, size_t nbytes) { return get(c->socket, block, nbytes); }
+bool child_hear(struct child *c, void *block, size_t nbytes)
+{
+    return get(c->socket, block, nbytes);
+}
 
 const char *child_why(struct child *c)
 {
@@ -130,9 +137,11 @@ const char *child_why(struct child *c)
         ended = waitpid(c->pid, &status, 0);
     while (ended < 0 && errno == EINTR);
     c->pid = 0;
-    return ended > 0 && WIFSIGNALED(status) ? mem_printf(c->t, "it ended by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)))
-           : ended > 0                      ? mem_printf(c->t, "it ended with status %d", WEXITSTATUS(status))
-                                            : "it ended";
+    return ended > 0 && WIFSIGNALED(status)
+               ? mem_printf(c->t, "it ended by signal %d (%s)", WTERMSIG(status),
+                            strsignal(WTERMSIG(status)))
+           : ended > 0 ? mem_printf(c->t, "it ended with status %d", WEXITSTATUS(status))
+                       : "it ended";
 }
 
 void child_read(int socket, void *block, size_t nbytes)

@@ -5,10 +5,11 @@
 #include "ir/base.h"
 
 struct child;
-/* Starts a process that runs serve(socket, wanted) and ends with it. What it is asked and what it answers are blocks of bytes;
- * it must not use t, whose errors are another process's. It ends at the latest when t is freed. NULL: reported; who: of
- * whom the report says that. */
-struct child *child_start(struct tgc *t, const char *who, void (*serve)(int socket, const char *wanted), const char *wanted);
+/* Starts a process that runs serve(socket, wanted) and ends with it. What it is asked and what it
+ * answers are blocks of bytes; it must not use t, whose errors are another process's. It ends at
+ * the latest when t is freed. NULL: reported; who: of whom the report says that. */
+struct child *child_start(struct tgc *t, const char *who,
+                          void (*serve)(int socket, const char *wanted), const char *wanted);
 void child_end(struct child *c);
 /* The parent's side. false: the process has ended; then child_why() says how, in words. */
 bool child_ask(struct child *c, const void *block, size_t nbytes);

@@ -1,7 +1,7 @@
 /* compile.c - runs a C compiler on an emitted file: .o, .so, .a, or the -DNAME_MAIN program.
  *
- * The compiler is what the request names, else $CC or cc. It runs in the emitted file's folder, so that
- * it finds the header and the weights; no shell is involved.
+ * The compiler is what the request names, else $CC or cc. It runs in the emitted file's folder, so
+ * that it finds the header and the weights; no shell is involved.
  */
 #include "backends/backend.h"
 #include "backends/process.h"
@@ -112,12 +112,14 @@ static bool run(struct tgc *t, struct command *c, const struct compile_request *
 }
 
 /* A program that says that all is well need not have done anything. */
-static bool check_written(const struct command *c, const struct compile_request *r, const char *path)
+static bool check_written(const struct command *c, const struct compile_request *r,
+                          const char *path)
 {
     struct stat st;
     return (stat(path, &st) == 0 && st.st_size > 0) ||
            diag_error(c->t, &(struct place){.file = r->subject},
-                      "'%s' ended with status 0, but wrote nothing to %s; expected what -o names to be there "
+                      "'%s' ended with status 0, but wrote nothing to %s; expected what -o names "
+                      "to be there "
                       "then: set CC to a C compiler (and AR to an archiver)",
                       c->word[0], base_of(path));
 }

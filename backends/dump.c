@@ -16,7 +16,10 @@ static const struct buffer *const *all_buffers(struct tgc *t, const struct sched
     struct {
         struct buffer *const *b;
         int n;
-    } group[] = {{s->input, s->ninput}, {s->output, s->noutput}, {s->weight, s->nweight}, {s->buffer, s->nbuffer}};
+    } group[] = {{s->input, s->ninput},
+                 {s->output, s->noutput},
+                 {s->weight, s->nweight},
+                 {s->buffer, s->nbuffer}};
     *n = s->ninput + s->noutput + s->nweight + s->nbuffer;
     const struct buffer **all = scratch_array(t, (size_t)*n + 1, sizeof *all), **at = all;
     for (size_t g = 0; g < sizeof group / sizeof *group; g++)
@@ -169,8 +172,10 @@ void schedule_kernels_json(struct text *out, struct tgc *t, const struct schedul
         }
         if (device_has_grid(t)) {
             struct device_use use = device_use(t, k);
-            text_printf(out, ", \"threads\": %.0f, \"block\": %d, \"local_bytes\": %.0f, \"asked_bytes\": %.0f",
-                        use.threads, k->block, use.local_nbytes, use.asked);
+            text_printf(
+                out,
+                ", \"threads\": %.0f, \"block\": %d, \"local_bytes\": %.0f, \"asked_bytes\": %.0f",
+                use.threads, k->block, use.local_nbytes, use.asked);
         }
         text_printf(out, ", \"flop\": %.0f, \"bytes\": %.0f, \"predicted_us\": %.4g}", k->flop,
                     k->nbytes, kernel_cost(t, s, k).ns / 1000);

@@ -18,10 +18,13 @@ static struct text read_all(struct tgc *t, FILE *file)
     return s;
 }
 
-static bool run(struct tgc *t, const char *const *word, FILE *const *file, const void *in, size_t nbytes, struct filtered *f)
+static bool run(struct tgc *t, const char *const *word, FILE *const *file, const void *in,
+                size_t nbytes, struct filtered *f)
 {
-    struct process p = {.word = word, .file = {fileno(file[IN]), fileno(file[OUT]), fileno(file[SAID])}};
-    if (fwrite(in, 1, nbytes, file[IN]) != nbytes || fflush(file[IN]) != 0 || fseek(file[IN], 0, SEEK_SET) != 0)
+    struct process p = {.word = word,
+                        .file = {fileno(file[IN]), fileno(file[OUT]), fileno(file[SAID])}};
+    if (fwrite(in, 1, nbytes, file[IN]) != nbytes || fflush(file[IN]) != 0 ||
+        fseek(file[IN], 0, SEEK_SET) != 0)
         return diag_error(t, NULL, "no room for a temporary file: %s", strerror(errno));
     int status = process_run(t, &p);
     if (status < 0)
@@ -30,7 +33,8 @@ static bool run(struct tgc *t, const char *const *word, FILE *const *file, const
     return true;
 }
 
-bool filter_run(struct tgc *t, const char *const *word, const void *in, size_t nbytes, struct filtered *f)
+bool filter_run(struct tgc *t, const char *const *word, const void *in, size_t nbytes,
+                struct filtered *f)
 {
     FILE *file[FILES] = {NULL};
     bool done = true;

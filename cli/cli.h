@@ -30,8 +30,8 @@ void print_lines_escaped(FILE *to, const char *s);
 
 /* --------------------------------------------------------------------------------- unfinished.c */
 
-/* For a listener's on_temporary, on_process and on_critical: a signal that ends the process ends these
- * processes first and removes what is there. */
+/* For a listener's on_temporary, on_process and on_critical: a signal that ends the process ends
+ * these processes first and removes what is there. */
 void unfinished_note(void *user, const char *path, bool is_directory, bool appears);
 void unfinished_note_process(void *user, long pid, bool begins);
 void unfinished_critical(void *user, bool begins);
@@ -65,8 +65,8 @@ void times_of_one_run(struct kernel_times *s);
 void times_write(struct text *out, struct tgc *t, const struct model *m, const struct instance *p,
                  const struct kernel_times *times);
 /* The same as the elements of a JSON list. */
-void times_write_json(struct text *out, struct tgc *t, const struct model *m, const struct instance *p,
-                      const struct kernel_times *times);
+void times_write_json(struct text *out, struct tgc *t, const struct model *m,
+                      const struct instance *p, const struct kernel_times *times);
 /* The table on standard error, at DEBUG=2. */
 void times_print_one_run(struct tgc *t, const struct model *m, const struct instance *p,
                          struct kernel_times *times);

@@ -63,7 +63,8 @@ static void put_seconds(struct text *x, const char *what, double s)
         text_printf(x, "%s %.1f ns", what, 1e9 * s);
 }
 
-/* The sizes of the run's open dimensions: what was measured is that size, and not all up to the bound. */
+/* The sizes of the run's open dimensions: what was measured is that size, and not
+ * all up to the bound. */
 static void put_sizes(struct text *x, const struct instance *p, bool json)
 {
     const struct program_info *info = p->info;
@@ -94,7 +95,8 @@ static void print_result(struct tgc *t, const struct options *o, const struct in
         text_printf(&x,
                     ",\"target\":\"%s\",\"threads\":%d,\"runs\":%d,\"min_seconds\":%.9g,\"median_"
                     "seconds\":%.9g,\"flop\":%.17g,"
-                    "\"gflops\":%.6g,\"kernels\":%d,\"arena_bytes\":%zu,\"weight_bytes\":%zu,\"kernel_times\":[",
+                    "\"gflops\":%.6g,\"kernels\":%d,\"arena_bytes\":%zu,\"weight_bytes\":%zu,"
+                    "\"kernel_times\":[",
                     info->target, o->threads, n * at_once, least, median, info->flop, rate / 1e9,
                     info->kernel_count, info->arena_bytes, info->weights_bytes);
         times_write_json(&x, t, m, p, times);

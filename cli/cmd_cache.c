@@ -6,12 +6,14 @@
 static enum exit_status use_folder(struct tgc *t, const struct options *o, struct cache *c)
 {
     const char *why, *path = o->folder_use == OPTION_FOLDER ? cache_folder_make(c, o->folder, &why)
-                             : o->folder_use == OPTION_SEAL ? cache_folder_seal(c, o->folder, &why)
-                                                            : cache_folder_check(c, o->folder, &why);
+                             : o->folder_use == OPTION_SEAL
+                                 ? cache_folder_seal(c, o->folder, &why)
+                                 : cache_folder_check(c, o->folder, &why);
     if (path)
         puts(path);                    /* as it is: another program reads it */
     else
-        diag_error(t, &(struct place){.file = mem_printf(t, "%s/%s", cache_path(c), o->folder)}, "%s", why);
+        diag_error(t, &(struct place){.file = mem_printf(t, "%s/%s", cache_path(c), o->folder)},
+                   "%s", why);
     return path ? EXIT_DONE : EXIT_FAILED;
 }
 

@@ -42,12 +42,21 @@ static void put_device(struct text *x, const struct device_facts *d)
 
 static void put_json(struct text *x, const struct device_facts *d)
 {
-    const struct { const char *key, *text; } texts[] = {
-        {"kind", d->kind}, {"name", d->name}, {"vendor", d->vendor}, {"version", d->version}, {"driver", d->driver}};
-    const struct { const char *key; uint64_t value; } numbers[] = {
-        {"units", d->units}, {"work_group", d->work_group}, {"memory_bytes", d->memory_bytes},
-        {"buffer_bytes", d->buffer_bytes}, {"local_bytes", d->local_bytes}, {"image_width", d->image_width},
-        {"image_height", d->image_height}, {"image_pitch", d->image_pitch}};
+    const struct { const char *key, *text;
+    } texts[] = {{"kind", d->kind},
+                 {"name", d->name},
+                 {"vendor", d->vendor},
+                 {"version", d->version},
+                 {"driver", d->driver}};
+    const struct { const char *key; uint64_t value;
+    } numbers[] = {{"units", d->units},
+                   {"work_group", d->work_group},
+                   {"memory_bytes", d->memory_bytes},
+                   {"buffer_bytes", d->buffer_bytes},
+                   {"local_bytes", d->local_bytes},
+                   {"image_width", d->image_width},
+                   {"image_height", d->image_height},
+                   {"image_pitch", d->image_pitch}};
     text_printf(x, "{\"target\":\"%s\",\"number\":%d", d->target, d->number);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         text_printf(x, ",\"%s\":", texts[i].key);
@@ -55,7 +64,8 @@ static void put_json(struct text *x, const struct device_facts *d)
     }
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         text_printf(x, ",\"%s\":%llu", numbers[i].key, (unsigned long long)numbers[i].value);
-    text_printf(x, ",\"f16\":%s,\"f64\":%s}", d->halves ? "true" : "false", d->doubles ? "true" : "false");
+    text_printf(x, ",\"f16\":%s,\"f64\":%s}", d->halves ? "true" : "false",
+                d->doubles ? "true" : "false");
 }
 
 enum exit_status cmd_devices(struct tgc *t, const struct options *o)
@@ -79,7 +89,8 @@ enum exit_status cmd_devices(struct tgc *t, const struct options *o)
             text_printf(&x, "no device of CUDA: %s\n", no_cuda);
         if (no_amd)
             text_printf(&x, "no device of HIP: %s\n", no_amd);
-        text_puts(&x, "devices of Metal are not listed: they need macOS, where NAME_options.device counts those of "
+        text_puts(&x, "devices of Metal are not listed: they need macOS, where NAME_options.device "
+                      "counts those of "
                       "MTLCopyAllDevices() from 1\n");
     }
     for (const char *line = x.s, *end; *line; line = end + 1) {

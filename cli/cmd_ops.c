@@ -22,7 +22,10 @@ static const char *kinds_text(struct tgc *t, const char *kinds)
     return x.s;
 }
 
-static const char *domain_of(const struct operator *op) { return *op->domain ? op->domain : "ai.onnx"; }
+static const char *domain_of(const struct operator* op)
+{
+    return *op->domain ? op->domain : "ai.onnx";
+}
 
 static int last_opset(const struct operator *op)
 {

@@ -2,14 +2,15 @@
  * writes the fastest to a file.
  *
  * First each convolution's Winograd tiles, all layers at once, one side a round; then lists of opts
- * of the nests: packed keys, rows together, tiles, which loops threads share. A round compiles the whole model with another
- * candidate for every nest at once, as long as no kernel has two that differ from the model's
- * choice, and times every kernel: so there are as many rounds as the longest list has candidates.
+ * of the nests: packed keys, rows together, tiles, which loops threads share. A round compiles the
+ * whole model with another candidate for every nest at once, as long as no kernel has two that
+ * differ from the model's choice, and times every kernel: so there are as many rounds as the
+ * longest list has candidates.
  *
  * Where nothing says what compiles, LLVM in this process searches, which takes a fraction of a C
  * compiler's time; then the C compiler, whose code is what will run, compiles the best of each list
- * again, and only its times count. Winners are measured again, alternating with the model's choices,
- * and have to win again.
+ * again, and only its times count. Winners are measured again, alternating with the model's
+ * choices, and have to win again.
  *
  * Every round's results are added to OUT.part; an interrupted search continues from there.
  */
@@ -29,7 +30,8 @@ enum phase { SEARCH, FINAL, NPHASE };
 /* A finalist takes at most this many times as long as the best of the search. */
 static const double least_gain = 0.03, least_us = 0.05, most_behind = 1.1;
 
-/* A choice to be searched: its candidates, each with its least time in a phase; 0: not measured yet. */
+/* A choice to be searched: its candidates, each with its least time in a phase; 0: not measured
+ * yet. */
 struct unit {
     enum tune_kind kind;
     uint64_t key;
@@ -126,10 +128,22 @@ static void hash_text(uint64_t *h, const char *text)
 static uint64_t identity_of(const struct search *s, const struct round *r)
 {
     const struct options *o = s->o;
-    int64_t numbers[] = {o->threads, o->isa, (int64_t)o->weight_dtype, (int64_t)o->math, o->fast_math,
-                         o->no_winograd, o->strassen, o->image, o->half_storage, o->no_locals,
-                         (int64_t)fmin(o->error * 1e12, 1e18), s->width,
-                         (int64_t)options_host_isa(), (int64_t)o->cache, o->any_target, s->last};
+    int64_t numbers[] = {o->threads,
+                         o->isa,
+                         (int64_t)o->weight_dtype,
+                         (int64_t)o->math,
+                         o->fast_math,
+                         o->no_winograd,
+                         o->strassen,
+                         o->image,
+                         o->half_storage,
+                         o->no_locals,
+                         (int64_t)fmin(o->error * 1e12, 1e18),
+                         s->width,
+                         (int64_t)options_host_isa(),
+                         (int64_t)o->cache,
+                         o->any_target,
+                         s->last};
     uint64_t h = tune_key_of_numbers(numbers, sizeof numbers / sizeof *numbers);
     hash_text(&h, TGC_VERSION);
     hash_text(&h, o->machine ? o->machine->text : "");
@@ -476,8 +490,8 @@ static const char *compilers(const struct search *s)
 {
     if (s->last == SEARCH)
         return mem_printf(s->t, "compiled by %s", s->maker[SEARCH]);
-    return mem_printf(s->t, "compiled by %s, the best %d of each list again by %s", s->maker[SEARCH],
-                      FINALISTS, s->maker[FINAL]);
+    return mem_printf(s->t, "compiled by %s, the best %d of each list again by %s",
+                      s->maker[SEARCH], FINALISTS, s->maker[FINAL]);
 }
 
 static bool share_kernel(const struct unit *a, const struct unit *b)
@@ -525,8 +539,9 @@ static bool write_result(struct search *s, struct outputs *files)
                     ", %d thread%s, BEAM=%d, ",
                 s->o->threads, s->o->threads == 1 ? "" : "s", s->width);
     text_comment(&x, compilers(s));
-    text_puts(&x, ".\n# A line a choice: its key, what was chosen, the microseconds of its kernels, "
-                  "and those of the cost model's choice for this machine, which all others are.\n");
+    text_puts(&x,
+              ".\n# A line a choice: its key, what was chosen, the microseconds of its kernels, "
+              "and those of the cost model's choice for this machine, which all others are.\n");
     tune_write_machine(&x, machine_of(s->t));
     for (int i = 0; i < s->nunit; i++) {
         if (!s->unit[i].is_written)
@@ -555,8 +570,8 @@ static void print_summary(const struct search *s, int ngain)
     putchar('\n');
 }
 
-/* Where nothing says what compiles: LLVM searches, and the C compiler has the last word, if both are
- * here. libLLVM stays open, so that the rounds' processes need not load it. */
+/* Where nothing says what compiles: LLVM searches, and the C compiler has the last word, if both
+ * are here. libLLVM stays open, so that the rounds' processes need not load it. */
 static void choose_compilers(struct search *s)
 {
     struct tgc *t = s->t;

@@ -78,8 +78,8 @@ static bool read_inputs(struct tgc *t, struct options *o, const struct model *m,
     int n, first;
     if (m->graph && m->graph->nentry && !o->entry)
         return diag_error(t, &(struct place){.file = o->model},
-                          "it has %d entries, and %.200s holds the tensors of one: give --entry", m->graph->nentry,
-                          o->data);
+                          "it has %d entries, and %.200s holds the tensors of one: give --entry",
+                          m->graph->nentry, o->data);
     struct model_value *v = model_border(t, m, false, &n);
     struct recorded *r = mem_array(t, (size_t)n + 1, sizeof *r);
     const char **path = mem_array(t, (size_t)n + 1, sizeof *path);
@@ -94,8 +94,8 @@ static bool read_inputs(struct tgc *t, struct options *o, const struct model *m,
             continue; /* as before the first run */
         if (!path[k])
             return diag_error(t, &(struct place){.file = o->data},
-                              "there is no input_%d.pb or input_%d.npy for the input '%.100s'", k - first,
-                              k - first, v[k].name);
+                              "there is no input_%d.pb or input_%d.npy for the input '%.100s'",
+                              k - first, k - first, v[k].name);
         if (!read_file(t, path[k], &v[k], v[k].dtype, &r[k]) ||
             !settle_list(t, o, &v[k], &r[k], path[k]))
             return false;
@@ -144,7 +144,8 @@ static bool mismatch_count(const struct model_value *v, int got, int want)
 
 /* How many of the program's outputs, from `at` on, belong to the model's output: a sequence's
  * items, none for an absent optional. */
-static int output_count(struct tgc *t, const struct instance *p, const struct model_value *v, int at)
+static int output_count(struct tgc *t, const struct instance *p, const struct model_value *v,
+                        int at)
 {
     int n = 0;
     if (at < p->info->output_count && strcmp(p->output[at].name, v->name) == 0)
@@ -208,7 +209,7 @@ static bool compare_outputs(struct tgc *t, const struct options *o, const struct
     return true;
 }
 
-/* ------------------------------------------------------------------------------------ two models */
+/* ----------------------------------------------------------------------------------- two models */
 
 /* The second model: a compile of its own, since a struct tgc belongs to one compile. */
 struct second {
@@ -256,7 +257,7 @@ static bool second_inputs(struct tgc *t, struct options *o, const struct model *
         for (int k = 0; k < count; k++)
             if (strcmp(first->input[k].name, f->input[i].name) == 0)
                 at[i] = k;
-        by_name &= at[i] < count && first->info->entry_count == 0;       /* whose names may be equal */
+        by_name &= at[i] < count && first->info->entry_count == 0;    /* whose names may be equal */
     }
     for (int i = 0; i < count; i++) {
         f->value[i] = first->input[by_name ? at[i] : i];
@@ -292,7 +293,8 @@ static bool run_second(struct second *s, const struct instance *first, int ninne
     return model_load(t, o, m) && second_inputs(t, o, m, first, &f) &&
            lower_second(s, first, ninner, &f) &&
            model_optimize(t, o, program_name(t, m->stem), m) && instance_build(t, o, m, &s->p) &&
-           feed_instance(t, &f, &s->p) && instance_choose_entry(t, o, false, &s->p) && instance_prepare(t, o, &s->p) && run_once(t, &s->p);
+           feed_instance(t, &f, &s->p) && instance_choose_entry(t, o, false, &s->p) &&
+           instance_prepare(t, o, &s->p) && run_once(t, &s->p);
 }
 
 /* s is not a local of the function that calls setjmp. */
@@ -339,8 +341,8 @@ static bool compare_states(struct tgc *t, const struct options *o, const struct 
 {
     int n = first->info->state_count;
     if (n != s->p.info->state_count)
-        return diag_error(t, &(struct place){.file = s->o.model}, "has %d states, the first model has %d",
-                          s->p.info->state_count, n);
+        return diag_error(t, &(struct place){.file = s->o.model},
+                          "has %d states, the first model has %d", s->p.info->state_count, n);
     for (int i = 0; i < n; i++) {
         struct array want, got;
         if (!instance_read_state(t, first, i, &want) || !instance_read_state(t, &s->p, i, &got))

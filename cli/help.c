@@ -4,7 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct { const char *group, *spelling, *value, *text, *commands; enum option_id id; } lines[] = {
+static const struct {
+    const char *group, *spelling, *value, *text, *commands;
+    enum option_id id;
+} lines[] = {
 #define GROUP(title) {title, NULL, NULL, NULL, NULL, OPTION_COUNT},
 #define OPTION(id, spelling, value, kind, commands, text)                                          \
     {NULL, spelling, value, text, commands, OPTION_##id},
@@ -131,9 +134,13 @@ void version_write(struct text *out)
     const char *nvrtc = cuda_found(out->t);
     text_printf(out, "\nclang: %s\nlibclang: %s\nlibLLVM: %s\nNVRTC: %s", clang ? clang : "none",
                 library ? library : "none, so that --target=clang checks nothing",
-                llvm ? llvm : "none", nvrtc ? nvrtc : llvm ? "none, so that --target=cuda takes libLLVM" : "none, so that --target=cuda writes .cu alone");
+                llvm ? llvm : "none",
+                nvrtc  ? nvrtc
+                : llvm ? "none, so that --target=cuda takes libLLVM"
+                       : "none, so that --target=cuda writes .cu alone");
     const char *linker = gpu_linker_found(out->t);
-    text_printf(out, "\nld.lld: %s", linker ? linker : "none: --target=amd needs it, or TGC_AMD=clang");
+    text_printf(out, "\nld.lld: %s",
+                linker ? linker : "none: --target=amd needs it, or TGC_AMD=clang");
     text_puts(out, "\noutputs:");
     for (size_t i = 0; i < COUNT(emits); i++)
         text_printf(out, " .%s%s", emits[i].extension, emits[i].built ? "" : "(no)");

@@ -85,7 +85,8 @@ struct child { struct tgc *t; const struct model *model; bool timed; FILE *out; 
 /* The list that belongs to an entry of a record, which holds its own process's pointer. */
 static bool send_opts(FILE *out, const struct opts *list)
 {
-    return list->n == 0 || fwrite(list->v, sizeof *list->v, (size_t)list->n, out) == (size_t)list->n;
+    return list->n == 0 ||
+           fwrite(list->v, sizeof *list->v, (size_t)list->n, out) == (size_t)list->n;
 }
 
 /* p NULL: nothing ran */

@@ -121,8 +121,8 @@ void times_write(struct text *out, struct tgc *t, const struct model *m, const s
     }
 }
 
-void times_write_json(struct text *out, struct tgc *t, const struct model *m, const struct instance *p,
-                      const struct kernel_times *times)
+void times_write_json(struct text *out, struct tgc *t, const struct model *m,
+                      const struct instance *p, const struct kernel_times *times)
 {
     double sum = times_sum(times);
     for (int i = 0; i < times->n; i++) {

@@ -24,9 +24,9 @@ struct round {
     char maker[MAKER_NBYTES];            /* what made the code that ran, as instance->made_by */
 };
 
-/* Compiles m with these entries, in a process of its own, runs it as o says, and reports the choices
- * and their times. Without `timed` nothing is compiled or run. false: a diagnostic. needs: m is
- * loaded. */
+/* Compiles m with these entries, in a process of its own, runs it as o says, and reports the
+ * choices and their times. Without `timed` nothing is compiled or run. false: a diagnostic. needs:
+ * m is loaded. */
 bool round_run(struct tgc *t, const struct options *o, const struct model *m,
                const struct tuning *tuning, bool timed, struct round *r);
 

@@ -1,10 +1,10 @@
 /* unfinished.c - a signal that ends the process ends the programs that work for it, removes its
  * unfinished files, and then ends the process as it would have without all this.
  *
- * Both are listed in tables that a handler can read: the one piece of state of tgc outside a struct tgc,
- * because a handler gets no argument. Only the main thread writes them, and an entry is valid once
- * `owner` is set: the process that made it, since what fork() copies is not the child's to remove. A
- * file that finds no place in its table stays where a signal ends the process.
+ * Both are listed in tables that a handler can read: the one piece of state of tgc outside a struct
+ * tgc, because a handler gets no argument. Only the main thread writes them, and an entry is valid
+ * once `owner` is set: the process that made it, since what fork() copies is not the child's to
+ * remove. A file that finds no place in its table stays where a signal ends the process.
  *
  *      IDLE ── critical begins ──> CRITICAL ── signal n ──> CRITICAL + n ── critical ends ──> end by n
  */
@@ -36,7 +36,7 @@ static bool wait_for(pid_t pid)
 {
     for (int ms = 0; ms < PATIENCE_MS; ms += STEP_MS) {
         pid_t got = waitpid(pid, NULL, WNOHANG);
-        if (got == pid || (got < 0 && errno != EINTR))      /* or the main thread had waited for it */
+        if (got == pid || (got < 0 && errno != EINTR))    /* or the main thread had waited for it */
             return true;
         poll(NULL, 0, STEP_MS);
     }

@@ -166,7 +166,8 @@ struct parting {
 void instance_print_maker(const struct instance *p, const struct instance *other)
 {
     bool two = other && strcmp(other->made_by, p->made_by) != 0;
-    printf("ran by %s%s%s\n", p->made_by, two ? "; the second one by " : "", two ? other->made_by : "");
+    printf("ran by %s%s%s\n", p->made_by, two ? "; the second one by " : "",
+           two ? other->made_by : "");
 }
 
 void print_comparison(struct tgc *t, bool agrees, const struct array *got, const char *how)

@@ -123,8 +123,9 @@ static bool map_fd(struct tgc *t, const struct place *at, int fd, const char *lo
     return true;
 }
 
-/* The link dirname/path, if it leads into the directory of the model's own file: its target is
- * opened there by its name, so that nothing that changes meanwhile leads elsewhere. -1: it does not. */
+/* The link dirname/path, if it leads into the directory of the model's own file: its
+ * target is opened there by its name, so that nothing that changes meanwhile leads
+ * elsewhere. -1: it does not. */
 static int open_beside(struct tgc *t, const char *dirname, const char *path, const char *model)
 {
     char *file = model ? realpath(model, NULL) : NULL,

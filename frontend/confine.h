@@ -4,8 +4,8 @@
 
 #include "ir/ir.h"
 
-/* A mapped file. An empty one: base NULL. stored: the bytes that are no holes, of a file of very many
- * holes those of its beginning. */
+/* A mapped file. An empty one: base NULL. stored: the bytes that are no holes, of a file of very
+ * many holes those of its beginning. */
 struct confined { void *base; size_t nbytes, stored; };
 /* Maps the regular file `location`, a relative path beneath `directory`, read-only and private. No
  * "..", no further hard links, and no symbolic links, but for one into the directory where the file
@@ -13,8 +13,8 @@ struct confined { void *base; size_t nbytes, stored; };
  * at `at`. */
 bool confine_map(struct tgc *t, const struct place *at, const char *directory, const char *location,
                  const char *model, struct confined *file);
-/* The bytes of an open file of nbytes that are no holes, of very many holes those before; all where the
- * file system does not say. */
+/* The bytes of an open file of nbytes that are no holes, of very many holes those before; all where
+ * the file system does not say. */
 size_t confine_stored(int fd, size_t nbytes);
 /* The directory part of a path, "." if it has none. */
 const char *confine_directory(struct tgc *t, const char *path);

@@ -302,13 +302,16 @@ bool lib_gradient(const struct lib *l, struct uop *y, struct uop *const *x, int 
         const struct host_call *h = u->op == OP_GET && u->src[0]->op == OP_HOST ? u->src[0]->arg.p
                                                                                 : NULL;
         if (h && h->external)
-            lib_error(l, "gradient: '%s' is a C function, which has no derivative; define it in .tg "
-                         "(def), or take the gradient elsewhere", h->external->name);
-        else
             lib_error(l,
-                      "gradient: %s has no derivative here; export the model with its backward pass "
-                      "as ordinary nodes",
-                      op_name(u->op));
+                      "gradient: '%s' is a C function, which has no derivative; define it in .tg "
+                      "(def), or take the gradient elsewhere",
+                      h->external->name);
+        else
+            lib_error(
+                l,
+                "gradient: %s has no derivative here; export the model with its backward pass "
+                "as ordinary nodes",
+                op_name(u->op));
     }
     for (int k = 0; k < n && ok; k++) {
         dx[k] = map_get(&g.adjoint, x[k]);

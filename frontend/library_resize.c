@@ -183,7 +183,8 @@ static bool filter_table(const struct lib *l, const struct resize_attr *a, enum 
         w = lib_div(l, w, tensor_sum(t, w, 2, true));
     /* A tap of weight 0 would propagate NaN and infinity: it reads the pixel to the right, or the
      * pixel itself if the coordinate is an integer, whose weight is 0 only if all are. */
-    struct uop *right = uop_reshape(t, uop_cast(t, DTYPE_I64, lib_unary(l, OP_CEIL, at)), column, 2);
+    struct uop *right =
+        uop_reshape(t, uop_cast(t, DTYPE_I64, lib_unary(l, OP_CEIL, at)), column, 2);
     place = lib_where(l, lib_binaryf(l, OP_EQ, w, 0), right, place);
     r->index = clamp_index(l, place, r->in);
     r->weight = lib_cast(l, acc, w);

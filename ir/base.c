@@ -351,7 +351,8 @@ static uint64_t hash_word(uint64_t h, const unsigned char *p)
     return h ^ h >> 29;
 }
 
-/* Of long data every fourth word goes to the same of four hashes, which do not wait for each other. */
+/* Of long data every fourth word goes to the same of four hashes, which do not wait for each
+ * other. */
 uint64_t hash_bytes(uint64_t h, const void *data, size_t nbytes)
 {
     enum { LANES = 4, WORD = sizeof h };

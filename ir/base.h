@@ -124,8 +124,8 @@ void diag_note(struct tgc *t, const struct place *at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void diag_warn(struct tgc *t, const struct place *at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Forgets all but the first n diagnostics, since what failed has another way: the message of the first
- * error among them; NULL: there is none. */
+/* Forgets all but the first n diagnostics, since what failed has another way: the message of the
+ * first error among them; NULL: there is none. */
 const char *diag_take_back(struct tgc *t, int n);
 /* Who hears of the work (lib/listen.c). Each may be NULL. */
 struct listener {
@@ -147,7 +147,8 @@ struct listener {
 };
 /* Asks the listener, and ends the compile if it says so. */
 void tgc_poll(struct tgc *t);
-/* Tells the listener where what is on disk must not be left as it is. needs: no allocation between. */
+/* Tells the listener where what is on disk must not be left as it is. needs: no
+ * allocation between. */
 void tgc_critical(struct tgc *t, bool begins);
 /* ends the compile: longjmp to t->stop */
 _Noreturn void tgc_stop(struct tgc *t);

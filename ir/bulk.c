@@ -1,10 +1,11 @@
-/* bulk.c - bulk copies and the barriers in memory that tell of them: what the ops BULK and MBAR_... mean, as
- * the verifier, the interpreter and the passes read it.
+/* bulk.c - bulk copies and the barriers in memory that tell of them: what the ops BULK and MBAR_...
+ * mean, as the verifier, the interpreter and the passes read it.
  *
- * A box lies in local memory in its own order, innermost axis first. With a swizzle of S bytes (32, 64, 128),
- * chunks of 16 bytes change places within each 128 bytes times 8: bits 4.. of a byte's address are xored with
- * bits 7.., as many as number the chunks of S bytes. So the same chunk of neighbouring rows of S bytes is in
- * different banks. Memory of boxes begins at a multiple of 1024 bytes.
+ * A box lies in local memory in its own order, innermost axis first. With a swizzle of S bytes (32,
+ * 64, 128), chunks of 16 bytes change places within each 128 bytes times 8: bits 4.. of a byte's
+ * address are xored with bits 7.., as many as number the chunks of S bytes. So the same chunk of
+ * neighbouring rows of S bytes is in different banks. Memory of boxes begins at a multiple of 1024
+ * bytes.
  *
  *      a barrier's u64, as the interpreter keeps it:  expected bytes : 32 | count : 15 | missing : 15 | phase : 1
  */
@@ -30,7 +31,8 @@ int64_t bulk_nelem(const struct uop *u)
 
 bool bulk_rounds(const struct uop *u)
 {
-    return u->op == OP_BULK && uop_buffer_of(u->src[BULK_TO])->dtype == DTYPE_TF32 && uop_buffer_of(u->src[BULK_FROM])->dtype == DTYPE_F32;
+    return u->op == OP_BULK && uop_buffer_of(u->src[BULK_TO])->dtype == DTYPE_TF32 &&
+           uop_buffer_of(u->src[BULK_FROM])->dtype == DTYPE_F32;
 }
 
 int bulk_part_axis(const struct uop *u)
@@ -53,35 +55,42 @@ int64_t bulk_swizzled(int64_t at, int64_t swizzle)
 
 const char *bulk_check(const struct uop *u)
 {
-    const struct buffer *to = uop_buffer_of(u->src[BULK_TO]), *from = uop_buffer_of(u->src[bulk_source(u, BULK_FROM)]);
+    const struct buffer *to = uop_buffer_of(u->src[BULK_TO]),
+                        *from = uop_buffer_of(u->src[bulk_source(u, BULK_FROM)]);
     const int64_t swizzle = BULK_SWIZZLE(u->arg.i);
     const int axes = bulk_source(u, BULK_AXES);
     if (!to || !from || buffer_space(to) != SPACE_LOCAL || buffer_space(from) == SPACE_LOCAL)
         return "copies from elsewhere than a tensor, or to elsewhere than local memory";
     if (to->dtype != from->dtype && to->dtype != dtype_as_bits(from->dtype) && !bulk_rounds(u))
         return "copies to another dtype";
-    if ((u->nsrc - bulk_source(u, BULK_AXES)) % BULK_AXIS || bulk_rank(u) < 1 || bulk_rank(u) > BULK_RANK)
+    if ((u->nsrc - bulk_source(u, BULK_AXES)) % BULK_AXIS || bulk_rank(u) < 1 ||
+        bulk_rank(u) > BULK_RANK)
         return "a box of no axes, or of too many";
     for (int k = bulk_source(u, BULK_FIRST); k < u->nsrc; k++)
         if (u->src[k]->op != OP_CONST && (k < axes || (k - axes) % BULK_AXIS))
             return "a box whose sizes, strides or extents are not known";
     const int64_t nbytes = (int64_t)dtype_nbytes(from->dtype);
-    if (u->src[bulk_source(u, BULK_FIRST)]->arg.i < 0 || u->src[bulk_source(u, BULK_FIRST)]->arg.i * nbytes % BULK_ALIGNED)
+    if (u->src[bulk_source(u, BULK_FIRST)]->arg.i < 0 ||
+        u->src[bulk_source(u, BULK_FIRST)]->arg.i * nbytes % BULK_ALIGNED)
         return "a tensor that begins at no multiple of 16 bytes";
     for (int a = 0; a < bulk_rank(u); a++) {
         struct bulk_axis x = bulk_axis(u, a);
         if (x.size < 1 || x.size > UINT32_MAX || x.extent < 1 || x.extent > BULK_EXTENT)
             return "an axis without elements, or a box of more than 256 along one";
         if (a ? x.stride < 1 || x.stride * nbytes % BULK_ALIGNED : x.stride != 1)
-            return "rows that begin at no multiples of 16 bytes, or whose elements are no neighbours";
+            return "rows that begin at no multiples of 16 bytes, or whose elements are no "
+                   "neighbours";
     }
     int64_t row = bulk_axis(u, 0).extent * nbytes;
-    if (row % BULK_ALIGNED || (swizzle && row > swizzle) || (swizzle && swizzle != 32 && swizzle != 64 && swizzle != 128))
+    if (row % BULK_ALIGNED || (swizzle && row > swizzle) ||
+        (swizzle && swizzle != 32 && swizzle != 64 && swizzle != 128))
         return "a row of no multiple of 16 bytes, or of more than are swizzled";
     const int cluster = BULK_CLUSTER(u->arg.i), part = bulk_part_axis(u);
     if (cluster < 1 || cluster > CLUSTER_MOST || BULK_DIMENSION(u->arg.i) >= GRID_RANK ||
-        (cluster > 1 && (part == 0 || bulk_axis(u, part).extent % cluster || bulk_nelem(u) / cluster * nbytes % BULK_MEMORY_ALIGNED)))
-        return "a box of which no block of a cluster has a part that begins at a multiple of 1024 bytes";
+        (cluster > 1 && (part == 0 || bulk_axis(u, part).extent % cluster ||
+                         bulk_nelem(u) / cluster * nbytes % BULK_MEMORY_ALIGNED)))
+        return "a box of which no block of a cluster has a part that begins at a multiple of 1024 "
+               "bytes";
     return NULL;
 }
 
@@ -104,7 +113,9 @@ int64_t bulk_element(const struct uop *u, int64_t i, const int64_t *coordinate, 
 bool bulk_is_of_same_map(const struct uop *a, const struct uop *b)
 {
     const int axes = bulk_source(a, BULK_AXES);
-    bool same = a->op == b->op && a->nsrc == b->nsrc && bulk_rounds(a) == bulk_rounds(b) && a->arg.i == b->arg.i && a->src[bulk_source(a, BULK_FROM)] == b->src[bulk_source(b, BULK_FROM)];
+    bool same = a->op == b->op && a->nsrc == b->nsrc && bulk_rounds(a) == bulk_rounds(b) &&
+                a->arg.i == b->arg.i &&
+                a->src[bulk_source(a, BULK_FROM)] == b->src[bulk_source(b, BULK_FROM)];
     for (int k = bulk_source(a, BULK_FIRST); k < a->nsrc && same; k++)
         same = a->src[k] == b->src[k] || (k >= axes && (k - axes) % BULK_AXIS == 0);
     return same;
@@ -123,7 +134,8 @@ int64_t mbar_begin(int64_t count) { return packed(0, count, count, 0); }
 
 int64_t mbar_arrive(int64_t bar, int64_t nbytes)
 {
-    return packed((bar >> 32) + nbytes, bar >> 16 & COUNT_MOST, (bar >> 1 & COUNT_MOST) - 1, bar & 1);
+    return packed((bar >> 32) + nbytes, bar >> 16 & COUNT_MOST, (bar >> 1 & COUNT_MOST) - 1,
+                  bar & 1);
 }
 
 int64_t mbar_complete(int64_t bar, int64_t nbytes)

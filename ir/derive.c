@@ -478,7 +478,13 @@ static void derive_float_bounds(struct uop *u)
             return;                                  /* inf - inf */
         float_corners(u, v);
         break;
-    case OP_NEG: case OP_FLOOR: case OP_CEIL: case OP_TRUNC: case OP_ROUND: float_corners(u, v); break;
+    case OP_NEG:
+    case OP_FLOOR:
+    case OP_CEIL:
+    case OP_TRUNC:
+    case OP_ROUND:
+        float_corners(u, v);
+        break;
     case OP_ABS:
         least = v[0][0] > 0 ? v[0][0] : v[0][1] < 0 ? -v[0][1] : 0;
         set_floats(u, least, fmax(fabs(v[0][0]), fabs(v[0][1])));
@@ -595,7 +601,8 @@ static int derive_lanes(const struct uop *u)
         return (int)u->arg.i;
     if (u->op == OP_LOAD)
         return access_lanes(u->arg.i);
-    if (u->op == OP_ACC || u->op == OP_ASSIGN || u->op == OP_SHUFFLE || u->op == OP_MATRIX || u->op == OP_NEAREST || u->op == OP_NARROW)
+    if (u->op == OP_ACC || u->op == OP_ASSIGN || u->op == OP_SHUFFLE || u->op == OP_MATRIX ||
+        u->op == OP_NEAREST || u->op == OP_NARROW)
         return u->src[0]->lanes;
     if (u->op == OP_INTRINSIC)
         return intrinsic_result(u->arg.i).lanes;

@@ -9,9 +9,9 @@
  *
  * Kinds of up to 16 bits are rounded here by hand: integer arithmetic on the bits of the double
  * where the result is normal, adding and subtracting a power of two where it is subnormal. Both
- * round to nearest, ties to even. TF32 rounds as PTX's cvt.rna.tf32.f32 does: to nearest, ties away from
- * zero. E8M0 is a scale, not a number one computes with: it rounds up and
- * drops the sign, as ONNX's Cast does by default.
+ * round to nearest, ties to even. TF32 rounds as PTX's cvt.rna.tf32.f32 does: to nearest, ties away
+ * from zero. E8M0 is a scale, not a number one computes with: it rounds up and drops the sign, as
+ * ONNX's Cast does by default.
  */
 #include <float.h>
 #include <math.h>
@@ -90,12 +90,15 @@ bool dtype_is_byte(enum dtype d) { return d == DTYPE_I8 || d == DTYPE_U8; }
 
 bool dtype_is_f8(enum dtype d)
 {
-    return d == DTYPE_F8E4M3FN || d == DTYPE_F8E4M3FNUZ || d == DTYPE_F8E5M2 || d == DTYPE_F8E5M2FNUZ;
+    return d == DTYPE_F8E4M3FN || d == DTYPE_F8E4M3FNUZ || d == DTYPE_F8E5M2 ||
+           d == DTYPE_F8E5M2FNUZ;
 }
 
 enum dtype dtype_as_bits(enum dtype d)
 {
-    return !dtype_is_float(d) || dtype_bits(d) > 16 ? d : dtype_nbytes(d) == 1 ? DTYPE_U8 : DTYPE_U16;
+    return !dtype_is_float(d) || dtype_bits(d) > 16 ? d
+           : dtype_nbytes(d) == 1                   ? DTYPE_U8
+                                                    : DTYPE_U16;
 }
 
 bool dtype_is_int(enum dtype d) { return info[d].kind == 'I' || info[d].kind == 'U'; }
@@ -252,7 +255,8 @@ static uint8_t e8m0_encode(double x)
     return (uint8_t)((up < -127 ? -127 : up > 127 ? 127 : up) + 127);
 }
 
-/* To 11 bits of an f32, half away from zero; subnormals have the spacing of the smallest normal numbers. */
+/* To 11 bits of an f32, half away from zero; subnormals have the spacing of the
+ * smallest normal numbers. */
 static double tf32_round(double x)
 {
     enum { BITS = 11, LEAST = -125, MOST = 128 };

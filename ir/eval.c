@@ -67,7 +67,8 @@ enum status eval_dim_value(struct eval *e, struct node *root)
                 v[k].i = c->scalar;
         }
         if (missing) {
-            if (eval_reserve(&e->failed, &e->walk, &e->cap_walk, (size_t)e->nwalk + 1, sizeof *e->walk))
+            if (eval_reserve(&e->failed, &e->walk, &e->cap_walk, (size_t)e->nwalk + 1,
+                             sizeof *e->walk))
                 e->walk[e->nwalk++] = missing;
             continue;
         }
@@ -175,7 +176,8 @@ enum status eval_need_more(struct eval *e, struct uop *u, bool body)
                 if ((s = eval_find_dims(e, eval_node(e, n->u->src[k]))) != STATUS_READY)
                     break;
             if (s == STATUS_READY && !eval_is_inline(e, n)) {
-                if (!eval_reserve(&e->failed, &e->read, &e->cap_read, (size_t)e->nread + 1, sizeof *e->read))
+                if (!eval_reserve(&e->failed, &e->read, &e->cap_read, (size_t)e->nread + 1,
+                                  sizeof *e->read))
                     return STATUS_FAIL;
                 e->read[e->nread++] = n;
                 if (n->value)

@@ -253,7 +253,7 @@ enum code {
     CODE_ALU,
     CODE_LOAD,
     CODE_STORE,
-    CODE_TRANSFER,               /* COPY, at once: that is one of the times at which it may be there */
+    CODE_TRANSFER,            /* COPY, at once: that is one of the times at which it may be there */
     CODE_OPEN,
     CODE_CLOSE,
     CODE_COPY,
@@ -274,7 +274,8 @@ enum code {
     CODE_BULK_STORE,
     CODE_ROLE,
     CODE_TICKET,
-    CODE_OFFER,                  /* SHUFFLE: the value is there for others, behind the end of the phase */
+    CODE_OFFER,                  /* SHUFFLE: the value is there for others, behind
+                                  * the end of the phase */
     CODE_TAKE,                   /* likewise: another thread's value */
     CODE_LANES_INIT,
     CODE_LANES_GET,
@@ -287,7 +288,8 @@ struct linstr {
     int dst, src[4], nsrc;
     /* lanes of the result, or of a stored value; those in memory; the stride between them */
     int lanes, part, stride;
-    int step[4]; /* per source: 1 where it is a vector, 0 where all lanes read one; MATRIX: 2 where it is bits, 3 where each thread has its own */
+    int step[4]; /* per source: 1 where it is a vector, 0 where all lanes read one; MATRIX: 2 where
+                  * it is bits, 3 where each thread has its own */
     int period;                  /* COPY: the source's lanes, which are repeated */
     int columns;                 /* LOAD, STORE of a tile: of a row; the rows are `stride` apart */
     int64_t panel;               /* LOAD of a tile: of memory in panels of so many elements */
@@ -295,19 +297,21 @@ struct linstr {
     bool plain;   /* ALU: bounds exclude what a language's operator does not define */
     /* OPEN, CLOSE: this run executes a part of the loop's iterations, or this thread of a block */
     bool shared, of_block;
-    /* likewise: of a grid's first dimension, the loops of the others around it; of a block's threads,
-     * how many are between two iterations */
+    /* likewise: of a grid's first dimension, the loops of the others around it; of a block's
+     * threads, how many are between two iterations */
     bool grid; int outer[2], nouter;
-    bool place;                  /* OPEN, CLOSE: iterations are places of a grid, each with memory of its own */
+    bool place;      /* OPEN, CLOSE: iterations are places of a grid, each with memory of its own */
     int64_t item;
     int mask;                    /* TAKE */
-    bool of_role;                /* BARRIER, OFFER: for the consumers alone, where threads have roles */
-    int64_t bits;                /* MATRIX: its row and the order of its tiles; MBAR, ROLE: the op's argument */
+    bool of_role;                /* BARRIER, OFFER: for the consumers alone, where
+                                  * threads have roles */
+    int64_t bits;                /* MATRIX: its row and the order of its tiles; MBAR,
+                                  * ROLE: the op's argument */
     int memory;                  /* LOAD, STORE; INTRINSIC: its table; index into memory[] */
     int from;                    /* TRANSFER: likewise, what is copied */
     /* OPEN, SKIP_UNLESS: where to continue if the loop or guard is skipped; CLOSE: the first
-     * instruction inside; INTRINSIC: index into meaning[]; BULK: into bulk[]; PICK: the least index that takes the
-     * source instead of what dst holds, 0: any */
+     * instruction inside; INTRINSIC: index into meaning[]; BULK: into bulk[]; PICK: the least index
+     * that takes the source instead of what dst holds, 0: any */
     int target;
 };
 
@@ -348,18 +352,22 @@ struct linear_eval {
     int64_t budget;
     bool failed;
     int thread, threads;         /* of the block */
-    int items;                   /* the threads that are turns of ITEM ranges; those behind them are producers */
+    int items;                   /* the threads that are turns of ITEM ranges; those behind
+                                  * them are producers */
     int nrole;                   /* guards of roles that are open */
     int phase;                   /* barriers that were passed */
-    union scalar offered[2];     /* in this phase and the one before, by the last bit of its number */
-    int pc;                      /* where it goes on: behind a barrier, at one in memory, or at the end */
+    union scalar offered[2];     /* in this phase and the one before, by the last bit of its
+                                  * number */
+    int pc;                      /* where it goes on: behind a barrier, at one in
+                                  * memory, or at the end */
     bool polls, went;            /* it waits at one in memory; it had come from elsewhere */
     bool is_last;                /* the block's first thread: whether it was at its last TICKET */
     bool stops, of_role;         /* it waits for others, or has ended; for those of its role */
     struct uop *const *program; int nprogram, at;    /* what is compiled, and how far */
 };
 
-void eval_linear_compile(struct linear_eval *e, struct uop *const *u, int n); /* failed: no memory */
+/* failed: no memory */
+void eval_linear_compile(struct linear_eval *e, struct uop *const *u, int n);
 void eval_linear_free(struct linear_eval *e);
 
 /* ------------------------------------------------------------------------ eval_linear_memory.c */

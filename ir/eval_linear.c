@@ -1,14 +1,14 @@
 /* eval_linear.c - runs a linear kernel program, one scalar after the other.
  *
- * eval_linear_code.c makes instructions of it, eval_linear_memory.c loads and stores. Registers hold
- * double or int64 as in the rest of the evaluator. Array order is execution order. A register that
- * is read before anything was computed into it is a bug of the compiler and ends the evaluation as
- * one.
+ * eval_linear_code.c makes instructions of it, eval_linear_memory.c loads and stores. Registers
+ * hold double or int64 as in the rest of the evaluator. Array order is execution order. A register
+ * that is read before anything was computed into it is a bug of the compiler and ends the
+ * evaluation as one.
  *
  * The threads of a block are evaluations of their own, of the same part, that share local memory.
- * They run one after the other up to the next barrier, which ends a phase. Where some of them copy for the others
- * (ROLE), those others may have barriers of their own. Of a grid's places, part
- * p of P runs those whose number is p modulo P.
+ * They run one after the other up to the next barrier, which ends a phase. Where some of them copy
+ * for the others (ROLE), those others may have barriers of their own. Of a grid's places, part p of
+ * P runs those whose number is p modulo P.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -103,13 +103,17 @@ static double from_bits(enum dtype d, const struct linstr *in, int factor, union
 {
     const uint16_t bits = (uint16_t)v.i;
     const uint8_t low = (uint8_t)v.i;
-    return in->step[factor] == 2 ? scalar_load(d, dtype_nbytes(d) == 1 ? (const void *)&low : &bits).f : v.f;
+    return in->step[factor] == 2
+               ? scalar_load(d, dtype_nbytes(d) == 1 ? (const void *)&low : &bits).f
+               : v.f;
 }
 
 enum { FACTOR_MOST = 1024 };
 
-/* The factor's matrix, with k along its rows, of what the wave's threads have in registers, rounded to its dtype. */
-static const union scalar *gather_factor(struct linear_eval *e, const struct linstr *in, int factor, union scalar *matrix)
+/* The factor's matrix, with k along its rows, of what the wave's threads have in registers, rounded
+ * to its dtype. */
+static const union scalar *gather_factor(struct linear_eval *e, const struct linstr *in, int factor,
+                                         union scalar *matrix)
 {
     const struct matrix_row *row = matrix_row(MATRIX_ROW(in->bits));
     enum matrix_part part = factor ? MATRIX_B : MATRIX_A;
@@ -120,13 +124,17 @@ static const union scalar *gather_factor(struct linear_eval *e, const struct lin
         for (int i = 0; i < matrix_elements(row, part); i++) {
             uint64_t bits = 0;
             matrix_place(row, part, lane, i, at);
-            scalar_store(row->dtype[part], &bits, (e - e->thread + thread + lane)->reg[in->src[factor] + matrix_own_element(row, part, i)]);
-            matrix[at[factor ? MATRIX_N : MATRIX_M] * row->size[MATRIX_K] + at[MATRIX_K]] = scalar_load(row->dtype[part], &bits);
+            scalar_store(row->dtype[part], &bits,
+                         (e - e->thread + thread + lane)
+                             ->reg[in->src[factor] + matrix_own_element(row, part, i)]);
+            matrix[at[factor ? MATRIX_N : MATRIX_M] * row->size[MATRIX_K] + at[MATRIX_K]] =
+                scalar_load(row->dtype[part], &bits);
         }
     return matrix;
 }
 
-/* A thread's elements of the product. All threads of the wave load the same tiles, so each computes its own. */
+/* A thread's elements of the product. All threads of the wave load the same tiles, so
+ * each computes its own. */
 static void run_matrix(struct linear_eval *e, const struct linstr *in)
 {
     const struct lanes *l = &e->lanes[in->memory];
@@ -137,15 +145,18 @@ static void run_matrix(struct linear_eval *e, const struct linstr *in)
     int at[MATRIX_NONE + 1];
     int64_t first = 0;
     for (int k = 0; k < l->n; k++)
-        first = first * l->size[k] + (range_is(l->acc->src[k + 1], AXIS_ELEMENT) ? 0 : e->reg[l->reg[k]].i);
+        first = first * l->size[k] +
+                (range_is(l->acc->src[k + 1], AXIS_ELEMENT) ? 0 : e->reg[l->reg[k]].i);
     for (int i = 0; i < matrix_elements(row, MATRIX_SUM); i++) {
         union scalar *sum = &l->data[first + i];
         matrix_place(row, MATRIX_SUM, (int)(e->reg[in->src[2]].i % row->lanes), i, at);
         for (int k = 0; k < nk; k++) {
-            union scalar x = a[MATRIX_ALONG_K(in->bits, 0) ? at[MATRIX_M] * nk + k : k * m + at[MATRIX_M]],
-                         y = b[MATRIX_ALONG_K(in->bits, 1) ? at[MATRIX_N] * nk + k : k * n + at[MATRIX_N]];
+            union scalar
+                x = a[MATRIX_ALONG_K(in->bits, 0) ? at[MATRIX_M] * nk + k : k * m + at[MATRIX_M]],
+                y = b[MATRIX_ALONG_K(in->bits, 1) ? at[MATRIX_N] * nk + k : k * n + at[MATRIX_N]];
             if (dtype_is_float(row->dtype[MATRIX_SUM]))
-                sum->f += from_bits(row->dtype[MATRIX_A], in, 0, x) * from_bits(row->dtype[MATRIX_B], in, 1, y);
+                sum->f += from_bits(row->dtype[MATRIX_A], in, 0, x) *
+                          from_bits(row->dtype[MATRIX_B], in, 1, y);
             else
                 sum->i = (int32_t)((uint32_t)sum->i + (uint32_t)(x.i * y.i));
         }
@@ -276,10 +287,12 @@ static bool run(struct linear_eval *e)
                 e->lanes[in->memory].data[i] = e->reg[in->src[0]];
             break;
         case CODE_LANES_GET:
-            memcpy(&e->reg[in->dst], lane_element(e, in), (size_t)e->lanes[in->memory].wide * sizeof *e->reg);
+            memcpy(&e->reg[in->dst], lane_element(e, in),
+                   (size_t)e->lanes[in->memory].wide * sizeof *e->reg);
             break;
         case CODE_LANES_SET:
-            memcpy(lane_element(e, in), &e->reg[in->dst], (size_t)e->lanes[in->memory].wide * sizeof *e->reg);
+            memcpy(lane_element(e, in), &e->reg[in->dst],
+                   (size_t)e->lanes[in->memory].wide * sizeof *e->reg);
             break;
         case CODE_OPEN:
             e->reg[in->dst].i = loop_bound(e, in, 0);
@@ -339,7 +352,8 @@ static bool run(struct linear_eval *e)
     return !e->failed;
 }
 
-/* Those threads that nothing holds, each up to where it waits or ends; *went: some of them have gone on. */
+/* Those threads that nothing holds, each up to where it waits or ends; *went: some of
+ * them have gone on. */
 static bool run_threads(struct linear_eval *e, bool *went)
 {
     bool ok = true;
@@ -364,10 +378,13 @@ static bool have_met(const struct linear_eval *e, int n)
     return true;
 }
 
-/* Lets the block's threads go on that have come to a barrier of all of them, or else the consumers at one of theirs. */
+/* Lets the block's threads go on that have come to a barrier of all of them, or else the consumers
+ * at one of theirs. */
 static bool release(struct linear_eval *e)
 {
-    int n = have_met(e, e->threads) ? e->threads : have_met(e, e->items) && e->of_role && e->pc < e->ncode ? e->items : 0;
+    int n = have_met(e, e->threads)                                   ? e->threads
+            : have_met(e, e->items) && e->of_role && e->pc < e->ncode ? e->items
+                                                                      : 0;
     for (int i = 0; i < n; i++)
         e[i].stops = false;
     return n > 0;
@@ -383,7 +400,8 @@ static _Noreturn void report_stuck(const struct linear_eval *e)
     TGC_BUG(e->t, "threads of a block are at different barriers");
 }
 
-/* All threads of the block, from barrier to barrier. Those that wait at one in memory go on when others have gone on. */
+/* All threads of the block, from barrier to barrier. Those that wait at one in memory go on when
+ * others have gone on. */
 static bool run_block(struct linear_eval *e)
 {
     bool ok, went;
@@ -404,7 +422,8 @@ static void block_free(struct linear_eval *e)
     free(e);
 }
 
-/* Threads beside those that the caller's block has, of a program in which they have roles: as many as its copies say. */
+/* Threads beside those that the caller's block has, of a program in which they have roles: as many
+ * as its copies say. */
 static int count_producers(struct uop *const *u, int n)
 {
     int most = 0;
@@ -425,8 +444,12 @@ bool eval_linear(struct tgc *t, struct uop *const *u, int n, const struct eval_e
     if (!e)
         return false;
     for (int i = 0; i < threads; i++) {
-        e[i] = (struct linear_eval){
-            .t = t, .env = env, .budget = env->budget, .thread = i, .threads = threads, .items = items};
+        e[i] = (struct linear_eval){.t = t,
+                                    .env = env,
+                                    .budget = env->budget,
+                                    .thread = i,
+                                    .threads = threads,
+                                    .items = items};
         e[i].memory = (struct eval_memory){
             .t = t, .env = env, .failed = &e[i].failed, .block = i ? &e[0].memory : NULL};
     }

@@ -94,8 +94,8 @@ static int lanes_of(const struct linear_eval *e, const struct uop *acc)
 static void declare_lanes(struct linear_eval *e, const struct uop *u)
 {
     struct lanes l = {.acc = u, .n = u->nsrc - 1, .nelem = 1, .wide = u->lanes};
-    if (l.n > LANES_RANK ||
-        !eval_reserve(&e->failed, &e->lanes, &e->cap_lanes, (size_t)e->nlanes + 1, sizeof *e->lanes)) {
+    if (l.n > LANES_RANK || !eval_reserve(&e->failed, &e->lanes, &e->cap_lanes,
+                                          (size_t)e->nlanes + 1, sizeof *e->lanes)) {
         e->failed = true;
         return;
     }
@@ -116,7 +116,8 @@ static int meaning_of(struct linear_eval *e, const struct uop *u)
     struct meaning m = {.n = u->nsrc};
     struct uop *in[INTRINSIC_OPERANDS], *dim[MAX_RANK];
     struct tgc *t = e->t;
-    if (!eval_reserve(&e->failed, &e->meaning, &e->cap_meaning, (size_t)e->nmeaning + 1, sizeof *e->meaning))
+    if (!eval_reserve(&e->failed, &e->meaning, &e->cap_meaning, (size_t)e->nmeaning + 1,
+                      sizeof *e->meaning))
         return 0;
     for (int k = 0; k < m.n; k++) {
         struct intrinsic_shape shape = intrinsic_shape(u->arg.i, k);
@@ -237,11 +238,16 @@ static void compile_shuffle(struct linear_eval *e, const struct uop *u)
     if (lanes >= 0)
         append(e, (struct linstr){.code = CODE_LANES_GET, .memory = lanes, .dst = reg_of(e, acc)});
     append(e, (struct linstr){.code = CODE_OFFER, .dst = reg_of(e, acc), .of_role = e->nrole > 0});
-    append(e, (struct linstr){.code = CODE_TAKE, .dst = reg_of(e, u), .mask = SHUFFLE_MASK(u->arg.i)});
+    append(e,
+           (struct linstr){.code = CODE_TAKE, .dst = reg_of(e, u), .mask = SHUFFLE_MASK(u->arg.i)});
     struct uop *sum = uop_intern(e->t, SHUFFLE_OP(u->arg.i), acc->dtype, both, 2, (union arg){0});
     compile_elementwise(e, sum);
-    append(e, (struct linstr){.code = CODE_COPY, .dst = reg_of(e, acc), .src = {reg_of(e, sum)}, .nsrc = 1,
-                              .lanes = 1, .period = 1});
+    append(e, (struct linstr){.code = CODE_COPY,
+                              .dst = reg_of(e, acc),
+                              .src = {reg_of(e, sum)},
+                              .nsrc = 1,
+                              .lanes = 1,
+                              .period = 1});
     if (lanes >= 0)
         append(e, (struct linstr){.code = CODE_LANES_SET, .memory = lanes, .dst = reg_of(e, acc)});
 }
@@ -266,15 +272,24 @@ static struct uop *compile_thread(struct linear_eval *e)
 
 static void compile_matrix(struct linear_eval *e, const struct uop *u)
 {
-    struct linstr in = {.code = CODE_MATRIX, .memory = lanes_of(e, u->src[0]), .bits = u->arg.i, .nsrc = 3,
-                        .src = {reg_of(e, u->src[1]), reg_of(e, u->src[2]), reg_of(e, compile_thread(e))},
-                        .dst = reg_of(e, u)};
+    struct linstr in = {
+        .code = CODE_MATRIX,
+        .memory = lanes_of(e, u->src[0]),
+        .bits = u->arg.i,
+        .nsrc = 3,
+        .src = {reg_of(e, u->src[1]), reg_of(e, u->src[2]), reg_of(e, compile_thread(e))},
+        .dst = reg_of(e, u)};
     bool meet = false;
     for (int k = 0; k < 2; k++) {
         if (u->src[1 + k]->op == OP_ACC && lanes_of(e, u->src[1 + k]) >= 0)
-            append(e, (struct linstr){.code = CODE_LANES_GET, .memory = lanes_of(e, u->src[1 + k]), .dst = reg_of(e, u->src[1 + k])});
-        const struct buffer *b = u->src[1 + k]->op == OP_LOAD ? uop_buffer_of(u->src[1 + k]->src[0]) : NULL;
-        in.step[k] = b && b->is_own ? 3 : u->src[1 + k]->dtype != matrix_row(MATRIX_ROW(u->arg.i))->dtype[k] ? 2 : 1;
+            append(e, (struct linstr){.code = CODE_LANES_GET,
+                                      .memory = lanes_of(e, u->src[1 + k]),
+                                      .dst = reg_of(e, u->src[1 + k])});
+        const struct buffer *b =
+            u->src[1 + k]->op == OP_LOAD ? uop_buffer_of(u->src[1 + k]->src[0]) : NULL;
+        in.step[k] = b && b->is_own                                                       ? 3
+                     : u->src[1 + k]->dtype != matrix_row(MATRIX_ROW(u->arg.i))->dtype[k] ? 2
+                                                                                          : 1;
         meet |= in.step[k] == 3;
     }
     /* what other threads have in registers is there while none goes on */
@@ -289,21 +304,30 @@ static void compile_matrix(struct linear_eval *e, const struct uop *u)
 static void compile_bulk(struct linear_eval *e, const struct uop *u)
 {
     const bool leaves = u->op == OP_BULK_STORE;
-    struct bulk b = {.u = u, .to = memory_of(e, u), .offset = reg_of(e, u->src[BULK_OFFSET]), .number = leaves ? 0 : reg_of(e, u->src[BULK_NUMBER])};
+    struct bulk b = {.u = u,
+                     .to = memory_of(e, u),
+                     .offset = reg_of(e, u->src[BULK_OFFSET]),
+                     .number = leaves ? 0 : reg_of(e, u->src[BULK_NUMBER])};
     b.barriers = leaves ? 0 : eval_memory_of(&e->memory, uop_buffer_of(u->src[BULK_BARRIERS]));
     b.from = eval_memory_of(&e->memory, uop_buffer_of(u->src[bulk_source(u, BULK_FROM)]));
     for (int a = 0; a < bulk_rank(u); a++)
         b.coordinate[a] = reg_of(e, bulk_axis(u, a).coordinate);
     if (eval_reserve(&e->failed, &e->bulk, &e->cap_bulk, (size_t)e->nbulk + 1, sizeof *e->bulk))
         e->bulk[e->nbulk] = b;
-    append(e, (struct linstr){.code = leaves ? CODE_BULK_STORE : CODE_BULK, .target = e->nbulk++, .dst = reg_of(e, u)});
+    append(e, (struct linstr){.code = leaves ? CODE_BULK_STORE : CODE_BULK,
+                              .target = e->nbulk++,
+                              .dst = reg_of(e, u)});
 }
 
 static void compile_transfer(struct linear_eval *e, const struct uop *u)
 {
-    struct linstr in = {.code = CODE_TRANSFER, .memory = memory_of(e, u), .dst = reg_of(e, u), .lanes = COPY_LANES(u->arg.i),
+    struct linstr in = {.code = CODE_TRANSFER,
+                        .memory = memory_of(e, u),
+                        .dst = reg_of(e, u),
+                        .lanes = COPY_LANES(u->arg.i),
                         .from = eval_memory_of(&e->memory, uop_buffer_of(u->src[2])),
-                        .src = {reg_of(e, u->src[1]), reg_of(e, u->src[3])}, .nsrc = u->nsrc - 2};
+                        .src = {reg_of(e, u->src[1]), reg_of(e, u->src[3])},
+                        .nsrc = u->nsrc - 2};
     if (u->nsrc > 4)
         in.src[2] = reg_of(e, u->src[4]);
     append(e, in);
@@ -322,18 +346,29 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
     case OP_SHUFFLE:
         compile_shuffle(e, u);
         break;
-    case OP_CLUSTER_BARRIER:                          /* blocks run one by one, each with all of a box */
-    case OP_PUBLISH: case OP_MATRIX_BEGIN: case OP_MATRIX_COMMIT: case OP_MATRIX_WAIT: case OP_REGISTERS:
-        break;                                        /* the interpreter's products are there at once, its registers are as many as it needs */
+    case OP_CLUSTER_BARRIER:                     /* blocks run one by one, each with all of a box */
+    case OP_PUBLISH:
+    case OP_MATRIX_BEGIN:
+    case OP_MATRIX_COMMIT:
+    case OP_MATRIX_WAIT:
+    case OP_REGISTERS:
+        break;                                        /* the interpreter's products are
+                                                       * there at once, its registers are
+                                                       * as many as it needs */
     case OP_BARRIER:
         e->failed |= BARRIER_THREADS(u->arg.i) && BARRIER_THREADS(u->arg.i) != e->items;
-        append(e, (struct linstr){.code = CODE_BARRIER, .dst = reg_of(e, u), .of_role = BARRIER_THREADS(u->arg.i) > 0});
+        append(e, (struct linstr){.code = CODE_BARRIER,
+                                  .dst = reg_of(e, u),
+                                  .of_role = BARRIER_THREADS(u->arg.i) > 0});
         break;
     case OP_MATRIX:
         compile_matrix(e, u);
         break;
     case OP_MBAR_INIT: case OP_MBAR_ARRIVE: case OP_MBAR_RELEASE: case OP_MBAR_WAIT:
-        emit(e, (struct linstr){.code = CODE_MBAR, .op = u->op, .bits = u->arg.i, .memory = memory_of(e, u)}, u, 1);
+        emit(e,
+             (struct linstr){
+                 .code = CODE_MBAR, .op = u->op, .bits = u->arg.i, .memory = memory_of(e, u)},
+             u, 1);
         break;
     case OP_BULK_WAIT:                                /* boxes are stored at once */
         break;
@@ -351,8 +386,14 @@ static void compile_one(struct linear_eval *e, const struct uop *u)
         break;
     case OP_TICKET:
         append(e, (struct linstr){.code = CODE_BARRIER, .dst = reg_of(e, u)});
-        append(e, (struct linstr){.code = CODE_TICKET, .dst = reg_of(e, u), .memory = memory_of(e, u), .src = {reg_of(e, u->src[TICKET_NUMBER])}, .nsrc = 1,
-                                  .from = eval_memory_of(&e->memory, uop_buffer_of(u->src[TICKET_MEMORY])), .target = (int)u->src[TICKET_OF]->src[0]->arg.i});
+        append(e, (struct linstr){
+                      .code = CODE_TICKET,
+                      .dst = reg_of(e, u),
+                      .memory = memory_of(e, u),
+                      .src = {reg_of(e, u->src[TICKET_NUMBER])},
+                      .nsrc = 1,
+                      .from = eval_memory_of(&e->memory, uop_buffer_of(u->src[TICKET_MEMORY])),
+                      .target = (int)u->src[TICKET_OF]->src[0]->arg.i});
         break;
     case OP_ROLE:
         e->failed |= ROLE_CONSUMERS_OF(u->arg.i) != e->items;

@@ -1,4 +1,5 @@
-/* eval_linear_memory.c - what the instructions of a linear program do to memory, element by element.
+/* eval_linear_memory.c - what the instructions of a linear program do to memory, element by
+ * element.
  *
  * A memory access outside its buffer is a bug of the compiler and ends the evaluation as one.
  * Threads that access an element in one phase, one of them storing to it, are a race, as are parts
@@ -17,13 +18,15 @@ static int64_t lane_at(const struct linstr *in, int l)
 }
 
 /* The element of lane l. */
-static int64_t element_of(const struct linear_eval *e, const struct linstr *in, int64_t offset, int l)
+static int64_t element_of(const struct linear_eval *e, const struct linstr *in, int64_t offset,
+                          int l)
 {
     if (!in->panel)
         return offset + lane_at(in, l);
-    int64_t size = (int64_t)dtype_nbytes(e->memory.v[in->memory].buffer->dtype), row = PANEL_ROW_NBYTES / size,
-            column = offset % row + l % in->columns;
-    int64_t at = offset - offset % row + (int64_t)(l / in->columns) * row + column / row * in->panel + column % row;
+    int64_t size = (int64_t)dtype_nbytes(e->memory.v[in->memory].buffer->dtype),
+            row = PANEL_ROW_NBYTES / size, column = offset % row + l % in->columns;
+    int64_t at = offset - offset % row + (int64_t)(l / in->columns) * row +
+                 column / row * in->panel + column % row;
     return bulk_swizzled(at * size, PANEL_ROW_NBYTES) / size;
 }
 
@@ -111,9 +114,13 @@ void eval_linear_transfer(struct linear_eval *e, const struct linstr *in)
     const struct memory *to = &e->memory.v[in->memory], *from = &e->memory.v[in->from];
     int64_t at = e->reg[in->src[0]].i, source = e->reg[in->src[1]].i;
     bool valid = in->nsrc < 3 || e->reg[in->src[2]].i;
-    if (at < 0 || at > to->nelem - in->lanes || (valid && (source < 0 || source > from->nelem - in->lanes)))
-        TGC_BUG(e->t, "copy of %d at element %lld of buffer %d with %lld to element %lld of buffer %d with %lld", in->lanes,
-                (long long)source, from->buffer->id, (long long)from->nelem, (long long)at, to->buffer->id, (long long)to->nelem);
+    if (at < 0 || at > to->nelem - in->lanes ||
+        (valid && (source < 0 || source > from->nelem - in->lanes)))
+        TGC_BUG(e->t,
+                "copy of %d at element %lld of buffer %d with %lld to element %lld of buffer %d "
+                "with %lld",
+                in->lanes, (long long)source, from->buffer->id, (long long)from->nelem,
+                (long long)at, to->buffer->id, (long long)to->nelem);
     for (int l = 0; l < in->lanes; l++) {
         if (valid)
             touch(e, from, source + l, false);
@@ -166,8 +173,9 @@ bool eval_linear_mbar(struct linear_eval *e, const struct linstr *in)
     return in->op != OP_MBAR_WAIT || mbar_has_ended(*bar, e->reg[in->src[1]].i);
 }
 
-/* The block's first thread, which runs before the others, counts. What other parts have stored is there, and it was before: those that have
- * not counted themselves are the emulated device's to find. */
+/* The block's first thread, which runs before the others, counts. What other parts have
+ * stored is there, and it was before: those that have not counted themselves are the
+ * emulated device's to find. */
 void eval_linear_ticket(struct linear_eval *e, const struct linstr *in)
 {
     struct linear_eval *first = e - e->thread;
@@ -207,13 +215,14 @@ void eval_linear_bulk_store(struct linear_eval *e, const struct bulk *b)
         int64_t element = bulk_element(b->u, i, coordinate, &at);
         at += offset;
         if (at < 0 || at >= local->nelem || element >= tensor->nelem)
-            TGC_BUG(e->t, "a box of element %lld of buffer %d leaves for element %lld of buffer %d", (long long)at, local->buffer->id, (long long)element,
-                    tensor->buffer->id);
+            TGC_BUG(e->t, "a box of element %lld of buffer %d leaves for element %lld of buffer %d",
+                    (long long)at, local->buffer->id, (long long)element, tensor->buffer->id);
         touch(e, local, at, false);
         if (element < 0)
             continue;
         touch(e, tensor, element, true);
-        tensor->data[element] = as_element(tensor->buffer->dtype, local->buffer->dtype, eval_memory_get(local, at));
+        tensor->data[element] =
+            as_element(tensor->buffer->dtype, local->buffer->dtype, eval_memory_get(local, at));
     }
 }
 
@@ -229,8 +238,8 @@ void eval_linear_bulk(struct linear_eval *e, const struct bulk *b)
         int64_t element = bulk_element(b->u, i, coordinate, &at);
         at += offset;
         if (at < 0 || at >= to->nelem || element >= from->nelem)
-            TGC_BUG(e->t, "a bulk copy of element %lld of buffer %d to element %lld of buffer %d", (long long)element, from->buffer->id,
-                    (long long)at, to->buffer->id);
+            TGC_BUG(e->t, "a bulk copy of element %lld of buffer %d to element %lld of buffer %d",
+                    (long long)element, from->buffer->id, (long long)at, to->buffer->id);
         union scalar v = {.i = 0};
         if (element >= 0) {
             touch(e, from, element, false);
@@ -244,7 +253,8 @@ void eval_linear_bulk(struct linear_eval *e, const struct bulk *b)
             v.i = bits;
         }
         if (to->touch)
-            to->touch[at] = (struct touched){0};         /* who reads it has waited, or not: the emulated device finds that */
+            /* who reads it has waited, or not: the emulated device finds that */
+            to->touch[at] = (struct touched){0};
         to->data[at] = v;
     }
     *bar = mbar_complete(*bar, n * (int64_t)dtype_nbytes(to->buffer->dtype));

@@ -159,7 +159,8 @@ static bool find_hosts(struct eval *e)
     for (int i = 0; i < e->nnode; i++) {
         if (e->node[i].u->op != OP_HOST)
             continue;
-        if (!eval_reserve(&e->failed, &e->host, &e->cap_host, (size_t)e->nhost + 1, sizeof *e->host))
+        if (!eval_reserve(&e->failed, &e->host, &e->cap_host, (size_t)e->nhost + 1,
+                          sizeof *e->host))
             return false;
         struct host_call *h = (struct host_call *)(uintptr_t)e->node[i].u->arg.p;
         struct host_state s = {
@@ -181,7 +182,8 @@ static bool find_loops(struct eval *e)
     for (int i = 0; i < e->nnode; i++) {
         if (e->node[i].u->op != OP_LOOP)
             continue;
-        if (!eval_reserve(&e->failed, &e->loop, &e->cap_loop, (size_t)e->nloop + 1, sizeof *e->loop))
+        if (!eval_reserve(&e->failed, &e->loop, &e->cap_loop, (size_t)e->nloop + 1,
+                          sizeof *e->loop))
             return false;
         struct loop *l = (struct loop *)(uintptr_t)e->node[i].u->arg.p;
         struct loop_state s = {.loop = l, .node = &e->node[i], .first_in_scope = -1};

@@ -341,7 +341,8 @@ static int stack_value(struct program *p, struct eval *e, struct uop *u, const i
     int v = eval_program_value(p, e, last, last->ndim ? at : NULL);
     for (int k = u->nsrc - 3; k >= 0; k--) {
         int x = eval_program_value(p, e, u->src[1 + k], u->src[1 + k]->ndim ? at : NULL);
-        int up_to = emit_alu(p, OP_LT, DTYPE_BOOL, DTYPE_INDEX, (int[]){index, reg_int(p, k + 1)}, 2);
+        int up_to =
+            emit_alu(p, OP_LT, DTYPE_BOOL, DTYPE_INDEX, (int[]){index, reg_int(p, k + 1)}, 2);
         v = emit_alu(p, OP_WHERE, u->dtype, u->dtype, (int[]){up_to, x, v}, 3);
     }
     return v;

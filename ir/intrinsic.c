@@ -63,7 +63,10 @@ static struct uop *part(struct tgc *t, struct uop *x, int axis, int64_t at, bool
     return keep ? x : tensor_drop_axes(t, x, 1u << axis);
 }
 
-static struct uop *half(struct tgc *t, struct uop *const *in) { return part(t, in[0], 0, 0, false); }
+static struct uop *half(struct tgc *t, struct uop *const *in)
+{
+    return part(t, in[0], 0, 0, false);
+}
 
 static struct uop *interleave(struct tgc *t, struct uop *const *in, int64_t odd)
 {
@@ -120,7 +123,7 @@ static const char *read_shape(const char *s, int64_t bits, struct intrinsic_shap
         shape->lanes = (int)sat_mul(shape->lanes, size);
         s = end;
     }
-    while (*s == ' ' || *s == '-' || *s == '>')      /* strspn() makes a table of what it looks for */
+    while (*s == ' ' || *s == '-' || *s == '>')    /* strspn() makes a table of what it looks for */
         s++;
     return s;
 }

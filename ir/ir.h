@@ -34,7 +34,8 @@ bool dtype_is_int(enum dtype d);  /* signed or unsigned, not bool */
 bool dtype_is_half(enum dtype d);
 bool dtype_is_byte(enum dtype d);                                 /* i8, u8 */
 bool dtype_is_f8(enum dtype d);                                   /* with a sign and a mantissa */
-enum dtype dtype_as_bits(enum dtype d);                           /* of a float of 8 or 16 bits the integer; else d */
+/* of a float of 8 or 16 bits the integer; else d */
+enum dtype dtype_as_bits(enum dtype d);
 enum dtype dtype_from_onnx(int tensor_proto_type);                /* VOID if unknown */
 int dtype_to_onnx(enum dtype d);
 bool dtype_parse(const char *s, enum dtype *d);
@@ -176,7 +177,8 @@ struct buffer {
     const void *data;
     size_t nbytes;               /* at the dimensions' upper bounds; 0 until known */
     size_t offset;               /* set by the memory plan: place in the arena, or in the weights */
-    size_t placed;               /* and the bytes of the place: more than nbytes for images, and copies */
+    size_t placed;               /* and the bytes of the place: more than nbytes for
+                                  * images, and copies */
     /* BUFFER_WEIGHT: where element i of the stored order lies in `data`; NULL: in order.
      * BUFFER_SCRATCH: the layout of the tensor of which it holds a band. BUFFER_TEMP: the layout,
      * where it is not contiguous */
@@ -192,20 +194,27 @@ struct buffer {
     struct uop *base_offset;
     bool is_image;               /* set by passes/vector/images.c: kernels read pixels of it */
     bool is_local;               /* BUFFER_SCRATCH: a block's threads share it */
-    /* BUFFER_SCRATCH: all blocks of a grid share it; counts: it has counters of TICKETs, which are 0 before and behind each run */
+    /* BUFFER_SCRATCH: all blocks of a grid share it; counts: it has counters of TICKETs, which are
+     * 0 before and behind each run */
     bool is_global, counts;
-    bool is_register;            /* the same: each element is one of a block's threads', which passes it on to itself, */
-    bool is_own;                 /* and it has the elements of one thread alone: in linear programs */
-    /* is_local: it has so many equal parts, which the steps of a sum use in turn, and how what they copy
-     * comes there; 0: it has none */
+    bool is_register;            /* the same: each element is one of a block's threads', which
+                                  * passes it on to itself, */
+    bool is_own;                 /* and it has the elements of one thread alone: in linear
+                                  * programs */
+    /* is_local: it has so many equal parts, which the steps of a sum use in turn, and how what they
+     * copy comes there; 0: it has none */
     int ring;
     enum transfer transfer;
-    /* of a ring in bulk: so many blocks along this dimension of the grid copy the same, each its part to all of them; 0: each for itself */
+    /* of a ring in bulk: so many blocks along this dimension of the grid copy the same, each its
+     * part to all of them; 0: each for itself */
     int cluster, cluster_of;
-    int producers;               /* the same: threads of the block, beside those of ITEM ranges, that copy (PRODUCER); 0: those do it themselves */
-    bool is_over;                /* is_local: it lies where the block's copies were, which are read then (OVER) */
+    int producers;               /* the same: threads of the block, beside those of ITEM ranges,
+                                  * that copy (PRODUCER); 0: those do it themselves */
+    bool is_over;                /* is_local: it lies where the block's copies were, which
+                                  * are read then (OVER) */
     bool leaves;                 /* is_local: boxes of it leave, which an engine stores (LEAVE) */
-    int64_t panel;               /* is_local: it lies in panels of so many elements (SWIZZLE); 0: it does not */
+    int64_t panel;               /* is_local: it lies in panels of so many elements
+                                  * (SWIZZLE); 0: it does not */
     bool kept; /* BUFFER_TEMP: its memory is reserved for the whole run, see struct host_output */
     /* BUFFER_INPUT, BUFFER_OUTPUT: the context keeps it from run to run; NULL: the caller passes
      * it */
@@ -339,7 +348,8 @@ int64_t perm_pack(const int *perm, int n);
 #define SHUFFLE_MASK(bits) ((int)((bits) >> 8 & 255))
 #define SHUFFLE_BITS(op, mask) ((int64_t)(op) | (int64_t)(mask) << 8)
 #define REDUCE_BITS(op, axes) ((int64_t)(op) | (int64_t)(axes) << 8)
-/* kernel: the row of matrix.def that computes the sum over its last range, as a number from 1 on; 0: none */
+/* kernel: the row of matrix.def that computes the sum over its last range, as a number
+ * from 1 on; 0: none */
 #define REDUCE_MATRIX(bits) ((int)((bits) >> 24 & 255))
 #define REDUCE_MATRIX_BITS(op, row) (REDUCE_BITS(op, 0) | ((int64_t)(row) + 1) << 24)
 /* RANGE: its number, what its loop becomes (the axis), and who runs its iterations (the worker).
@@ -389,8 +399,8 @@ enum { ARG_PLAIN = 1 };
 #define VECTOR_GROUPS ((int64_t)0x80)
 #define VECTOR_IS_GROUPS(bits) (((bits) & VECTOR_GROUPS) != 0)
 #define VECTOR_PART(bits) ((int)((bits) >> 8 & 0x7f))
-/* All lanes are in memory, neighbours, and the first one's offset is a multiple of their number: one
- * transaction of a device. */
+/* All lanes are in memory, neighbours, and the first one's offset is a multiple of their number:
+ * one transaction of a device. */
 #define VECTOR_ALIGNED ((int64_t)0x8000)
 #define VECTOR_IS_ALIGNED(bits) (((bits) & VECTOR_ALIGNED) != 0)
 #define VECTOR_STRIDE(bits) ((int64_t)(int32_t)((bits) >> 16) + 1)
@@ -398,12 +408,12 @@ enum { ARG_PLAIN = 1 };
 #define VECTOR_IMAGE ((int64_t)1 << 48)
 #define VECTOR_IS_IMAGE(bits) (VECTOR_LANES(bits) == 4 && (bits) >> 48 == 1)
 /* The same of a tile, for units that multiply matrices: rows of neighbours, the rows `stride`
- * elements apart. Of a buffer in panels its offset, and all elements', are places before chunks are exchanged; what
- * is behind a panel's row is in the next panel. */
+ * elements apart. Of a buffer in panels its offset, and all elements', are places before chunks are
+ * exchanged; what is behind a panel's row is in the next panel. */
 #define TILE_BITS(rows, columns, stride)                                                           \
     ((int64_t)(rows) << 8 | (int64_t)(columns) << 20 | (int64_t)(stride) << 32)
-/* Rows of it begin at multiples of 16 bytes, and the device has an instruction with which a wave loads eight of these, each
- * row at once: a lane gets words of several. */
+/* Rows of it begin at multiples of 16 bytes, and the device has an instruction with which a wave
+ * loads eight of these, each row at once: a lane gets words of several. */
 #define TILE_BY_ROWS ((int64_t)0x80)
 #define TILE_IS_BY_ROWS(bits) (TILE_IS(bits) && ((bits) & TILE_BY_ROWS) != 0)
 #define TILE_IS(bits) ((bits) != 0 && VECTOR_LANES(bits) == 0)
@@ -411,7 +421,12 @@ enum { ARG_PLAIN = 1 };
 #define TILE_COLUMNS(bits) ((int)((bits) >> 20 & 0xfff))
 #define TILE_STRIDE(bits) ((bits) >> 32)
 /* A buffer's panel: rows of so many bytes, in chunks, whose order repeats after so many rows. */
-enum { PANEL_ROW_NBYTES = 128, PANEL_CHUNK_NBYTES = 16, PANEL_ROWS = 8, PANEL_ALIGN = PANEL_ROW_NBYTES * PANEL_ROWS };
+enum {
+    PANEL_ROW_NBYTES = 128,
+    PANEL_CHUNK_NBYTES = 16,
+    PANEL_ROWS = 8,
+    PANEL_ALIGN = PANEL_ROW_NBYTES * PANEL_ROWS
+};
 /* What a tile's register holds: rows, and bytes of each; how many there are. */
 enum { TILE_ROWS_MAX = 16, TILE_ROW_NBYTES = 64, TILE_REGISTERS = 8 };
 /* INTRINSIC: its row, and the parameters that the row names, at most 4095 each. */
@@ -446,7 +461,8 @@ enum { COPY_NBYTES_LEAST = 4, COPY_NBYTES_MOST = 16 };
 #define RELEASE_GROUPS(bits) ((int)((bits) & 255))
 #define RELEASE_LANES(bits) ((int)((bits) >> 8 & 2047))
 #define RELEASE_CLUSTER(bits) ((int)((bits) >> 20))
-#define RELEASE_BITS(n, lanes, cluster) ((int64_t)(n) | (int64_t)(lanes) << 8 | (int64_t)(cluster) << 20)
+#define RELEASE_BITS(n, lanes, cluster)                                                            \
+    ((int64_t)(n) | (int64_t)(lanes) << 8 | (int64_t)(cluster) << 20)
 #define MBAR_COUNT(bits) ((int)((bits) & 65535))
 #define MBAR_CLUSTER(bits) ((int)((bits) >> 16))
 #define MBAR_BITS(count, cluster) ((int64_t)(count) | (int64_t)(cluster) << 16)
@@ -463,7 +479,8 @@ enum { COPY_NBYTES_LEAST = 4, COPY_NBYTES_MOST = 16 };
 #define BULK_SWIZZLE(bits) ((int64_t)((bits) & 255))
 #define BULK_CLUSTER(bits) ((int)((bits) >> 8 & 255))
 #define BULK_DIMENSION(bits) ((int)((bits) >> 16))
-#define BULK_BITS(swizzle, cluster, dimension) ((int64_t)(swizzle) | (int64_t)(cluster) << 8 | (int64_t)(dimension) << 16)
+#define BULK_BITS(swizzle, cluster, dimension)                                                     \
+    ((int64_t)(swizzle) | (int64_t)(cluster) << 8 | (int64_t)(dimension) << 16)
 #define WINDOW_AXIS(bits) ((int)((bits) & 15))
 #define WINDOW_STRIDE(bits) (((bits) >> 4) & 0xfffffff)
 #define WINDOW_DILATION(bits) (((bits) >> 32) & 0xfffffff)
@@ -477,9 +494,12 @@ enum agreement { SIZES_DIFFER, SIZES_EQUAL, SIZES_STRETCH };
 struct tgc {
     jmp_buf stop;                /* set by the caller that starts a compile */
     struct mem_block *mem;
-    const struct device_row *device;      /* that kernels are for; NULL: the processor of the program */
-    const char *architectures;   /* "sm_80,sm_90a", of several that they are compiled for; NULL: the device's */
-    bool by_llvm;                /* LLVM compiles them, not the vendor's compiler: matrix_is_local() */
+    const struct device_row *device;      /* that kernels are for; NULL: the
+                                           * processor of the program */
+    const char *architectures;   /* "sm_80,sm_90a", of several that they are compiled for;
+                                  * NULL: the device's */
+    bool by_llvm;                /* LLVM compiles them, not the vendor's compiler:
+                                  * matrix_is_local() */
     /* the stack's blocks, top first; empty blocks */
     struct mem_block *scratch, *spare;
     size_t mem_used, mem_limit;  /* bytes; the limit is --max-memory */
@@ -506,9 +526,9 @@ struct tgc {
     bool no_winograd;            /* convolutions stay sums of products */
     /* products with weights by Strassen's seven products, see passes/graph/matmul/strassen.c */
     bool strassen;
-    /* a device's kernels read four neighbours as an image's pixel; what kernels pass on, and weights,
-     * are halves in memory; no local memory: passes/vector/images.c, passes/kernel/half_storage.c,
-     * passes/kernel/grid.c */
+    /* a device's kernels read four neighbours as an image's pixel; what kernels pass on, and
+     * weights, are halves in memory; no local memory: passes/vector/images.c,
+     * passes/kernel/half_storage.c, passes/kernel/grid.c */
     bool image, half_storage, no_locals;
     /* the error that rewrites may add to the outputs, and the variance already added, see
      * passes/analysis/error.h */
@@ -522,7 +542,8 @@ struct tgc {
     bool scalar;                 /* emit no vector variants */
     /* BF16 or I8: the storage format of large f32 weights; VOID: unchanged */
     enum dtype weight_dtype;
-    /* F16, BF16 or TF32: to what the factors of products are rounded (--math); VOID: they are not */
+    /* F16, BF16 or TF32: to what the factors of products are rounded (--math); VOID: they are
+     * not */
     enum dtype math;
     /* measured choices, see passes/target/tune.h; NULL: the cost models choose */
     struct tuning *tuning;
@@ -581,7 +602,8 @@ bool uop_is_constf(const struct uop *u, double v);
 /* derive.c: bounds of a float scalar that follows from symbols alone, with the rounding of its
  * dtype; false: it has none, or may be NaN. */
 bool uop_float_bounds(const struct uop *u, double *lo, double *hi);
-/* Whether a scalar is arithmetic on symbols and constants alone; not where it is too long to say. */
+/* Whether a scalar is arithmetic on symbols and constants alone; not where it is too long to
+ * say. */
 bool uop_is_of_symbols(const struct uop *u);
 
 struct var *var_new(struct tgc *t, const char *name, int64_t min, int64_t max);
@@ -599,8 +621,8 @@ bool range_is_shared(const struct uop *u);               /* WORKER_TEAM */
 bool range_is_of_block(const struct uop *u);             /* WORKER_BLOCK */
 bool range_is_grid(const struct uop *u);                 /* WORKER_GRID */
 bool range_is_item(const struct uop *u);                 /* WORKER_ITEM */
-/* Of a linear program's RANGE u[at]: how many loops of its worker stand inside of it, in each other;
- * *turns: the product of their sizes, at their upper bounds. */
+/* Of a linear program's RANGE u[at]: how many loops of its worker stand inside of it, in each
+ * other; *turns: the product of their sizes, at their upper bounds. */
 int linear_inner_workers(struct uop *const *u, int n, int at, int64_t *turns);
 /* The buffer that b is a part of, or b itself. */
 const struct buffer *buffer_root(const struct buffer *b);
@@ -610,8 +632,9 @@ enum space buffer_space(const struct buffer *b);
 const struct buffer *uop_buffer_of(const struct uop *u);          /* BUFFER or STAGE */
 /* Bounds of a weight's elements; whole: each is an integer. */
 struct element_bounds { union scalar lo, hi; bool whole; };
-/* Of a weight with integers of at least 8 bits, f32 or floats of 8 bits, in their stored order. false: it is no
- * such weight, it is empty or has more than `most` elements, or one is infinite or NaN. */
+/* Of a weight with integers of at least 8 bits, f32 or floats of 8 bits, in their stored
+ * order. false: it is no such weight, it is empty or has more than `most` elements, or one
+ * is infinite or NaN. */
 bool buffer_bounds(const struct buffer *b, size_t most, struct element_bounds *e);
 
 /* Topological order (sources first) of everything reachable from roots; the array is scratch.
@@ -796,8 +819,8 @@ void view_copy_stored(const struct buffer *b, size_t begin, size_t nbytes, unsig
  * that the caller frees through *packed (set to NULL otherwise). NULL: no memory. needs: storage's
  * dims and strides are constants. */
 const void *view_stored_bytes(const struct buffer *b, void **packed);
-/* Copies u's elements, row-major, where they are a weight's own, by views without padding. `to` has room
- * for them. false: they are something else, to be computed. */
+/* Copies u's elements, row-major, where they are a weight's own, by views without padding. `to` has
+ * room for them. false: they are something else, to be computed. */
 bool view_copy_weight(struct tgc *t, struct uop *u, void *to);
 struct tracker { int nview; struct view *view; };
 struct tracker *tracker_contiguous(struct tgc *t, struct uop *const *dim, int ndim);

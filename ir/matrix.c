@@ -1,5 +1,5 @@
-/* matrix.c - the rows of matrix.def: which lane of a wave holds which element of the matrices that an
- * instruction multiplies.
+/* matrix.c - the rows of matrix.def: which lane of a wave holds which element of the matrices that
+ * an instruction multiplies.
  *
  *      "k1 k2 m0 m1 m2 | k0 m3 k3"      lane 0b00101, element 0b010 of a:
  *        1  0  1  0  0 |  0  1  0       k1 = 1, m0 = 1, m3 = 1: row 9, column 2
@@ -27,9 +27,13 @@ bool matrix_find(const char *text, enum matrix_unit *of)
     return false;
 }
 
-bool matrix_is_local(const struct matrix_row *r, enum matrix_part part) { return strcmp(r->layout[part], "local") == 0; }
+bool matrix_is_local(const struct matrix_row *r, enum matrix_part part)
+{
+    return strcmp(r->layout[part], "local") == 0;
+}
 
-int matrix_bits(const struct matrix_row *r, enum matrix_part part, bool of_lane, struct matrix_bit *bit)
+int matrix_bits(const struct matrix_row *r, enum matrix_part part, bool of_lane,
+                struct matrix_bit *bit)
 {
     if (matrix_is_local(r, part))
         return 0;
@@ -38,7 +42,9 @@ int matrix_bits(const struct matrix_row *r, enum matrix_part part, bool of_lane,
     for (s = of_lane ? s : bar + 1; *s && *s != '|'; s++)
         if (*s != ' ') {
             bit[n++] = *s == '-' ? (struct matrix_bit){MATRIX_NONE, 0}
-                                 : (struct matrix_bit){*s == 'm' ? MATRIX_M : *s == 'n' ? MATRIX_N : MATRIX_K,
+                                 : (struct matrix_bit){*s == 'm'   ? MATRIX_M
+                                                       : *s == 'n' ? MATRIX_N
+                                                                   : MATRIX_K,
                                                        s[1] - '0'};
             s += *s != '-';
         }
@@ -79,7 +85,8 @@ int matrix_own_element(const struct matrix_row *r, enum matrix_part part, int el
     return at;
 }
 
-const struct uop *matrix_of_tile(struct uop *const *linear, int n, const struct uop *tile, int *factor)
+const struct uop *matrix_of_tile(struct uop *const *linear, int n, const struct uop *tile,
+                                 int *factor)
 {
     const struct uop *kept = tile;
     for (int i = 0; i < n; i++) {
@@ -95,7 +102,8 @@ const struct uop *matrix_of_tile(struct uop *const *linear, int n, const struct 
 const struct uop *matrix_kept_tile(struct uop *const *linear, int n, const struct uop *acc)
 {
     for (int i = 0; i < n && acc->op == OP_ACC && acc->lanes > 1; i++)
-        if (linear[i]->op == OP_ASSIGN && linear[i]->src[0] == acc && linear[i]->src[1]->op == OP_LOAD && TILE_IS(linear[i]->src[1]->arg.i))
+        if (linear[i]->op == OP_ASSIGN && linear[i]->src[0] == acc &&
+            linear[i]->src[1]->op == OP_LOAD && TILE_IS(linear[i]->src[1]->arg.i))
             return linear[i]->src[1];
     return NULL;
 }

@@ -479,7 +479,8 @@ static void print_linear_line(struct lines *x, const struct uop *u)
         break;
     case OP_SHUFFLE:
         print_operand(x, u->src[0]);
-        text_printf(out, " := shuffle %s ^ %d of ", op_name(SHUFFLE_OP(u->arg.i)), SHUFFLE_MASK(u->arg.i));
+        text_printf(out, " := shuffle %s ^ %d of ", op_name(SHUFFLE_OP(u->arg.i)),
+                    SHUFFLE_MASK(u->arg.i));
         print_operand(x, u->src[0]);
         break;
     case OP_MATRIX:

@@ -165,18 +165,21 @@ static void print_argument(struct text *out, const struct uop *u)
     case OP_FOLD:
         text_printf(out, " {op=%s", op_name(u->op == OP_FOLD ? (enum op)bits : REDUCE_OP(bits)));
         if (u->op == OP_REDUCE && REDUCE_MATRIX(bits))
-            text_printf(out, ", by=%s", matrix_row((enum matrix_unit)(REDUCE_MATRIX(bits) - 1))->text);
+            text_printf(out, ", by=%s",
+                        matrix_row((enum matrix_unit)(REDUCE_MATRIX(bits) - 1))->text);
         text_putc(out, '}');
         break;
     case OP_LOAD:
     case OP_STORE:
         if (TILE_IS(bits))
             text_printf(out, " {rows=%d, columns=%d, stride=%lld%s}", TILE_ROWS(bits),
-                        TILE_COLUMNS(bits), TILE_STRIDE(bits), TILE_IS_BY_ROWS(bits) ? ", aligned=1" : "");
+                        TILE_COLUMNS(bits), TILE_STRIDE(bits),
+                        TILE_IS_BY_ROWS(bits) ? ", aligned=1" : "");
         else if (bits)
             text_printf(out, " {lanes=%d, part=%d, stride=%lld, groups=%d%s%s}", VECTOR_LANES(bits),
                         VECTOR_PART(bits), (long long)VECTOR_STRIDE(bits), VECTOR_IS_GROUPS(bits),
-                        VECTOR_IS_ALIGNED(bits) ? ", aligned=1" : "", VECTOR_IS_IMAGE(bits) ? ", image=1" : "");
+                        VECTOR_IS_ALIGNED(bits) ? ", aligned=1" : "",
+                        VECTOR_IS_IMAGE(bits) ? ", image=1" : "");
         break;
     case OP_SPLAT:
     case OP_RAMP:
@@ -196,8 +199,8 @@ static void print_argument(struct text *out, const struct uop *u)
         text_printf(out, " {op=%s, stride=%d}", op_name(SHUFFLE_OP(bits)), SHUFFLE_MASK(bits));
         break;
     case OP_MATRIX:
-        text_printf(out, " {by=%s, a=%d, b=%d}", matrix_row(MATRIX_ROW(bits))->text, MATRIX_ALONG_K(bits, 0),
-                    MATRIX_ALONG_K(bits, 1));
+        text_printf(out, " {by=%s, a=%d, b=%d}", matrix_row(MATRIX_ROW(bits))->text,
+                    MATRIX_ALONG_K(bits, 0), MATRIX_ALONG_K(bits, 1));
         break;
     case OP_MBAR_INIT:
         text_printf(out, " {count=%d", MBAR_COUNT(bits));

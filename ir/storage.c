@@ -1,7 +1,9 @@
-/* storage.c - weights in another order, as they are stored or seen: copies through a view of constant strides.
+/* storage.c - weights in another order, as they are stored or seen: copies through a view of
+ * constant strides.
  *
- * The innermost two axes of the view are a plane, which is copied in blocks of BLOCK rows. Where a weight is
- * transposed neighbours in the source are in different rows, so that a block reads whole cache lines:
+ * The innermost two axes of the view are a plane, which is copied in blocks of BLOCK rows. Where a
+ * weight is transposed neighbours in the source are in different rows, so that a block reads whole
+ * cache lines:
  *
  *      source   k0 k1 k2 ...   (column 0)        stored   c0 c1 c2 ...   (row k0)
  *               k0 k1 k2 ...   (column 1)                 c0 c1 c2 ...   (row k1)

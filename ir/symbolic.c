@@ -2,8 +2,9 @@
  * evaluation.
  *
  * An expression is an ordinary INDEX-typed uop. Parts of it may be of other dtypes, floats too: it
- * is then what their arithmetic makes of it, wherever it is evaluated. The fold rules (passes/rules/index.rules) bring it
- * to normal form: they expand and order polynomials, so these builders only build.
+ * is then what their arithmetic makes of it, wherever it is evaluated. The fold rules
+ * (passes/rules/index.rules) bring it to normal form: they expand and order polynomials, so these
+ * builders only build.
  */
 #include "ir/ir.h"
 

@@ -42,10 +42,27 @@ bool op_is_elementwise(enum op op)
 bool op_is_statement(enum op op)
 {
     switch (op) {
-    case OP_STORE: case OP_PREFETCH: case OP_ASSIGN: case OP_ENDGUARD: case OP_BARRIER: case OP_SHUFFLE: case OP_MATRIX:
-    case OP_MBAR_INIT: case OP_MBAR_ARRIVE: case OP_MBAR_RELEASE: case OP_MBAR_WAIT: case OP_BULK: case OP_CLUSTER_BARRIER: case OP_BULK_STORE: case OP_BULK_WAIT:
+    case OP_STORE:
+    case OP_PREFETCH:
+    case OP_ASSIGN:
+    case OP_ENDGUARD:
+    case OP_BARRIER:
+    case OP_SHUFFLE:
+    case OP_MATRIX:
+    case OP_MBAR_INIT:
+    case OP_MBAR_ARRIVE:
+    case OP_MBAR_RELEASE:
+    case OP_MBAR_WAIT:
+    case OP_BULK:
+    case OP_CLUSTER_BARRIER:
+    case OP_BULK_STORE:
+    case OP_BULK_WAIT:
     case OP_COPY: case OP_PUT: case OP_COMMIT: case OP_WAIT:
-    case OP_PUBLISH: case OP_MATRIX_BEGIN: case OP_MATRIX_COMMIT: case OP_MATRIX_WAIT: case OP_REGISTERS:
+    case OP_PUBLISH:
+    case OP_MATRIX_BEGIN:
+    case OP_MATRIX_COMMIT:
+    case OP_MATRIX_WAIT:
+    case OP_REGISTERS:
         return true;
     default:
         return false;
@@ -55,7 +72,12 @@ bool op_is_statement(enum op op)
 bool op_takes_memory(enum op op, int k)
 {
     switch (op) {
-    case OP_LOAD: case OP_STORE: case OP_PREFETCH: case OP_GATHER: case OP_MBAR_INIT: case OP_MBAR_ARRIVE:
+    case OP_LOAD:
+    case OP_STORE:
+    case OP_PREFETCH:
+    case OP_GATHER:
+    case OP_MBAR_INIT:
+    case OP_MBAR_ARRIVE:
     case OP_MBAR_RELEASE: case OP_MBAR_WAIT:
         return k == 0;
     case OP_COPY: case OP_PUT: case OP_BULK_STORE:
@@ -667,9 +689,15 @@ const char *uop_get_axes(const struct tgc *t, const struct uop *u)
     return u->id < t->cap_uop_axes ? t->uop_axes[u->id] : NULL;
 }
 
-int graph_count_inputs(const struct graph *g) { return g->ninput - (g->nstate ? g->nstate : g->ndeclared); }
+int graph_count_inputs(const struct graph *g)
+{
+    return g->ninput - (g->nstate ? g->nstate : g->ndeclared);
+}
 
-int graph_count_outputs(const struct graph *g) { return g->noutput - (g->npart ? g->npart : g->nkept); }
+int graph_count_outputs(const struct graph *g)
+{
+    return g->noutput - (g->npart ? g->npart : g->nkept);
+}
 
 struct uop **graph_roots(struct tgc *t, const struct graph *g, int *n)
 {

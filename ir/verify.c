@@ -1,5 +1,5 @@
-/* verify.c - checks the invariants of graphs, and what all dialects of the IR share. A violation is a
- * bug of the pass that ran last.
+/* verify.c - checks the invariants of graphs, and what all dialects of the IR share. A violation is
+ * a bug of the pass that ran last.
  *
  * Graph: every op belongs to the dialect and has its number of sources, dtypes that go together,
  * and a shape that follows from its sources; dimensions that are symbols are held to what can be
@@ -68,10 +68,15 @@ void verify_stack(const struct verifier *v, const struct uop *u)
 
 void verify_ticket(const struct verifier *v, const struct uop *u)
 {
-    const struct buffer *counters = uop_buffer_of(u->src[TICKET_COUNTERS]), *memory = uop_buffer_of(u->src[TICKET_MEMORY]);
-    require(v, u, u->dtype == DTYPE_BOOL && counters && counters->counts && counters->dtype == DTYPE_U32, "its counters are no u32 that count");
-    require(v, u, memory && memory->is_global && !memory->counts, "what it hands over is no memory that all blocks share");
-    require(v, u, u->src[TICKET_OF]->op == OP_RANGE && u->src[TICKET_OF]->src[0]->op == OP_CONST, "of no range of known size");
+    const struct buffer *counters = uop_buffer_of(u->src[TICKET_COUNTERS]),
+                        *memory = uop_buffer_of(u->src[TICKET_MEMORY]);
+    require(v, u,
+            u->dtype == DTYPE_BOOL && counters && counters->counts && counters->dtype == DTYPE_U32,
+            "its counters are no u32 that count");
+    require(v, u, memory && memory->is_global && !memory->counts,
+            "what it hands over is no memory that all blocks share");
+    require(v, u, u->src[TICKET_OF]->op == OP_RANGE && u->src[TICKET_OF]->src[0]->op == OP_CONST,
+            "of no range of known size");
 }
 
 bool verify_is_reduction(enum op op)

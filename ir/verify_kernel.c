@@ -198,7 +198,8 @@ static void check_uop(const struct kernel_verifier *k, const struct uop *u)
         return;
     case OP_TICKET:
         verify_ticket(&k->v, u);
-        require(&k->v, u, verify_is_size(u->src[TICKET_NUMBER]), "its counter's number is no i64 scalar");
+        require(&k->v, u, verify_is_size(u->src[TICKET_NUMBER]),
+                "its counter's number is no i64 scalar");
         return;
     case OP_STACK:
         verify_stack(&k->v, u);
@@ -210,7 +211,7 @@ static void check_uop(const struct kernel_verifier *k, const struct uop *u)
     }
 }
 
-/* --------------------------------------------------------------------------- what a block shares */
+/* -------------------------------------------------------------------------- what a block shares */
 
 static int count_block_loops(const struct uop *u)
 {
@@ -272,8 +273,10 @@ static void check_stage_of(const struct kernel_verifier *k, const struct uop *st
         require(&k->v, stage, left[w] == 0, "a block's threads come to its barrier at other times");
 }
 
-/* A sum whose terms a block's threads share and exchange: all of them, a power of two, at the same time. */
-static void check_shared_sum(const struct kernel_verifier *k, const struct uop *sum, int64_t threads)
+/* A sum whose terms a block's threads share and exchange: all of them, a power of
+ * two, at the same time. */
+static void check_shared_sum(const struct kernel_verifier *k, const struct uop *sum,
+                             int64_t threads)
 {
     int64_t n = 0;
     for (int i = 1; i < sum->nsrc; i++)
@@ -282,7 +285,8 @@ static void check_shared_sum(const struct kernel_verifier *k, const struct uop *
     require(&k->v, sum, count_block_loops(sum) == 1 && n == threads && n > 1 && !(n & (n - 1)),
             "a sum is shared by others than the block's threads, a power of two");
     require(&k->v, sum, sum->dtype == DTYPE_F32, "what threads exchange is f32");
-    require(&k->v, sum, !has_thread_ranges(k, free_of(k, sum)), "a block's threads come to its exchange at other times");
+    require(&k->v, sum, !has_thread_ranges(k, free_of(k, sum)),
+            "a block's threads come to its exchange at other times");
 }
 
 static int count_items(const struct uop *sum)
@@ -293,8 +297,10 @@ static int count_items(const struct uop *sum)
     return n;
 }
 
-/* A sum over threads of the block that are the store's own: they exchange it where nothing is but the store's loops. */
-static void check_exchanged(const struct kernel_verifier *k, const struct uop *store, const struct uop *sum)
+/* A sum over threads of the block that are the store's own: they exchange it where nothing is but
+ * the store's loops. */
+static void check_exchanged(const struct kernel_verifier *k, const struct uop *store,
+                            const struct uop *sum)
 {
     require(&k->v, sum, sum->dtype == DTYPE_F32, "what threads exchange is f32");
     for (int i = 1; i < sum->nsrc; i++) {
@@ -302,8 +308,10 @@ static void check_exchanged(const struct kernel_verifier *k, const struct uop *s
         bool own = !range_is_item(sum->src[i]);
         for (int j = first_range_of(store); j < store->nsrc && !own; j++)
             own = store->src[j] == sum->src[i] && n > 0 && !(n & (n - 1));
-        require(&k->v, sum, own, "a sum over threads that are none of the store's, or no power of two");
-        require(&k->v, sum, range_is_item(sum->src[i]) || i < 2 || !range_is_item(sum->src[i - 1]), "a loop inside of a sum's threads");
+        require(&k->v, sum, own,
+                "a sum over threads that are none of the store's, or no power of two");
+        require(&k->v, sum, range_is_item(sum->src[i]) || i < 2 || !range_is_item(sum->src[i - 1]),
+                "a loop inside of a sum's threads");
     }
 }
 
@@ -330,8 +338,8 @@ static void check_workers(const struct kernel_verifier *k, const struct uop *sin
 }
 
 
-/* Each element of what a block's threads store is one thread's, but of registers, which each of them has: its offset or its condition
- * tells threads apart. */
+/* Each element of what a block's threads store is one thread's, but of registers, which each of
+ * them has: its offset or its condition tells threads apart. */
 static void check_stored(const struct kernel_verifier *k, struct uop *store)
 {
     for (int i = first_range_of(store); i < store->nsrc; i++) {
@@ -362,7 +370,8 @@ static void check_block(const struct kernel_verifier *k, const struct uop *sink)
                 "no loop, or several, of a store are a block's");
         const struct buffer *to = uop_buffer_of(store->src[0]);
         enum space space = buffer_space(to);
-        require(&k->v, store, space == SPACE_GLOBAL || ((space == SPACE_LOCAL || to->is_register) && items),
+        require(&k->v, store,
+                space == SPACE_GLOBAL || ((space == SPACE_LOCAL || to->is_register) && items),
                 "a block's threads pass scratch on that is each thread's own");
         check_stored(k, store);
         for (int j = 0; j < n; j++)
@@ -397,7 +406,8 @@ static bool in_same_band(const struct uop *a, const struct uop *b)
 static bool has_ticket(const struct kernel_verifier *k, struct uop *store, const struct uop *memory)
 {
     int n = 0;
-    struct uop **order = first_range_of(store) == 4 ? uop_toposort(k->v.t, &store->src[3], 1, &n) : NULL;
+    struct uop **order =
+        first_range_of(store) == 4 ? uop_toposort(k->v.t, &store->src[3], 1, &n) : NULL;
     bool found = false;
     for (int i = 0; i < n; i++)
         found |= order[i]->op == OP_TICKET && order[i]->src[TICKET_MEMORY] == memory;
@@ -418,7 +428,9 @@ static void check_passed(const struct kernel_verifier *k, const struct uop *sink
             for (int s = 0; s <= i && !stored; s++)
                 stored = sink->src[s]->src[0] == u->src[0] && in_same_band(sink->src[s], store);
             require(&k->v, u, stored, "reads scratch that no store before it wrote");
-            require(&k->v, u, !scratch || !uop_buffer_of(u->src[0])->is_global || has_ticket(k, store, u->src[0]),
+            require(&k->v, u,
+                    !scratch || !uop_buffer_of(u->src[0])->is_global ||
+                        has_ticket(k, store, u->src[0]),
                     "reads what other blocks store without a ticket");
         }
         scratch_release(k->v.t, mark);

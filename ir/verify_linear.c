@@ -148,7 +148,8 @@ static bool is_handed_over(const struct linear_verifier *l, const struct uop *me
 {
     bool is = false;
     for (int r = l->current; r > 0; r = l->region[r].parent) {
-        const struct uop *opener = l->region[r].opener, *cond = opener->op == OP_GUARD ? opener->src[0] : opener;
+        const struct uop *opener = l->region[r].opener,
+                         *cond = opener->op == OP_GUARD ? opener->src[0] : opener;
         is |= cond->op == OP_TICKET && cond->src[TICKET_MEMORY] == memory;
     }
     return is;
@@ -160,7 +161,8 @@ static void check_load(struct linear_verifier *l, const struct uop *u)
     require(&l->v, u, b && (u->nsrc == 2 || u->nsrc == 4), "wrong sources");
     require(&l->v, u, is_place(u->src[1]) && u->dtype == b->dtype,
             "offset or result of another dtype");
-    require(&l->v, u, !b->counts && (!b->is_global || is_handed_over(l, u->src[0])), "reads what other blocks store without a ticket");
+    require(&l->v, u, !b->counts && (!b->is_global || is_handed_over(l, u->src[0])),
+            "reads what other blocks store without a ticket");
     if (u->nsrc == 4)
         require(&l->v, u, u->src[2]->dtype == DTYPE_BOOL && u->src[3]->dtype == u->dtype,
                 "condition or alternative of another dtype");
@@ -206,32 +208,43 @@ static void check_store(struct linear_verifier *l, const struct uop *u)
 static void check_put(struct linear_verifier *l, const struct uop *u)
 {
     const struct buffer *to = uop_buffer_of(u->src[0]), *from = uop_buffer_of(u->src[2]);
-    require(&l->v, u, u->nsrc == 4 && to && from && to != from && to->dtype == from->dtype && dtype_bits(to->dtype) == 8 * (int)dtype_nbytes(to->dtype),
+    require(&l->v, u,
+            u->nsrc == 4 && to && from && to != from && to->dtype == from->dtype &&
+                dtype_bits(to->dtype) == 8 * (int)dtype_nbytes(to->dtype),
             "no store of elements as they are");
     size_t nbytes = (size_t)COPY_LANES(u->arg.i) * dtype_nbytes(to->dtype);
-    require(&l->v, u, from->is_register != to->is_register || (from->is_local && !to->is_register), "neither of a thread's own elements nor of local memory");
+    require(&l->v, u, from->is_register != to->is_register || (from->is_local && !to->is_register),
+            "neither of a thread's own elements nor of local memory");
     bool stored = from->kind != BUFFER_SCRATCH;
     for (int k = 0; k < l->nstored && !stored; k++)
         stored = l->stored[k] == from;
     require(&l->v, u, stored, "reads scratch that nothing was stored to");
-    require(&l->v, u, nbytes >= COPY_NBYTES_LEAST && nbytes <= COPY_NBYTES_MOST && !(nbytes & (nbytes - 1)),
+    require(&l->v, u,
+            nbytes >= COPY_NBYTES_LEAST && nbytes <= COPY_NBYTES_MOST && !(nbytes & (nbytes - 1)),
             "stores other than 4, 8 or 16 bytes");
     require(&l->v, u, is_place(u->src[1]) && is_place(u->src[3]), "an offset of another dtype");
     note_stored(l, to);
 }
 
-/* Neighbours of global memory to neighbours of local memory, as many bytes as a device copies at once. */
+/* Neighbours of global memory to neighbours of local memory, as many bytes as a
+ * device copies at once. */
 static void check_copy(struct linear_verifier *l, const struct uop *u)
 {
     require(&l->v, u, u->nsrc == 4 || u->nsrc == 5, "wrong sources");
     const struct buffer *to = uop_buffer_of(u->src[0]), *from = uop_buffer_of(u->src[2]);
-    require(&l->v, u, to && from && dtype_bits(to->dtype) == dtype_bits(from->dtype) && dtype_bits(to->dtype) == 8 * (int)dtype_nbytes(to->dtype),
+    require(&l->v, u,
+            to && from && dtype_bits(to->dtype) == dtype_bits(from->dtype) &&
+                dtype_bits(to->dtype) == 8 * (int)dtype_nbytes(to->dtype),
             "no copy of elements as they are");
     size_t nbytes = (size_t)COPY_LANES(u->arg.i) * dtype_nbytes(to->dtype);
-    require(&l->v, u, buffer_space(to) == SPACE_LOCAL && from->kind != BUFFER_SCRATCH, "no copy from global to local memory");
-    require(&l->v, u, nbytes >= COPY_NBYTES_LEAST && nbytes <= COPY_NBYTES_MOST && !(nbytes & (nbytes - 1)),
+    require(&l->v, u, buffer_space(to) == SPACE_LOCAL && from->kind != BUFFER_SCRATCH,
+            "no copy from global to local memory");
+    require(&l->v, u,
+            nbytes >= COPY_NBYTES_LEAST && nbytes <= COPY_NBYTES_MOST && !(nbytes & (nbytes - 1)),
             "copies other than 4, 8 or 16 bytes");
-    require(&l->v, u, is_place(u->src[1]) && is_place(u->src[3]) && (u->nsrc == 4 || u->src[4]->dtype == DTYPE_BOOL),
+    require(&l->v, u,
+            is_place(u->src[1]) && is_place(u->src[3]) &&
+                (u->nsrc == 4 || u->src[4]->dtype == DTYPE_BOOL),
             "offset or condition of another dtype");
     note_stored(l, to);
 }
@@ -296,12 +309,15 @@ static void check_tile(struct linear_verifier *l, const struct uop *u)
     int64_t bits = u->arg.i;
     int size = (int)dtype_nbytes(uop_buffer_of(u->src[0])->dtype);
     if (uop_buffer_of(u->src[0])->panel) {
-        require(&l->v, u, TILE_ROWS(bits) >= 1 && TILE_STRIDE(bits) * size == PANEL_ROW_NBYTES && u->op == OP_LOAD && u->nsrc == 2,
+        require(&l->v, u,
+                TILE_ROWS(bits) >= 1 && TILE_STRIDE(bits) * size == PANEL_ROW_NBYTES &&
+                    u->op == OP_LOAD && u->nsrc == 2,
                 "no tile of rows of a panel");
         return;
     }
     /* of local memory: a matrix of matrix.def, in no register as such */
-    int most = buffer_space(uop_buffer_of(u->src[0])) == SPACE_LOCAL ? 2 * TILE_ROWS_MAX : TILE_ROWS_MAX;
+    int most =
+        buffer_space(uop_buffer_of(u->src[0])) == SPACE_LOCAL ? 2 * TILE_ROWS_MAX : TILE_ROWS_MAX;
     require(&l->v, u, TILE_ROWS(bits) >= 1 && TILE_ROWS(bits) <= most &&
                           TILE_COLUMNS(bits) * size >= DOT_BYTES &&
                           TILE_COLUMNS(bits) * size <= TILE_ROW_NBYTES && TILE_STRIDE(bits) > 0,
@@ -324,7 +340,8 @@ static void check_lanes(struct linear_verifier *l, const struct uop *u)
     if (u->op == OP_FOLD)
         require(&l->v, u, u->src[0]->lanes > 1, "no vector to a scalar");
     if (u->op == OP_LANE)
-        require(&l->v, u, u->arg.i >= 0 && u->arg.i < u->src[0]->lanes, "the vector has no such lane");
+        require(&l->v, u, u->arg.i >= 0 && u->arg.i < u->src[0]->lanes,
+                "the vector has no such lane");
     for (int k = u->op == OP_WHERE && u->src[0]->lanes == 1; k < u->nsrc; k++)
         if (op_is_elementwise(u->op) || u->op == OP_ASSIGN)
             require(&l->v, u, u->src[k]->lanes == u->lanes, "operands of different lanes");
@@ -338,21 +355,23 @@ static void check_lanes(struct linear_verifier *l, const struct uop *u)
     else if (u->op == OP_LOAD || u->op == OP_STORE)
         require(&l->v, u, VECTOR_PART(u->arg.i) < VECTOR_LANES(u->arg.i) || !u->arg.i,
                 "more in memory than there are lanes");
-    if ((u->op == OP_LOAD || u->op == OP_STORE) && !TILE_IS(u->arg.i) && VECTOR_IS_ALIGNED(u->arg.i))
+    if ((u->op == OP_LOAD || u->op == OP_STORE) && !TILE_IS(u->arg.i) &&
+        VECTOR_IS_ALIGNED(u->arg.i))
         require(&l->v, u, VECTOR_PART(u->arg.i) == 0 && VECTOR_STRIDE(u->arg.i) == 1,
                 "only whole vectors of neighbours are aligned");
     if ((u->op == OP_LOAD || u->op == OP_STORE) && !TILE_IS(u->arg.i) && u->arg.i >> 48 == 1)
-        require(&l->v, u, VECTOR_IS_IMAGE(u->arg.i) && u->op == OP_LOAD && u->src[0]->op == OP_BUFFER &&
-                              VECTOR_PART(u->arg.i) == 0 && VECTOR_STRIDE(u->arg.i) == 1 &&
-                              !VECTOR_IS_GROUPS(u->arg.i),
+        require(&l->v, u,
+                VECTOR_IS_IMAGE(u->arg.i) && u->op == OP_LOAD && u->src[0]->op == OP_BUFFER &&
+                    VECTOR_PART(u->arg.i) == 0 && VECTOR_STRIDE(u->arg.i) == 1 &&
+                    !VECTOR_IS_GROUPS(u->arg.i),
                 "a pixel is four neighbours of a buffer");
     if (u->op == OP_LOAD && u->nsrc == 4)
         require(&l->v, u, u->src[2]->lanes == 1 && u->src[3]->lanes == u->lanes,
                 "the alternative has other lanes");
 }
 
-/* Whether all threads of a block run a loop's iterations equally often: each of them one, or as many
- * as no thread's number and no data says. */
+/* Whether all threads of a block run a loop's iterations equally often: each of them one, or as
+ * many as no thread's number and no data says. */
 static bool is_uniform(const struct linear_verifier *l, const struct uop *range)
 {
     struct mem_mark mark = scratch_mark(l->v.t);
@@ -361,29 +380,37 @@ static bool is_uniform(const struct linear_verifier *l, const struct uop *range)
     bool uniform = true;
     struct uop **order = uop_toposort(l->v.t, &size, 1, &n);
     for (int i = 0; i < n && !range_is_item(range); i++)
-        uniform &= order[i]->op != OP_LOAD && !range_is_item(order[i]) && !range_is_of_block(order[i]);
+        uniform &=
+            order[i]->op != OP_LOAD && !range_is_item(order[i]) && !range_is_of_block(order[i]);
     scratch_release(l->v.t, mark);
     return uniform;
 }
 
-/* The guard's role, if it stands in all of the loops that are open: ROLE_COUNT: it is another condition's. */
+/* The guard's role, if it stands in all of the loops that are open: ROLE_COUNT: it is another
+ * condition's. */
 static enum thread_role role_of(const struct uop *opener)
 {
     bool is_role = opener && opener->op == OP_GUARD && opener->src[0]->op == OP_ROLE;
     return is_role ? ROLE_OF(opener->src[0]->arg.i) : ROLE_COUNT;
 }
 
-/* All threads of a block come here; where the op is a wave's own, or a role's, all those of a role. */
+/* All threads of a block come here; where the op is a wave's own, or a role's, all those of a
+ * role. */
 static void check_meeting(struct linear_verifier *l, const struct uop *u)
 {
-    bool of_role = u->op == OP_BARRIER && BARRIER_THREADS(u->arg.i) > 0, of_wave = u->op == OP_MATRIX || u->op == OP_MATRIX_BEGIN || u->op == OP_MATRIX_COMMIT || u->op == OP_MATRIX_WAIT ||
-                   u->op == OP_MBAR_RELEASE || u->op == OP_REGISTERS || u->op == OP_PUBLISH;
+    bool of_role = u->op == OP_BARRIER && BARRIER_THREADS(u->arg.i) > 0,
+         of_wave = u->op == OP_MATRIX || u->op == OP_MATRIX_BEGIN || u->op == OP_MATRIX_COMMIT ||
+                   u->op == OP_MATRIX_WAIT || u->op == OP_MBAR_RELEASE || u->op == OP_REGISTERS ||
+                   u->op == OP_PUBLISH;
     for (int r = l->current; r > 0; r = l->region[r].parent) {
         const struct uop *opener = l->region[r].opener;
         enum thread_role role = role_of(opener);
         bool whole = role == ROLE_CONSUMERS || role == ROLE_PRODUCERS;
-        require(&l->v, u, of_wave || of_role || !whole, "a barrier of the whole block where only threads of a role come");
-        require(&l->v, u, whole || (opener->op == OP_RANGE && !range_is_of_block(opener) && is_uniform(l, opener)),
+        require(&l->v, u, of_wave || of_role || !whole,
+                "a barrier of the whole block where only threads of a role come");
+        require(&l->v, u,
+                whole ||
+                    (opener->op == OP_RANGE && !range_is_of_block(opener) && is_uniform(l, opener)),
                 "not all threads of a block come here equally often");
     }
 }
@@ -396,7 +423,8 @@ static void check_ticket(struct linear_verifier *l, const struct uop *u)
     check_meeting(l, u);
     for (int k = 0; k < l->nstored; k++)
         stored |= l->stored[k] == uop_buffer_of(u->src[TICKET_MEMORY]);
-    require(&l->v, u, stored && is_place(u->src[TICKET_NUMBER]), "hands over what nobody has stored, or its counter's number is no integer");
+    require(&l->v, u, stored && is_place(u->src[TICKET_NUMBER]),
+            "hands over what nobody has stored, or its counter's number is no integer");
 }
 
 /* Of so many of a block's threads: of all consumers, where they are by themselves. */
@@ -406,17 +434,24 @@ static void check_barrier(struct linear_verifier *l, const struct uop *u)
     bool are = n == 0;
     check_meeting(l, u);
     for (int r = l->current; r > 0 && !are; r = l->region[r].parent)
-        are = role_of(l->region[r].opener) == ROLE_CONSUMERS && ROLE_CONSUMERS_OF(l->region[r].opener->src[0]->arg.i) == n;
+        are = role_of(l->region[r].opener) == ROLE_CONSUMERS &&
+              ROLE_CONSUMERS_OF(l->region[r].opener->src[0]->arg.i) == n;
     require(&l->v, u, are, "a barrier of so many threads where no role has as many");
 }
 
 /* A role is no part of another one, but for one thread of all that copy. */
 static void check_role(struct linear_verifier *l, const struct uop *u)
 {
-    require(&l->v, u, ROLE_OF(u->arg.i) < ROLE_COUNT && ROLE_CONSUMERS_OF(u->arg.i) > 0 && u->dtype == DTYPE_BOOL, "no role of roles.def");
+    require(&l->v, u,
+            ROLE_OF(u->arg.i) < ROLE_COUNT && ROLE_CONSUMERS_OF(u->arg.i) > 0 &&
+                u->dtype == DTYPE_BOOL,
+            "no role of roles.def");
     for (int r = l->current; r > 0; r = l->region[r].parent) {
         enum thread_role around = role_of(l->region[r].opener);
-        require(&l->v, u, around == ROLE_COUNT || (around == ROLE_PRODUCERS && ROLE_OF(u->arg.i) == ROLE_PRODUCER), "a role inside of another one");
+        require(&l->v, u,
+                around == ROLE_COUNT ||
+                    (around == ROLE_PRODUCERS && ROLE_OF(u->arg.i) == ROLE_PRODUCER),
+                "a role inside of another one");
     }
 }
 
@@ -424,7 +459,10 @@ static void check_role(struct linear_verifier *l, const struct uop *u)
 static void check_registers(struct linear_verifier *l, const struct uop *u)
 {
     bool of_role = false;
-    require(&l->v, u, REGISTERS_OF(u->arg.i) >= ROLE_REGISTERS_LEAST && REGISTERS_OF(u->arg.i) <= ROLE_REGISTERS_MOST && REGISTERS_OF(u->arg.i) % ROLE_REGISTERS_STEP == 0,
+    require(&l->v, u,
+            REGISTERS_OF(u->arg.i) >= ROLE_REGISTERS_LEAST &&
+                REGISTERS_OF(u->arg.i) <= ROLE_REGISTERS_MOST &&
+                REGISTERS_OF(u->arg.i) % ROLE_REGISTERS_STEP == 0,
             "no number of registers that a thread may have");
     check_meeting(l, u);
     for (int r = l->current; r > 0; r = l->region[r].parent)
@@ -460,24 +498,32 @@ static void check_matrix(struct linear_verifier *l, const struct uop *u)
     int64_t elements = 1;
     require(&l->v, u, u->nsrc == 3 && MATRIX_ROW(u->arg.i) < MATRIX_COUNT, "no row of matrix.def");
     const struct matrix_row *row = matrix_row(MATRIX_ROW(u->arg.i));
-    for (int k = acc->nsrc - 1; acc->op == OP_ACC && k > 0 && range_is(acc->src[k], AXIS_ELEMENT); k--)
+    for (int k = acc->nsrc - 1; acc->op == OP_ACC && k > 0 && range_is(acc->src[k], AXIS_ELEMENT);
+         k--)
         elements *= acc->src[k]->src[0]->vmax;
-    require(&l->v, u, acc->op == OP_ACC && acc->lanes == 1 && acc->dtype == row->dtype[MATRIX_SUM] &&
-                          elements == matrix_elements(row, MATRIX_SUM),
+    require(&l->v, u,
+            acc->op == OP_ACC && acc->lanes == 1 && acc->dtype == row->dtype[MATRIX_SUM] &&
+                elements == matrix_elements(row, MATRIX_SUM),
             "the sums are not those of the row");
     for (int f = 0; f < 2; f++) {
-        const struct uop *kept = matrix_kept_tile(l->u, l->n, u->src[1 + f]), *x = kept ? kept : u->src[1 + f];
+        const struct uop *kept = matrix_kept_tile(l->u, l->n, u->src[1 + f]),
+                         *x = kept ? kept : u->src[1 + f];
         int side = row->size[f ? MATRIX_N : MATRIX_M], k = row->size[MATRIX_K];
         bool along = MATRIX_ALONG_K(u->arg.i, f);
         if (x->op == OP_LOAD && uop_buffer_of(x->src[0])->is_own) {
-            require(&l->v, u, x->dtype == DTYPE_F32 && x->lanes == matrix_elements(row, f ? MATRIX_B : MATRIX_A),
+            require(&l->v, u,
+                    x->dtype == DTYPE_F32 &&
+                        x->lanes == matrix_elements(row, f ? MATRIX_B : MATRIX_A),
                     "a factor in registers has other elements than the row's");
             continue;
         }
-        require(&l->v, u, x->op == OP_LOAD && TILE_IS(x->arg.i) &&
-                              (uop_buffer_of(x->src[0])->panel > 0) == matrix_is_local(row, f ? MATRIX_B : MATRIX_A) &&
-                              (x->dtype == row->dtype[f] || x->dtype == dtype_as_bits(row->dtype[f])) &&
-                              TILE_ROWS(x->arg.i) == (along ? side : k) && TILE_COLUMNS(x->arg.i) == (along ? k : side),
+        require(&l->v, u,
+                x->op == OP_LOAD && TILE_IS(x->arg.i) &&
+                    (uop_buffer_of(x->src[0])->panel > 0) ==
+                        matrix_is_local(row, f ? MATRIX_B : MATRIX_A) &&
+                    (x->dtype == row->dtype[f] || x->dtype == dtype_as_bits(row->dtype[f])) &&
+                    TILE_ROWS(x->arg.i) == (along ? side : k) &&
+                    TILE_COLUMNS(x->arg.i) == (along ? k : side),
                 "a factor is no tile of the row's size and dtype");
         require(&l->v, u, is_of_wave(l, x, row->lanes), "a wave's threads load different tiles");
     }
@@ -488,7 +534,8 @@ static void check_barriers(struct linear_verifier *l, const struct uop *u, int m
 {
     const struct buffer *b = uop_buffer_of(u->src[memory]);
     bool begun = u->op == OP_MBAR_INIT;
-    require(&l->v, u, b && b->dtype == DTYPE_U64 && buffer_space(b) == SPACE_LOCAL, "barriers that are no u64 of local memory");
+    require(&l->v, u, b && b->dtype == DTYPE_U64 && buffer_space(b) == SPACE_LOCAL,
+            "barriers that are no u64 of local memory");
     for (int k = 0; k < l->nstored && !begun; k++)
         begun = l->stored[k] == b;
     require(&l->v, u, begun, "of barriers that have not begun");
@@ -503,7 +550,8 @@ static bool is_of_one(const struct linear_verifier *l)
     bool of_one = false;
     for (int r = l->current; r > 0; r = l->region[r].parent) {
         enum thread_role role = role_of(l->region[r].opener);
-        of_one |= l->region[r].opener->op == OP_GUARD && role != ROLE_CONSUMERS && role != ROLE_PRODUCERS;
+        of_one |=
+            l->region[r].opener->op == OP_GUARD && role != ROLE_CONSUMERS && role != ROLE_PRODUCERS;
     }
     return of_one;
 }

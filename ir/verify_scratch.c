@@ -187,7 +187,7 @@ static bool depends(struct tgc *t, const struct uop *u, const struct uop *on)
     return found;
 }
 
-/* ----------------------------------------------------------------------------------- what is where */
+/* -------------------------------------------------------------------------------- what is where */
 
 static void collect(struct scratch_verifier *v, struct uop *const *u, int n)
 {
@@ -268,7 +268,7 @@ static bool need(struct scratch_verifier *v, const struct access *a, const struc
     return ok;
 }
 
-/* ----------------------------------------------------------------------------------- enumerating */
+/* ---------------------------------------------------------------------------------- enumerating */
 
 /* Marks or checks elements [at, at + n) of the offsets: stored, or read. */
 static void visit_run(struct scratch_verifier *v, const struct access *a, int64_t at, int64_t n)
@@ -314,7 +314,8 @@ static bool is_masked(const struct access *a) { return a->u->op == OP_LOAD && a-
 
 /* Whether the range affects the elements in another way than by a coefficient: through the mask,
  * conditions, sizes of inner loops, or non-affine atoms. */
-static bool bends(struct scratch_verifier *v, const struct walk *w, const struct uop *range, int from)
+static bool bends(struct scratch_verifier *v, const struct walk *w, const struct uop *range,
+                  int from)
 {
     const struct form *f = &w->a->form;
     for (int i = 0; i < f->n; i++)
@@ -369,9 +370,11 @@ static bool box_add_lanes(struct box *b, const struct access *a)
     int64_t bits = a->u->arg.i;
     if (!bits)
         return true;
-    int64_t panel = a->buffer->panel, row = panel ? PANEL_ROW_NBYTES / (int64_t)dtype_nbytes(a->buffer->dtype) : 1;
+    int64_t panel = a->buffer->panel,
+            row = panel ? PANEL_ROW_NBYTES / (int64_t)dtype_nbytes(a->buffer->dtype) : 1;
     if (TILE_IS(bits) && panel && TILE_COLUMNS(bits) > row)
-        return box_add(b, 1, row) && box_add(b, row, TILE_ROWS(bits)) && box_add(b, panel, TILE_COLUMNS(bits) / row);
+        return box_add(b, 1, row) && box_add(b, row, TILE_ROWS(bits)) &&
+               box_add(b, panel, TILE_COLUMNS(bits) / row);
     if (TILE_IS(bits))
         return box_add(b, 1, TILE_COLUMNS(bits)) && box_add(b, TILE_STRIDE(bits), TILE_ROWS(bits));
     int64_t stride = VECTOR_STRIDE(bits), part = VECTOR_PART(bits) ? VECTOR_PART(bits)
@@ -383,9 +386,11 @@ static bool box_add_lanes(struct box *b, const struct access *a)
 }
 
 /* A run of an access; of a tile in panels chunk by chunk, each where it lies. */
-static void visit_chunks(struct scratch_verifier *v, const struct access *a, int64_t at, int64_t run)
+static void visit_chunks(struct scratch_verifier *v, const struct access *a, int64_t at,
+                         int64_t run)
 {
-    const int64_t nbytes = (int64_t)dtype_nbytes(a->buffer->dtype), chunk = PANEL_CHUNK_NBYTES / nbytes;
+    const int64_t nbytes = (int64_t)dtype_nbytes(a->buffer->dtype),
+                  chunk = PANEL_CHUNK_NBYTES / nbytes;
     if (!a->buffer->panel || !TILE_IS(a->u->arg.i) || at < 0) {
         visit_run(v, a, at, run);
         return;
@@ -510,8 +515,10 @@ static const char *why_not(struct scratch_verifier *v, const struct walk *w)
             continue;
         if (range_is_shared(u))
             return "; a store of it is in a loop that threads share, and that ends before";
-        bool own = w->a->buffer->is_register && range_is_item(u);     /* each thread has one turn, and its own element */
-        if (!own && w->once[i] && u->src[0]->vmax > 1 && !depends(v->t, w->a->u->src[2], w->a->u->src[0]))
+        /* each thread has one turn, and its own element */
+        bool own = w->a->buffer->is_register && range_is_item(u);
+        if (!own && w->once[i] && u->src[0]->vmax > 1 &&
+            !depends(v->t, w->a->u->src[2], w->a->u->src[0]))
             return "; a store of it is in a loop that stores it again, and that ends before";
     }
     return NULL;
@@ -524,7 +531,7 @@ static bool visit_access(struct scratch_verifier *v, const struct walk *w)
     return !v->unknown && v->left >= 0;
 }
 
-/* ------------------------------------------------------------------------------------- the groups */
+/* ----------------------------------------------------------------------------------- the groups */
 
 /* Loads of one buffer with the same D and the same preceding stores. */
 struct group {

@@ -1,8 +1,8 @@
 /* api_model.c - tgc.h: models that run in this process.
  *
- * A model is an instance (instance.c), out of the cache (kept.c) or from a compile. All that belongs to it
- * is in the arena of a struct tgc, or held by that: the one in which the cache was searched, or a fresh one
- * behind a compile, whose graph, schedule and copies of weights are freed.
+ * A model is an instance (instance.c), out of the cache (kept.c) or from a compile. All that
+ * belongs to it is in the arena of a struct tgc, or held by that: the one in which the cache was
+ * searched, or a fresh one behind a compile, whose graph, schedule and copies of weights are freed.
  */
 #include "lib/lib.h"
 
@@ -49,7 +49,8 @@ static void describe_ports(struct tgc_model *m)
     const struct program_info *info = m->p.info;
     m->input = mem_array(m->t, (size_t)info->input_count + 1, sizeof *m->input);
     m->output = mem_array(m->t, (size_t)info->output_count + 1, sizeof *m->output);
-    m->given = mem_array(m->t, (size_t)info->input_count + (size_t)info->state_count + 1, sizeof *m->given);
+    m->given = mem_array(m->t, (size_t)info->input_count + (size_t)info->state_count + 1,
+                         sizeof *m->given);
     m->symbol = mem_array(m->t, (size_t)info->symbol_count + 1, sizeof *m->symbol);
     for (int i = 0; i < info->input_count; i++)
         describe(&m->input[i], &info->inputs[i]);
@@ -112,7 +113,8 @@ static void open_model(struct tgc *t, tgc_compiler *c, void *arg)
     struct feed f;
     struct instance p;
     if (!api_options(t, c, COMMAND_RUN, NULL, "--target=llvm", &o) ||
-        !instance_obtain(t, &o, &m, &f, read_nothing, &p) || !instance_choose_entry(t, &o, false, &p))
+        !instance_obtain(t, &o, &m, &f, read_nothing, &p) ||
+        !instance_choose_entry(t, &o, false, &p))
         return;
     if (!m.schedule) {                               /* out of the cache: t holds little else */
         made->made = model_in(t, &p, o.threads);
@@ -202,7 +204,8 @@ static bool check_shape(tgc_model *m, int index, const int64_t *shape)
     for (int i = 0; i < info->input_count; i++)
         m->given[i] = (struct sized){i == index ? shape : NULL, NULL};
     for (int i = 0; i < want->rank; i++)
-        if (want->dim[i].symbol ? shape[i] < 0 || shape[i] > want->dim[i].size : shape[i] != want->dim[i].size)
+        if (want->dim[i].symbol ? shape[i] < 0 || shape[i] > want->dim[i].size
+                                : shape[i] != want->dim[i].size)
             return diag_error(m->t, NULL, "the input '%.100s': size %d is %lld, %s%lld is expected",
                               want->name, i, (long long)shape[i],
                               want->dim[i].symbol ? "at most " : "", (long long)want->dim[i].size);
@@ -260,7 +263,8 @@ static bool bind_sizes(tgc_model *m)
     for (int i = 0; i < info->symbol_count; i++)
         if (m->symbol[i] >= 0 && info->symbols[i].offset != PROGRAM_NO_OFFSET) {
             m->p.symbol[i] = m->symbol[i];
-            memcpy((char *)m->p.inputs + info->symbols[i].offset, &m->symbol[i], sizeof m->symbol[i]);
+            memcpy((char *)m->p.inputs + info->symbols[i].offset, &m->symbol[i],
+                   sizeof m->symbol[i]);
         }
     return true;
 }
@@ -295,7 +299,8 @@ tgc_entry tgc_entry_get(const tgc_model *m, size_t index)
     if (index >= tgc_entry_count(m))
         return (tgc_entry){0};
     const struct program_entry *x = &m->p.info->entries[index];
-    return (tgc_entry){x->name, (size_t)x->input, (size_t)x->input_count, (size_t)x->output, (size_t)x->output_count};
+    return (tgc_entry){x->name, (size_t)x->input, (size_t)x->input_count, (size_t)x->output,
+                       (size_t)x->output_count};
 }
 
 tgc_status tgc_run_entry(tgc_model *m, size_t index)

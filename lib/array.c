@@ -52,7 +52,8 @@ bool array_allocate(struct tgc *t, struct array *v)
 
 void array_fill_random(struct array *v, int index, int64_t least, int64_t most)
 {
-    fill_random(dtype_name(v->dtype), v->data, dtype_nbytes(v->dtype), v->nelem, (uint32_t)index + 1, least, most);
+    fill_random(dtype_name(v->dtype), v->data, dtype_nbytes(v->dtype), v->nelem,
+                (uint32_t)index + 1, least, most);
 }
 
 const char *array_type_text(struct tgc *t, const struct array *v)

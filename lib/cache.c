@@ -3,11 +3,12 @@
  *
  *      magic · digest · bytes of head · bytes of tail | head | zeros up to a page | tail
  *
- * Several processes may use it at once: a file appears whole, by rename(), and one that is replaced or
- * removed stays what it is for whoever has mapped it. The digest is of the name and the contents, by a
- * random secret of the directory. Weights may be secret, so all is for the owner alone. Its files are run:
- * a directory that others can change, or put another one in the place of, is not used, nor a file that is
- * another's, a link or no file. So nothing that lies there can make tgc wait.
+ * Several processes may use it at once: a file appears whole, by rename(), and one that is replaced
+ * or removed stays what it is for whoever has mapped it. The digest is of the name and the
+ * contents, by a random secret of the directory. Weights may be secret, so all is for the owner
+ * alone. Its files are run: a directory that others can change, or put another one in the place of,
+ * is not used, nor a file that is another's, a link or no file. So nothing that lies there can make
+ * tgc wait.
  */
 #include "lib/cache.h"
 #include "lib/lib.h"
@@ -27,7 +28,11 @@ enum { SECRET_NBYTES = 32, PAGE = 4096, TEMPORARY_SECONDS = 3600 };
 static const uint64_t default_limit = (uint64_t)1 << 30;
 static const char secret_name[] = "secret", temporary[] = "new-";
 
-struct header { char magic[8]; unsigned char digest[DIGEST_NBYTES]; uint64_t head_nbytes, tail_nbytes; };
+struct header {
+    char magic[8];
+    unsigned char digest[DIGEST_NBYTES];
+    uint64_t head_nbytes, tail_nbytes;
+};
 static const char magic[8] = {'t', 'g', 'c', 'k', 'e', 'p', 't', '1'};
 
 struct cache {
@@ -39,7 +44,7 @@ struct cache {
     struct digest_key key;
 };
 
-/* ---------------------------------------------------------------------------------- the directory */
+/* -------------------------------------------------------------------------------- the directory */
 
 /* "" : there is no place for it */
 static const char *directory_path(struct tgc *t, const char **base)
@@ -72,7 +77,9 @@ static const char *refuse_parents(struct tgc *t, const char *path)
     for (; real && !why && (slash = strrchr(real, '/')) && slash[1]; ) {
         slash[slash == real] = 0;
         if (stat(real, &st) != 0 || ((st.st_mode & S_IWOTH) && !(st.st_mode & S_ISVTX)))
-            why = mem_printf(t, "anyone may exchange what is in %s, and so %s (chmod o-w, or chmod +t)", real, copy);
+            why = mem_printf(
+                t, "anyone may exchange what is in %s, and so %s (chmod o-w, or chmod +t)", real,
+                copy);
     }
     free(real);
     return copy ? why : mem_printf(t, "%s: %s", path, strerror(errno));
@@ -148,8 +155,8 @@ static const char *temporary_name(const struct cache *c, int *fd)
     return NULL;
 }
 
-/* Of two processes one makes it, by link(), which replaces nothing. What is there and is no secret is
- * replaced. */
+/* Of two processes one makes it, by link(), which replaces nothing. What is there and is no secret
+ * is replaced. */
 static void make_secret(const struct cache *c)
 {
     unsigned char secret[SECRET_NBYTES];
@@ -171,7 +178,8 @@ static const char *explain_secret(const struct cache *c)
 {
     struct stat st;
     if (fstatat(c->fd, secret_name, &st, AT_SYMLINK_NOFOLLOW) == 0)
-        return mem_printf(c->t, "%s/%s is no file of tgc's and cannot be replaced; remove it", c->path, secret_name);
+        return mem_printf(c->t, "%s/%s is no file of tgc's and cannot be replaced; remove it",
+                          c->path, secret_name);
     return mem_printf(c->t, "%s: files cannot be written there", c->path);
 }
 
@@ -212,7 +220,8 @@ static const char *read_environment(struct cache *c)
     if (!most || !*most)
         return NULL;
     if (!read_size(most, 0, &limit))
-        return mem_printf(c->t, "TGC_CACHE_BYTES has the value '%.100s'; a number of bytes is expected", most);
+        return mem_printf(
+            c->t, "TGC_CACHE_BYTES has the value '%.100s'; a number of bytes is expected", most);
     c->limit = limit;
     return NULL;
 }
@@ -296,7 +305,7 @@ bool cache_read(struct cache *c, const char *name, struct cache_file *f)
         return false;
     int flags = MAP_PRIVATE;
 #ifdef MAP_POPULATE
-    flags |= MAP_POPULATE;                            /* all of it is read: one system call, no faults */
+    flags |= MAP_POPULATE;                       /* all of it is read: one system call, no faults */
 #endif
     if (fstat(fd, &st) == 0 && st.st_size > 0 && (uintmax_t)st.st_size < SIZE_MAX) {
         f->map_nbytes = (size_t)st.st_size;
@@ -320,7 +329,7 @@ void cache_unmap(struct cache_file *f)
     *f = (struct cache_file){0};
 }
 
-/* ---------------------------------------------------------------------------------------- limits */
+/* --------------------------------------------------------------------------------------- limits */
 
 struct listed { const char *name; uint64_t nbytes; struct timespec used; bool is_temporary; };
 
@@ -349,7 +358,8 @@ static struct listed *list_files(const struct cache *c, int *n)
         if ((!is_temporary && (length != 2 * DIGEST_NBYTES || e->d_name[length] != '.')) ||
             fstatat(c->fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || S_ISDIR(st.st_mode))
             continue;
-        struct listed item = {mem_str(c->t, e->d_name), (uint64_t)st.st_size, st.st_mtim, is_temporary};
+        struct listed item = {mem_str(c->t, e->d_name), (uint64_t)st.st_size, st.st_mtim,
+                              is_temporary};
         VEC_PUSH(c->t, list, *n, cap, item);
     }
     if (dir)
@@ -371,7 +381,8 @@ struct cache_size cache_measure(struct cache *c)
     return size;
 }
 
-/* Removes files until there is room for so many bytes, and what a process that ended left behind. */
+/* Removes files until there is room for so many bytes, and what a process that ended left
+ * behind. */
 static void make_room(struct cache *c, uint64_t nbytes)
 {
     struct timespec now;
@@ -410,7 +421,7 @@ bool cache_clear(struct tgc *t, const char **why)
     return !*why;
 }
 
-/* --------------------------------------------------------------------------------------- writing */
+/* -------------------------------------------------------------------------------------- writing */
 
 static bool write_file(int fd, const struct header *h, const struct cache_file *f)
 {

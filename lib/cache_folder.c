@@ -1,9 +1,10 @@
-/* cache_folder.c - folders below the cache's directory that another program fills, the Python module's:
- * whether nobody else can have changed what is in them.
+/* cache_folder.c - folders below the cache's directory that another program fills, the Python
+ * module's: whether nobody else can have changed what is in them.
  *
- * The file "seal" holds a digest, by the directory's secret, of the folder's name and of the names, lengths
- * and contents of its files. Files are regular, the owner's, and not writable for others; there are no
- * folders inside of a sealed one. Each step down goes by a descriptor and follows no link.
+ * The file "seal" holds a digest, by the directory's secret, of the folder's name and of the names,
+ * lengths and contents of its files. Files are regular, the owner's, and not writable for others;
+ * there are no folders inside of a sealed one. Each step down goes by a descriptor and follows no
+ * link.
  */
 #include "lib/cache.h"
 #include "lib/lib.h"
@@ -33,8 +34,9 @@ static const char *step_down(struct tgc *t, int *fd, const char *part, bool make
     if (make)
         mkdirat(*fd, part, 0700);
     int next = openat(*fd, part, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    const char *why = next < 0 || fstat(next, &st) != 0 ? mem_printf(t, "%s: %s", part, strerror(errno))
-                                                        : cache_refuse(t, &st, part);
+    const char *why = next < 0 || fstat(next, &st) != 0
+                          ? mem_printf(t, "%s: %s", part, strerror(errno))
+                          : cache_refuse(t, &st, part);
     close(*fd);
     *fd = next;
     return why;
@@ -68,7 +70,8 @@ static const char **list_names(struct tgc *t, int folder, int *n)
     int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     for (struct dirent *e; dir && (e = readdir(dir));)
-        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 && strcmp(e->d_name, seal_name) != 0)
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
+            strcmp(e->d_name, seal_name) != 0)
             VEC_PUSH(t, list, *n, cap, mem_str(t, e->d_name));
     if (dir)
         closedir(dir);
@@ -78,7 +81,8 @@ static const char **list_names(struct tgc *t, int folder, int *n)
 }
 
 /* take: what a compiler has made by a umask for groups becomes the owner's alone */
-static int open_own_file(struct tgc *t, int folder, const char *name, bool take, uint64_t *nbytes, const char **why)
+static int open_own_file(struct tgc *t, int folder, const char *name, bool take, uint64_t *nbytes,
+                         const char **why)
 {
     struct stat st;
     int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -104,7 +108,8 @@ static bool read_whole(int fd, unsigned char *to, size_t nbytes)
     return true;
 }
 
-static const char *add_file(struct tgc *t, struct digest *d, int folder, const char *name, bool take)
+static const char *add_file(struct tgc *t, struct digest *d, int folder, const char *name,
+                            bool take)
 {
     static const size_t nbytes_part = 1 << 20;
     const char *why;
@@ -127,8 +132,8 @@ static const char *add_file(struct tgc *t, struct digest *d, int folder, const c
     return left ? mem_printf(t, "%s cannot be read", name) : NULL;
 }
 
-static const char *digest_of(struct cache *c, struct tgc *t, int folder, const char *name, bool take,
-                             unsigned char out[DIGEST_NBYTES])
+static const char *digest_of(struct cache *c, struct tgc *t, int folder, const char *name,
+                             bool take, unsigned char out[DIGEST_NBYTES])
 {
     struct digest d;
     int n;
@@ -162,7 +167,8 @@ static const char *check_seal(struct tgc *t, int folder, const unsigned char dig
         return why;
     bool ok = nbytes == DIGEST_NBYTES && read_whole(fd, was, sizeof was);
     close(fd);
-    return ok && memcmp(was, digest, sizeof was) == 0 ? NULL : "its files are not as they were sealed";
+    return ok && memcmp(was, digest, sizeof was) == 0 ? NULL
+                                                      : "its files are not as they were sealed";
 }
 
 /* The path without links; needs: c is open, so that nobody can exchange what is on the way. */

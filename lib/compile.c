@@ -221,13 +221,15 @@ static bool put_weights_beside(struct tgc *t, const struct options *o, const str
 {
     const char *path = weights_path(t, o->output, name), *slash = strrchr(o->output, '/');
     const char *base = slash ? slash + 1 : o->output, *dot = strrchr(base, '.');
-    const char *stem = mem_printf(t, "%.*s", (int)(dot ? (size_t)(dot - base) : strlen(base)), base);
+    const char *stem =
+        mem_printf(t, "%.*s", (int)(dot ? (size_t)(dot - base) : strlen(base)), base);
     bool is_own = strcmp(name, program_name(t, stem)) == 0;
     if (!is_own && outputs_replace(files, path))
-        diag_warn(t, &(struct place){.file = path},
-                  "is replaced; another output that is called '%.100s' would read these weights, too: "
-                  "give each its own --name or directory",
-                  name);
+        diag_warn(
+            t, &(struct place){.file = path},
+            "is replaced; another output that is called '%.100s' would read these weights, too: "
+            "give each its own --name or directory",
+            name);
     return put_weights(t, m, files, path, swapped);
 }
 
@@ -251,7 +253,9 @@ static bool write_c(struct tgc *t, const struct options *o, const struct model *
 
 static enum binary_kind binary_kind_of(enum emit emit)
 {
-    return emit == EMIT_SHARED ? BINARY_SHARED : emit == EMIT_ARCHIVE ? BINARY_ARCHIVE : BINARY_OBJECT;
+    return emit == EMIT_SHARED    ? BINARY_SHARED
+           : emit == EMIT_ARCHIVE ? BINARY_ARCHIVE
+                                  : BINARY_OBJECT;
 }
 
 /* .o, .so and .a: the C file is in a private directory while the compiler runs. */
@@ -290,7 +294,8 @@ static bool write_binary(struct tgc *t, const struct options *o, const struct mo
                                 .nlibrary = o->nlink};
     bool ok = put_text(t, inside, c_path, &e.c) &&
               put_text(t, inside, mem_printf(t, "%s/%s.h", dir, name), &e.h) &&
-              (!e.beside || put_weights(t, m, inside, mem_printf(t, "%s/%s.weights", dir, name), false)) &&
+              (!e.beside ||
+               put_weights(t, m, inside, mem_printf(t, "%s/%s.weights", dir, name), false)) &&
               outputs_commit(inside);
     double start = clock_seconds();
     ok = ok && compile_c(t, &r);
@@ -304,8 +309,8 @@ static bool write_binary(struct tgc *t, const struct options *o, const struct mo
     return ok;
 }
 
-/* Which compiler, linker and archiver work on LLVM's code: $CC's, or for another machine clang and what
- * it brings. *compiler NULL: $CC. */
+/* Which compiler, linker and archiver work on LLVM's code: $CC's, or for another machine clang and
+ * what it brings. *compiler NULL: $CC. */
 static bool find_tools(struct tgc *t, const struct options *o, const struct compiler **compiler)
 {
     const char *cc = getenv("CC");
@@ -315,8 +320,8 @@ static bool find_tools(struct tgc *t, const struct options *o, const struct comp
     return (*compiler = clang_compiler(clang_open(t, o->triple))) != NULL;
 }
 
-/* Into a folder: NAME.h, and NAME.o, LLVM's object; or, where that calls functions of runtime/, NAME.c
- * with these and NAME_kernels.o. Sets the first one's path. */
+/* Into a folder: NAME.h, and NAME.o, LLVM's object; or, where that calls functions of runtime/,
+ * NAME.c with these and NAME_kernels.o. Sets the first one's path. */
 static bool put_parts(struct tgc *t, const struct model *m, const struct program_options *po,
                       const struct llvm_output *code, const char *dir, const char **source)
 {
@@ -339,8 +344,8 @@ static bool put_parts(struct tgc *t, const struct model *m, const struct program
     return ok;
 }
 
-/* LLVM's object, and what the C compiler makes of the functions that it calls, as one object, archive or
- * library. */
+/* LLVM's object, and what the C compiler makes of the functions that it calls, as one object,
+ * archive or library. */
 static bool join_parts(struct tgc *t, const struct options *o, const struct model *m,
                        struct outputs *files, const struct program_options *po,
                        const struct llvm_output *code)
@@ -436,12 +441,14 @@ static bool write_view(struct tgc *t, const struct options *o, const struct mode
     return put_text(t, files, o->output, &x);
 }
 
-/* The kernels of a device, as text, as PTX, a code object or LLVM's text, and nothing of the host's. */
+/* The kernels of a device, as text, as PTX, a code object or LLVM's text, and
+ * nothing of the host's. */
 static bool write_kernels(struct tgc *t, const struct options *o, const struct model *m,
                           struct outputs *files, const char *name)
 {
     struct emission e = {.name = name};
-    return emit(t, o, m, &e) && put_text(t, files, o->output, e.device_code.n > 0 ? &e.device_code : &e.kernels);
+    return emit(t, o, m, &e) &&
+           put_text(t, files, o->output, e.device_code.n > 0 ? &e.device_code : &e.kernels);
 }
 
 static size_t weight_nbytes(struct tgc *t, const struct graph *g)
@@ -487,7 +494,8 @@ static bool write_outputs(struct tgc *t, const struct options *o, const struct m
     case EMIT_C:
         return write_c(t, o, m, files, name);
     case EMIT_LL:
-        return o->target == TARGET_LLVM ? write_llvm(t, o, m, files, name) : write_kernels(t, o, m, files, name);
+        return o->target == TARGET_LLVM ? write_llvm(t, o, m, files, name)
+                                        : write_kernels(t, o, m, files, name);
     case EMIT_ASM:
         return write_llvm(t, o, m, files, name);
     case EMIT_OBJECT:

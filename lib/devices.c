@@ -8,7 +8,8 @@
 /* OpenCL's functions, and constants of cl.h. */
 struct driver {
     int32_t (*platforms)(uint32_t most, void **platform, uint32_t *count);
-    int32_t (*devices)(void *platform, uint64_t type, uint32_t most, void **device, uint32_t *count);
+    int32_t (*devices)(void *platform, uint64_t type, uint32_t most, void **device,
+                       uint32_t *count);
     int32_t (*info)(void *device, uint32_t what, size_t size, void *value, size_t *n);
 };
 enum {
@@ -70,7 +71,10 @@ static struct device_facts facts_of(struct tgc *t, const struct driver *d, void 
     return (struct device_facts){
         .target = "opencl",
         .number = number,
-        .kind = type & 1u << 2 ? "GPU" : type & 1u << 1 ? "CPU" : type & 1u << 3 ? "accelerator" : "device",
+        .kind = type & 1u << 2   ? "GPU"
+                : type & 1u << 1 ? "CPU"
+                : type & 1u << 3 ? "accelerator"
+                                 : "device",
         .name = text_of(t, d, device, NAME),
         .vendor = text_of(t, d, device, VENDOR),
         .version = text_of(t, d, device, VERSION),
@@ -99,10 +103,12 @@ const char *devices_list(struct tgc *t, struct device_facts **list, int *n)
     if (!library)
         library = dlopen("libOpenCL.so", RTLD_NOW | RTLD_LOCAL);
     if (!library)
-        return "libOpenCL.so.1 is not installed: Debian's package is ocl-icd-libopencl1, beside the "
+        return "libOpenCL.so.1 is not installed: Debian's package is ocl-icd-libopencl1, beside "
+               "the "
                "device's driver (for processors pocl-opencl-icd)";
     if (!load(library, &d) || d.platforms(MOST, platform, &nplatform) != 0 || nplatform == 0)
-        return "libOpenCL.so.1 finds no driver of a device (for processors Debian has pocl-opencl-icd)";
+        return "libOpenCL.so.1 finds no driver of a device (for processors Debian has "
+               "pocl-opencl-icd)";
     for (uint32_t i = 0; i < nplatform && i < MOST; i++) {
         if (d.devices(platform[i], 0xffffffffu, MOST, device, &ndevice) != 0)
             continue;

@@ -1,5 +1,5 @@
-/* devices_gpu.c - the devices that programs for CUDA and AMD find here, by the numbers of NAME_options.device,
- * which counts in the same order (runtime/graphs.c). */
+/* devices_gpu.c - the devices that programs for CUDA and AMD find here, by the numbers of
+ * NAME_options.device, which counts in the same order (runtime/graphs.c). */
 #include "lib/lib.h"
 
 #include <dlfcn.h>
@@ -18,7 +18,8 @@ struct driver {
 };
 enum { LIBRARIES = 5, CALLS = sizeof(struct driver) / sizeof(void *), NAME_SIZE = 256 };
 
-/* A driver: its library's names, its functions' in the order of the struct, numbers of attributes, how its version is counted. */
+/* A driver: its library's names, its functions' in the order of the struct, numbers of attributes,
+ * how its version is counted. */
 struct interface {
     const char *target, *vendor, *title, *driver;
     const char *library[LIBRARIES], *call[CALLS];
@@ -36,10 +37,12 @@ static uint64_t number_of(const struct driver *d, int device, int what)
 static const char *cuda_architecture(struct tgc *t, const struct driver *d, int device)
 {
     enum { MAJOR = 75, MINOR = 76 };
-    return mem_printf(t, "sm_%d%d", (int)number_of(d, device, MAJOR), (int)number_of(d, device, MINOR));
+    return mem_printf(t, "sm_%d%d", (int)number_of(d, device, MAJOR),
+                      (int)number_of(d, device, MINOR));
 }
 
-/* "gfx90a:sramecc+:xnack-", where the properties have it; ROCm 5 has another struct, by another function. */
+/* "gfx90a:sramecc+:xnack-", where the properties have it; ROCm 5 has another struct,
+ * by another function. */
 static const char *read_properties(struct tgc *t, const struct driver *d, int device, size_t at)
 {
     enum { WORDS = 512 };
@@ -59,16 +62,29 @@ static const char *hip5_architecture(struct tgc *t, const struct driver *d, int 
     return read_properties(t, d, device, 396);
 }
 
-#define HIP(properties, architecture)                                                                                      \
-    {"amd", "AMD", "HIP", "libamdhip64.so, AMD's driver,",                                                                 \
-     {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so", "/opt/rocm/lib/libamdhip64.so"},       \
-     {"hipInit", "hipDriverGetVersion", "hipGetDeviceCount", "hipDeviceGet", "hipDeviceGetName", "hipDeviceTotalMem",      \
-      "hipDeviceGetAttribute", properties},                                                                                \
-     56, 74, 63, 10000000, 100000, architecture}
-static const struct interface cuda = {
-    "cuda", "NVIDIA", "CUDA", "libcuda.so.1, NVIDIA's driver,", {"libcuda.so.1"},
-    {"cuInit", "cuDriverGetVersion", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName", "cuDeviceTotalMem_v2",
-     "cuDeviceGetAttribute"}, 1, 8, 16, 1000, 10, cuda_architecture};
+#define HIP(properties, architecture)                                                              \
+    {                                                                                              \
+        "amd", "AMD", "HIP", "libamdhip64.so, AMD's driver,",                                      \
+            {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so",         \
+             "/opt/rocm/lib/libamdhip64.so"},                                                      \
+            {"hipInit",          "hipDriverGetVersion", "hipGetDeviceCount",     "hipDeviceGet",   \
+             "hipDeviceGetName", "hipDeviceTotalMem",   "hipDeviceGetAttribute", properties},      \
+            56, 74, 63, 10000000, 100000, architecture                                             \
+    }
+static const struct interface cuda = {"cuda",
+                                      "NVIDIA",
+                                      "CUDA",
+                                      "libcuda.so.1, NVIDIA's driver,",
+                                      {"libcuda.so.1"},
+                                      {"cuInit", "cuDriverGetVersion", "cuDeviceGetCount",
+                                       "cuDeviceGet", "cuDeviceGetName", "cuDeviceTotalMem_v2",
+                                       "cuDeviceGetAttribute"},
+                                      1,
+                                      8,
+                                      16,
+                                      1000,
+                                      10,
+                                      cuda_architecture};
 static const struct interface hip = HIP("hipGetDevicePropertiesR0600", hip_architecture);
 static const struct interface hip5 = HIP("hipGetDeviceProperties", hip5_architecture);
 
@@ -91,7 +107,8 @@ static bool load(void *library, const struct interface *f, struct driver *d)
     return true;
 }
 
-static struct device_facts facts_of(struct tgc *t, const struct interface *f, const struct driver *d, int device, int number)
+static struct device_facts facts_of(struct tgc *t, const struct interface *f,
+                                    const struct driver *d, int device, int number)
 {
     char *name = mem_array(t, NAME_SIZE, 1);
     size_t memory = 0;
@@ -102,16 +119,26 @@ static struct device_facts facts_of(struct tgc *t, const struct interface *f, co
         memory = 0;
     if (d->get_version(&version) != 0)
         version = 0;
-    return (struct device_facts){
-        .target = f->target, .number = number, .kind = "GPU", .name = name, .vendor = f->vendor,
-        .version = f->architecture(t, d, device),
-        .driver = mem_printf(t, "of %s %d.%d", f->title, version / f->major, version % f->major / f->minor),
-        .units = number_of(d, device, f->units), .work_group = number_of(d, device, f->group),
-        .memory_bytes = memory, .buffer_bytes = memory, .local_bytes = number_of(d, device, f->local),
-        .halves = true, .doubles = true};
+    return (struct device_facts){.target = f->target,
+                                 .number = number,
+                                 .kind = "GPU",
+                                 .name = name,
+                                 .vendor = f->vendor,
+                                 .version = f->architecture(t, d, device),
+                                 .driver =
+                                     mem_printf(t, "of %s %d.%d", f->title, version / f->major,
+                                                version % f->major / f->minor),
+                                 .units = number_of(d, device, f->units),
+                                 .work_group = number_of(d, device, f->group),
+                                 .memory_bytes = memory,
+                                 .buffer_bytes = memory,
+                                 .local_bytes = number_of(d, device, f->local),
+                                 .halves = true,
+                                 .doubles = true};
 }
 
-static const char *add(struct tgc *t, const struct interface *f, void *library, struct device_facts **list, int *n)
+static const char *add(struct tgc *t, const struct interface *f, void *library,
+                       struct device_facts **list, int *n)
 {
     size_t cap = (size_t)*n;
     struct driver d;

@@ -1,10 +1,10 @@
 /* digest.c - a hash of 256 bits that reads large data as fast as memory gives it.
  *
- * Chunks of 4 KB are compressed to 32 bytes by NH, a universal hash: sums of products of words to which
- * words of a key are added. What is left, and all that is small, goes to SHA-256. As long as nobody
- * knows the key, two different chunks meet with a probability of 2^-128 at most, whoever wrote them;
- * without NH's speed a hit in the cache would take longer than the model's run.
- * source: FIPS 180-4; Black et al., UMAC (1999), with words of 64 bits as in VMAC (2007), two sums.
+ * Chunks of 4 KB are compressed to 32 bytes by NH, a universal hash: sums of products of words to
+ * which words of a key are added. What is left, and all that is small, goes to SHA-256. As long as
+ * nobody knows the key, two different chunks meet with a probability of 2^-128 at most, whoever
+ * wrote them; without NH's speed a hit in the cache would take longer than the model's run. source:
+ * FIPS 180-4; Black et al., UMAC (1999), with words of 64 bits as in VMAC (2007), two sums.
  */
 #include "lib/digest.h"
 
@@ -53,8 +53,8 @@ static void sha_block(uint32_t h[8], const unsigned char *p)
 
 static void sha_begin(struct sha256 *s)
 {
-    *s = (struct sha256){.h = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c,
-                               0x1f83d9ab, 0x5be0cd19}};
+    *s = (struct sha256){.h = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f,
+                               0x9b05688c, 0x1f83d9ab, 0x5be0cd19}};
 }
 
 static void sha_add(struct sha256 *s, const void *data, size_t n)
@@ -119,7 +119,7 @@ static void compress(const uint64_t *key, const unsigned char *p, struct sum sum
     }
 }
 
-/* -------------------------------------------------------------------------------------- exported */
+/* ------------------------------------------------------------------------------------- exported */
 
 void digest_key(struct digest_key *key, const void *secret, size_t nbytes)
 {

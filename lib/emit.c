@@ -27,7 +27,9 @@ bool program_emit(struct tgc *t, const struct options *o, const struct model *m,
     po.lines = e->clang ? &lines : NULL;
     po.header = e->header;
     po.kernels = &e->kernels;
-    po.device_code = o->command == COMMAND_COMPILE && (o->emit == EMIT_PTX || o->emit == EMIT_HSACO) ? &e->device_code : NULL;
+    po.device_code = o->command == COMMAND_COMPILE && (o->emit == EMIT_PTX || o->emit == EMIT_HSACO)
+                         ? &e->device_code
+                         : NULL;
     po.device_ir = o->command == COMMAND_COMPILE && o->emit == EMIT_LL ? &e->device_code : NULL;
     po.no_main = e->no_main;
     po.weights = e->weights;

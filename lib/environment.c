@@ -1,7 +1,8 @@
 /* environment.c - the variables that the command line goes by.
  *
- * A value that is none of those expected is an error where the variable is tgc's own (TGC_...). DEBUG, DEV
- * and the like are other programs' variables, too: there it is a warning, and the variable counts as unset.
+ * A value that is none of those expected is an error where the variable is tgc's own (TGC_...).
+ * DEBUG, DEV and the like are other programs' variables, too: there it is a warning, and the
+ * variable counts as unset.
  */
 #include "lib/parse.h"
 
@@ -48,10 +49,11 @@ static bool fits(const char *values, const char *s)
 
 static const char *expected(struct parser *p, const char *values)
 {
-    return strcmp(values, "N") == 0       ? "a whole number"
-           : strcmp(values, "BYTES") == 0 ? "a number of bytes, as in 512M,"
-                                          : mem_printf(p->t, "%.*s or %s", (int)strcspn(values, "|"), values,
-                                                       strrchr(values, '|') + 1);
+    return strcmp(values, "N") == 0 ? "a whole number"
+           : strcmp(values, "BYTES") == 0
+               ? "a number of bytes, as in 512M,"
+               : mem_printf(p->t, "%.*s or %s", (int)strcspn(values, "|"), values,
+                            strrchr(values, '|') + 1);
 }
 
 static bool check(struct parser *p, const char *name, const char *values)
@@ -59,8 +61,9 @@ static bool check(struct parser *p, const char *name, const char *values)
     const char *s = p->getenv_(name);
     if (!s || !*s || fits(values, s))
         return true;
-    const char *text = mem_printf(p->t, "the environment's %s has the value '%.100s'; %s is expected", name, s,
-                                  expected(p, values));
+    const char *text =
+        mem_printf(p->t, "the environment's %s has the value '%.100s'; %s is expected", name, s,
+                   expected(p, values));
     if (strncmp(name, "TGC_", 4) == 0)
         return usage(p, "%s", text);
     diag_warn(p->t, NULL, "%s, so it counts as unset", text);
@@ -98,7 +101,8 @@ static bool is_same_word(const char *upper, const char *s, size_t n)
     return i == n && !upper[i];
 }
 
-/* tinygrad's DEV=CUDA, also CUDA:1 and the like: which of several devices is the program's caller's to say. */
+/* tinygrad's DEV=CUDA, also CUDA:1 and the like: which of several devices is the
+ * program's caller's to say. */
 static bool apply_device(struct parser *p, bool *found)
 {
     const char *s = p->getenv_("DEV");
@@ -110,12 +114,16 @@ static bool apply_device(struct parser *p, bool *found)
             continue;
         *found = true;
         if (s[n])
-            diag_warn(p->t, NULL, "the environment's DEV is '%.100s', of which tgc reads '%.*s'", s, (int)n, s);
+            diag_warn(p->t, NULL, "the environment's DEV is '%.100s', of which tgc reads '%.*s'", s,
+                      (int)n, s);
         return set_target(p, target_rows[devices[i].target].name, "DEV");
     }
     if (n)
-        diag_warn(p->t, NULL, "the environment's DEV has the value '%.100s', and tgc has a target for %s, so it counts as "
-                              "unset; --target says the target", s, names.s);
+        diag_warn(p->t, NULL,
+                  "the environment's DEV has the value '%.100s', and tgc has a target for %s, so "
+                  "it counts as "
+                  "unset; --target says the target",
+                  s, names.s);
     return true;
 }
 

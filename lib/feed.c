@@ -121,10 +121,11 @@ static bool check_names(struct tgc *t, const struct options *o, const struct mod
         for (int k = 0; k < n && !known; k++)
             known = strcmp(o->input[i].name, input[k].name) == 0;
         if (!known && is_constant(m, o->input[i].name))
-            return diag_error(t, &(struct place){.file = o->model},
-                              "-i %.100s=%.200s: the model gives '%.100s' a value (an initializer), "
-                              "which is compiled in; remove that from the model to make it an input",
-                              o->input[i].name, o->input[i].path, o->input[i].name);
+            return diag_error(
+                t, &(struct place){.file = o->model},
+                "-i %.100s=%.200s: the model gives '%.100s' a value (an initializer), "
+                "which is compiled in; remove that from the model to make it an input",
+                o->input[i].name, o->input[i].path, o->input[i].name);
         if (!known)
             return diag_error(t, &(struct place){.file = o->model},
                               "the model has no input '%.100s' (-i %.100s=%.200s); it has %s",
@@ -151,7 +152,7 @@ static bool check_layouts(struct tgc *t, const struct options *o, const struct f
     return true;
 }
 
-/* ------------------------------------------------------------------------- values without a file */
+/* ------------------------------------------------------------------------ values without a file */
 
 enum word { WORD_NONE, WORD_NUMBER, WORD_ZEROS, WORD_ONES, WORD_RANDOM };
 
@@ -192,48 +193,59 @@ static int64_t find_size(const struct options *o, const struct feed *f, const ch
         if (strcmp(o->dim[i].name, symbol) == 0)
             size = o->dim[i].max;
     for (int k = 0; symbol && k < f->n; k++)
-        for (int i = 0; i < f->input[k].ndim && f->value[k].data && f->value[k].ndim == f->input[k].ndim; i++)
+        for (int i = 0;
+             i < f->input[k].ndim && f->value[k].data && f->value[k].ndim == f->input[k].ndim; i++)
             if (f->input[k].symbol[i] && strcmp(f->input[k].symbol[i], symbol) == 0)
                 size = f->value[k].dim[i];
     return size;
 }
 
-static bool find_shape(struct tgc *t, const struct options *o, const struct feed *f, const struct model_input *in,
-                       const char *given, struct array *v)
+static bool find_shape(struct tgc *t, const struct options *o, const struct feed *f,
+                       const struct model_input *in, const char *given, struct array *v)
 {
     const struct onnx_shape_option *said = NULL;
     for (int i = 0; i < o->nshape; i++)
         said = strcmp(o->shape[i].input, in->name) == 0 ? &o->shape[i] : said;
     struct place at = {.file = o->model};
     if (!in->has_shape && !said)
-        return diag_error(t, &at, "-i %.100s=%.60s: the model does not say the shape of this input; expected "
-                                  "--shape %.100s=SIZES, too", in->name, given, in->name);
+        return diag_error(
+            t, &at,
+            "-i %.100s=%.60s: the model does not say the shape of this input; expected "
+            "--shape %.100s=SIZES, too",
+            in->name, given, in->name);
     v->ndim = said ? said->ndim : in->ndim;
     for (int i = 0; i < v->ndim; i++) {
         v->dim[i] = said && said->dim[i] >= 0 ? said->dim[i] : i < in->ndim ? in->dim[i] : -1;
         if (v->dim[i] < 0)
-            v->dim[i] = find_size(o, f, in->symbol[i] ? in->symbol[i] : mem_printf(t, "%s_dim%d", in->name, i));
+            v->dim[i] = find_size(
+                o, f, in->symbol[i] ? in->symbol[i] : mem_printf(t, "%s_dim%d", in->name, i));
         if (v->dim[i] < 0)
-            return diag_error(t, &at, "-i %.100s=%.60s: axis %d of this input is open%s%.60s%s; expected --dim or --shape, "
-                                      "or a file that has it", in->name, given, i, in->symbol[i] ? ": '" : "",
+            return diag_error(t, &at,
+                              "-i %.100s=%.60s: axis %d of this input is open%s%.60s%s; expected "
+                              "--dim or --shape, "
+                              "or a file that has it",
+                              in->name, given, i, in->symbol[i] ? ": '" : "",
                               in->symbol[i] ? in->symbol[i] : "", in->symbol[i] ? "'" : "");
     }
     return true;
 }
 
-/* All elements are the number, zeros or ones. random: no data, but a shape, so that the run draws what an
- * input has that is not given. */
-static bool make_value(struct tgc *t, const struct options *o, const struct feed *f, const struct model_input *in,
-                       const char *given, struct array *v)
+/* All elements are the number, zeros or ones. random: no data, but a shape, so that the run draws
+ * what an input has that is not given. */
+static bool make_value(struct tgc *t, const struct options *o, const struct feed *f,
+                       const struct model_input *in, const char *given, struct array *v)
 {
     enum word word = word_of(given);
     const char *number = word == WORD_NUMBER ? given : word == WORD_ONES ? "1" : "0";
     union scalar s = {0};
     *v = (struct array){.name = in->name, .dtype = in->dtype};
-    bool fits = in->dtype != DTYPE_VOID && (word == WORD_RANDOM || (in->dtype != DTYPE_STRING && read_scalar(number, in->dtype, &s)));
+    bool fits =
+        in->dtype != DTYPE_VOID &&
+        (word == WORD_RANDOM || (in->dtype != DTYPE_STRING && read_scalar(number, in->dtype, &s)));
     if (!fits)
-        return diag_error(t, &(struct place){.file = o->model}, "-i %.100s=%.60s: the input is %s, which has no such value",
-                          in->name, given, in->dtype == DTYPE_VOID ? "no tensor" : declared_text(t, in));
+        return diag_error(t, &(struct place){.file = o->model},
+                          "-i %.100s=%.60s: the input is %s, which has no such value", in->name,
+                          given, in->dtype == DTYPE_VOID ? "no tensor" : declared_text(t, in));
     if (!find_shape(t, o, f, in, given, v))
         return false;
     if (word == WORD_RANDOM)
@@ -299,7 +311,8 @@ bool feed_instance(struct tgc *t, const struct feed *f, struct instance *p)
     for (int i = 0; i < p->info->input_count; i++) {
         for (int k = 0; k < f->n; k++) {
             bool is_it = f->source[k] && strcmp(f->input[k].name, p->info->inputs[i].name) == 0 &&
-                         (p->info->entry_count == 0 || k == i);      /* entries may have the same names */
+                         /* entries may have the same names */
+                         (p->info->entry_count == 0 || k == i);
             if (is_it && !instance_set_input(t, p, i, &f->value[k], f->source[k]))
                 return false;
         }

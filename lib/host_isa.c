@@ -1,10 +1,10 @@
 /* host_isa.c - the instruction sets of the processor that tgc runs on: --cpu=native, and what tgc
  * tune measures.
  *
- * A set is there if emitted programs would find it: what CPUID says and the system keeps the registers
- * of, Linux's list of capabilities, or, for AMX, has_amx() of runtime/, which also asks the system to
- * keep the registers of tiles. __builtin_cpu_supports() is not asked, since zig's, by which wheels are
- * compiled, knows of nothing.
+ * A set is there if emitted programs would find it: what CPUID says and the system keeps the
+ * registers of, Linux's list of capabilities, or, for AMX, has_amx() of runtime/, which also asks
+ * the system to keep the registers of tiles. __builtin_cpu_supports() is not asked, since zig's, by
+ * which wheels are compiled, knows of nothing.
  */
 #include "lib/lib.h"
 
@@ -57,7 +57,9 @@ static isa_set native_x86(void)
     __asm__ volatile("xgetbv" : "=a"(kept), "=d"(high) : "c"(0));
     (void)high;
     if ((kept & STATE_AVX512) == STATE_AVX512 && (b & wide) == wide)
-        return options_with_base(!(c & bit_AVX512VNNI) ? ISA_AVX512 : HAS_AMX ? ISA_AMX : ISA_AVX512VNNI);
+        return options_with_base(!(c & bit_AVX512VNNI) ? ISA_AVX512
+                                 : HAS_AMX             ? ISA_AMX
+                                                       : ISA_AVX512VNNI);
     bool has_avx2 = (kept & STATE_AVX) == STATE_AVX && (b & bit_AVX2) && (first & bit_FMA);
     return 1u << (has_avx2 ? ISA_AVX2 : ISA_GENERIC);
 }

@@ -1,6 +1,6 @@
 /* identity.c - on what code for a run here depends besides the model: this tgc, the processor, and
- * which libLLVM the loader would find. It is found out without loading LLVM, since a hit in the cache
- * must not.
+ * which libLLVM the loader would find. It is found out without loading LLVM, since a hit in the
+ * cache must not.
  */
 #include "lib/kept.h"
 
@@ -50,7 +50,8 @@ static void add_stamp(struct digest *d, const char *path)
     digest_add_number(d, found ? (uint64_t)st.st_mtim.tv_nsec : 0);
 }
 
-/* The program's own file, or that of the library that this is in: two builds of a version differ. */
+/* The program's own file, or that of the library that this is in: two builds of a version
+ * differ. */
 static bool add_build(struct digest *d)
 {
     const char *path = "/proc/self/exe";
@@ -60,15 +61,16 @@ static bool add_build(struct digest *d)
     bool (*here)(struct digest *) = add_build;
     void *address;
     memcpy(&address, &here, sizeof address);
-    if (dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) && map && map->l_name && map->l_name[0])
+    if (dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) && map && map->l_name &&
+        map->l_name[0])
         path = map->l_name;
 #endif
     return identity_add_file(d, path);
 }
 
 #if defined __x86_64__ || defined __i386__
-/* All that CPUID says of the kind of processor, and what the system keeps of its registers (XCR0); but
- * not which of the processors this is. */
+/* All that CPUID says of the kind of processor, and what the system keeps of its registers (XCR0);
+ * but not which of the processors this is. */
 static void add_processor(struct digest *d)
 {
     static const struct { unsigned leaf, part; } asked[] = {

@@ -137,7 +137,7 @@ static const struct image_layout *find_layout(const struct options *o, const cha
     return found;
 }
 
-/* ----------------------------------------------------------------------------------------- files */
+/* ---------------------------------------------------------------------------------------- files */
 
 static bool begins_as_image(const uint8_t *s)
 {
@@ -217,7 +217,7 @@ static bool decode(struct tgc *t, const struct place *at, struct picture *p)
     return diag_error(t, at, "is a damaged picture, or of a kind that is not known");
 }
 
-/* --------------------------------------------------------------------------------------- scaling */
+/* -------------------------------------------------------------------------------------- scaling */
 
 static uint8_t to_byte(int64_t sum)
 {
@@ -300,7 +300,7 @@ static bool scale(struct tgc *t, struct picture *p, enum image_resize how, int64
     return true;
 }
 
-/* ------------------------------------------------------------------------------------- the input */
+/* ------------------------------------------------------------------------------------ the input */
 
 /* The input's size, or that of --shape, along an axis of the layout; -1: it is open. */
 static int64_t size_of_input(const struct options *o, const struct model_input *in,
@@ -382,9 +382,10 @@ static bool check_dtype(struct tgc *t, const struct place *at, const struct mode
                           dtype_name(in->dtype));
     double begin = v->has_range ? v->range[0] : 0, end = v->has_range ? v->range[1] : 255;
     bool plain = v->nmean == 1 && v->mean[0] == 0 && v->nstd == 1 && v->std[0] == 1;
-    bool holds = in->dtype == DTYPE_I8    ? begin == -128
-                 : in->dtype == DTYPE_U8  ? begin == 0
-                                          : begin == 0 || (begin == -128 && dtype_kind(in->dtype) == 'I');
+    bool holds = in->dtype == DTYPE_I8 ? begin == -128
+                 : in->dtype == DTYPE_U8
+                     ? begin == 0
+                     : begin == 0 || (begin == -128 && dtype_kind(in->dtype) == 'I');
     *low = (int64_t)begin;
     return (plain && holds && end == begin + 255) ||
            diag_error(t, at, "the input '%.100s' is of %s, which holds a picture's bytes as %s, "

@@ -80,7 +80,8 @@ static void put_passes(struct text *x, bool json, const struct pass_record *reco
 }
 
 /* A part of an output. */
-static void put_slice(struct text *x, bool json, const char *output, const char *name, size_t begin, size_t size)
+static void put_slice(struct text *x, bool json, const char *output, const char *name, size_t begin,
+                      size_t size)
 {
     if (!json) {
         text_printf(x, "    %s.%s: %zu elements from %zu on\n", output, name, size, begin);
@@ -119,8 +120,9 @@ static void put_entry(struct text *x, bool json, const struct schedule *s, int i
     for (int output = 0; output < 2; output++) {
         text_puts(x, json ? output ? "],\"outputs\":[" : ",\"inputs\":[" : output ? " -> " : "");
         for (int i = 0; i < (output ? e->noutput : e->ninput); i++) {
-            const char *name = output ? g->output[e->output + i].name
-                                      : ((const struct buffer *)g->input[e->input + i]->arg.p)->name;
+            const char *name = output
+                                   ? g->output[e->output + i].name
+                                   : ((const struct buffer *)g->input[e->input + i]->arg.p)->name;
             text_puts(x, i ? json ? "," : ", " : "");
             if (json)
                 text_json(x, name);
@@ -375,7 +377,8 @@ static bool report_model(struct tgc *t, const struct options *given, struct repo
     for (int i = 0; i < m.schedule->noutput; i++)
         for (int k = 0; k < m.graph->output[i].nslice; k++) {
             const struct graph_slice *s = &m.graph->output[i].slice[k];
-            put_slice(&r->slices, o->json, m.graph->output[i].name, s->name, (size_t)s->begin, (size_t)s->size);
+            put_slice(&r->slices, o->json, m.graph->output[i].name, s->name, (size_t)s->begin,
+                      (size_t)s->size);
         }
     for (int i = 0; i < m.graph->nmeta; i++)
         put_meta(&r->meta, o->json, m.graph->meta[i].key, m.graph->meta[i].value);

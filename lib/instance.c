@@ -148,7 +148,8 @@ static void allocate_fields(struct tgc *t, struct instance *p)
     p->input = mem_array(t, (size_t)p->info->input_count, sizeof *p->input);
     p->output = mem_array(t, (size_t)p->info->output_count, sizeof *p->output);
     p->symbol = mem_array(t, (size_t)p->info->symbol_count, sizeof *p->symbol);
-    p->given = mem_array(t, (size_t)p->info->input_count + (size_t)p->info->state_count + 1, sizeof *p->given);
+    p->given = mem_array(t, (size_t)p->info->input_count + (size_t)p->info->state_count + 1,
+                         sizeof *p->given);
     p->inputs = mem_alloc(t, p->info->inputs_bytes);
     p->outputs = mem_alloc(t, p->info->outputs_bytes);
     for (int i = 0; i < p->info->symbol_count; i++)
@@ -227,7 +228,8 @@ static bool check_values_fit(struct tgc *t, const struct options *o, const struc
 void instance_adopt(struct tgc *t, struct instance *p, const struct llvm_program *code,
                     const char *made_by)
 {
-    *p = (struct instance){.entry = -1, .code = code, .made_by = made_by, .info = llvm_program_info(code)};
+    *p = (struct instance){
+        .entry = -1, .code = code, .made_by = made_by, .info = llvm_program_info(code)};
     p->run = llvm_program_run;
     p->close = llvm_program_close;
     if (p->info->state_count) {
@@ -239,8 +241,8 @@ void instance_adopt(struct tgc *t, struct instance *p, const struct llvm_program
     allocate_fields(t, p);
 }
 
-/* A copy of the program, which is what it was made of, linked anew: its code has the addresses of its
- * weights, which stay where they are. */
+/* A copy of the program, which is what it was made of, linked anew: its code has the addresses of
+ * its weights, which stay where they are. */
 static void move(struct tgc *t, struct tgc *to, struct instance *p)
 {
     struct text packed = {.t = t};
@@ -366,8 +368,8 @@ static const char *needs_compiler(struct tgc *t, const struct options *o, const 
                                                                 : NULL;
 }
 
-/* By LLVM in this process, unless it is not here or cannot do the model: then as C. The stages' times
- * say why. */
+/* By LLVM in this process, unless it is not here or cannot do the model: then as C. The stages'
+ * times say why. */
 static bool build_anyhow(struct tgc *t, const struct options *o, const struct model *m,
                          struct instance *p)
 {
@@ -381,7 +383,8 @@ static bool build_anyhow(struct tgc *t, const struct options *o, const struct mo
     report_stage(t, mem_printf(t, "not by LLVM: %s", why), start);
     bool ok = build_shared(t, o, m, p);
     if (!ok)
-        diag_note(t, NULL, "LLVM, which needs no C compiler, does not run the model either: %s", why);
+        diag_note(t, NULL, "LLVM, which needs no C compiler, does not run the model either: %s",
+                  why);
     return ok;
 }
 
@@ -610,24 +613,32 @@ static void close_model(void *what)
         open->close(open->model);
 }
 
-bool instance_choose_entry(struct tgc *t, const struct options *o, bool needs_one, struct instance *p)
+bool instance_choose_entry(struct tgc *t, const struct options *o, bool needs_one,
+                           struct instance *p)
 {
     const struct program_info *info = p->info;
     struct place at = {.file = o->model};
     struct text names = {.t = t};
     p->entry = -1;
     if (info->entry_count == 0)
-        return !o->entry || diag_error(t, &at, "--entry %.100s: the model has no entries", o->entry);
+        return !o->entry ||
+               diag_error(t, &at, "--entry %.100s: the model has no entries", o->entry);
     for (int i = 0; i < info->entry_count; i++) {
         const char *name = info->entries[i].name;
-        text_printf(&names, "%s--entry=%.100s", i == 0 ? "" : i + 1 < info->entry_count ? ", " : " or ", name);
+        text_printf(&names, "%s--entry=%.100s",
+                    i == 0                      ? ""
+                    : i + 1 < info->entry_count ? ", "
+                                                : " or ",
+                    name);
         if (o->entry && strcmp(o->entry, name) == 0)
             p->entry = i;
     }
     if (p->entry >= 0 || (!o->entry && !needs_one))
         return true;
-    return diag_error(t, &at, "%s: give %s", o->entry ? mem_printf(t, "it has no entry '%.100s'", o->entry)
-                                                      : "it has several entries", names.s);
+    return diag_error(t, &at, "%s: give %s",
+                      o->entry ? mem_printf(t, "it has no entry '%.100s'", o->entry)
+                               : "it has several entries",
+                      names.s);
 }
 
 bool instance_has(const struct instance *p, bool output, int i)
@@ -651,9 +662,11 @@ static void note_error(void *user, const char *text)
 /* needs: inputs, outputs and the arena */
 static bool start(struct tgc *t, const struct options *o, struct instance *p)
 {
-    struct program_device_options options = {
-        .run = {.threads = o->threads, .weights = p->weights, .weights_bytes = p->info->weights_bytes,
-                .on_kernel = p->on_kernel, .user = p->user}};
+    struct program_device_options options = {.run = {.threads = o->threads,
+                                                     .weights = p->weights,
+                                                     .weights_bytes = p->info->weights_bytes,
+                                                     .on_kernel = p->on_kernel,
+                                                     .user = p->user}};
     if (instance_is_of_device(p)) {
         options.on_kernel_time = p->on_kernel_time;
         if (!p->user) {
@@ -774,8 +787,8 @@ static bool run_once(struct tgc *t, struct instance *p, bool again)
         return diag_error(t, NULL, "the compiled model's run reports: %s%s", p->strerror(status),
                           suspects(t, p));
     if (status < 0 || status >= PROGRAM_OWN_STATUS)
-        return diag_error(t, NULL, "the run ends with status %d, of a C function that the model calls",
-                          status);
+        return diag_error(
+            t, NULL, "the run ends with status %d, of a C function that the model calls", status);
     if (status != PROGRAM_OK)
         return diag_error(t, NULL, "the compiled model's run reports: %s", p->strerror(status));
     for (int i = 0; i < p->info->output_count; i++)
@@ -793,6 +806,6 @@ void instance_close(struct instance *p)
     held_release(p->open);
     p->open = NULL;
     p->model = NULL;
-    /* The object stays open as long as the compile: info's names are in it, and diagnostics may quote
-     * them. */
+    /* The object stays open as long as the compile: info's names are in it, and
+     * diagnostics may quote them. */
 }

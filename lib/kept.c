@@ -1,12 +1,13 @@
-/* kept.c - a model that was compiled before runs without its graph, without a schedule and without LLVM.
+/* kept.c - a model that was compiled before runs without its graph, without a schedule and without
+ * LLVM.
  *
  *      model's file, options, this tgc, this machine ──> KEY.facts: what reading the inputs needs, and
  *                                                        which files hold further weights
  *      KEY, those files' bytes, shapes of the inputs ──> KEY.code: the program and its weights
  *
- * Two steps, since shapes may come from the files of -i, and these are read by what the model declares.
- * A compile that has warned of something is not kept: the next one shall warn, too. So a program that
- * depends on an input's values is none that is found here.
+ * Two steps, since shapes may come from the files of -i, and these are read by what the model
+ * declares. A compile that has warned of something is not kept: the next one shall warn, too. So a
+ * program that depends on an input's values is none that is found here.
  */
 #include "lib/kept.h"
 
@@ -42,14 +43,14 @@ static void say(const struct kept *k, const struct options *o, const char *what)
         report_text(k->t, mem_printf(k->t, "cache: %s\n", what));
 }
 
-/* ------------------------------------------------------------------------------------------ keys */
+/* ----------------------------------------------------------------------------------------- keys */
 
-/* What is always compiled anew: what DEBUG shows is seen in a compile, standard input is read once, and
- * functions of --link are at addresses of this process. */
+/* What is always compiled anew: what DEBUG shows is seen in a compile, standard input is read once,
+ * and functions of --link are at addresses of this process. */
 static bool may_keep(const struct options *o)
 {
-    return (o->target == TARGET_LLVM || o->any_target) && !o->no_code_cache && !o->debug && !o->nlink &&
-           strcmp(o->model, "-") != 0 && (o->command != COMMAND_VERIFY || o->data);
+    return (o->target == TARGET_LLVM || o->any_target) && !o->no_code_cache && !o->debug &&
+           !o->nlink && strcmp(o->model, "-") != 0 && (o->command != COMMAND_VERIFY || o->data);
 }
 
 /* The contents, wherever they are; false: the file cannot be read. */
@@ -70,7 +71,7 @@ static bool make_key(struct kept *k, const struct options *o)
         return false;
     digest_add_string(&d, k->name);
     digest_add(&d, o->key, o->nkey);
-    digest_add_number(&d, (uint64_t)o->level);        /* the environment may say it, and the target */
+    digest_add_number(&d, (uint64_t)o->level);      /* the environment may say it, and the target */
     digest_add_number(&d, (uint64_t)o->target);
     digest_end(&d, k->key);
     name_file(k->facts, k->key, "facts");
@@ -101,17 +102,18 @@ static bool make_code_key(struct kept *k, const struct options *o, const struct 
     return true;
 }
 
-/* Whether what was compiled is what the key was made of: the file may have been written meanwhile. */
+/* Whether what was compiled is what the key was made of: the file may have been
+ * written meanwhile. */
 static bool is_same_model(const struct kept *k, const struct options *o)
 {
     struct stat now, then = k->model;
     if (o->bytes)
-        return true;                                 /* they stay what they are while it is compiled */
+        return true;                              /* they stay what they are while it is compiled */
     return stat(o->model, &now) == 0 && now.st_ino == then.st_ino && now.st_size == then.st_size &&
            now.st_mtim.tv_sec == then.st_mtim.tv_sec && now.st_mtim.tv_nsec == then.st_mtim.tv_nsec;
 }
 
-/* ----------------------------------------------------------------------------------------- facts */
+/* ---------------------------------------------------------------------------------------- facts */
 
 /* Bytes of a path up to the last slash, and that. */
 static size_t folder_nbytes(const char *path)
@@ -134,7 +136,8 @@ static const char *get_file(struct byte_reader *r, const char *model)
     bool is_beside = bytes_get(r) != 0;
     const char *path = bytes_get_string(r);
     r->is_bad |= !path;
-    return is_beside && path ? mem_printf(r->t, "%.*s%s", (int)folder_nbytes(model), model, path) : path;
+    return is_beside && path ? mem_printf(r->t, "%.*s%s", (int)folder_nbytes(model), model, path)
+                             : path;
 }
 
 static void put_facts(struct text *out, const struct model_facts *f, const char *model)
@@ -218,7 +221,7 @@ static const struct model_facts *find_facts(struct kept *k, const char *model)
     return ok ? f : NULL;
 }
 
-/* ------------------------------------------------------------------------------------------ code */
+/* ----------------------------------------------------------------------------------------- code */
 
 static void digest_library(const struct kept *k, const char *path, unsigned char out[DIGEST_NBYTES])
 {
@@ -302,7 +305,7 @@ static void keep(struct kept *k, const struct options *o, const struct model *m,
     say(k, o, ok ? "kept for the next time" : "it cannot be kept");
 }
 
-/* -------------------------------------------------------------------------------------- exported */
+/* ------------------------------------------------------------------------------------- exported */
 
 static struct kept *kept_open(struct tgc *t, const struct options *o, const char *name)
 {

@@ -7,8 +7,8 @@
 
 /* Adds a file's contents; false: it cannot be read. */
 bool identity_add_file(struct digest *d, const char *path);
-/* Adds this tgc, this processor, and what decides which libLLVM is found. false: tgc's own file cannot be
- * read. */
+/* Adds this tgc, this processor, and what decides which libLLVM is found. false: tgc's own file
+ * cannot be read. */
 bool identity_add(struct digest *d);
 /* Adds the version of the libLLVM in that file. */
 void identity_add_library(struct digest *d, const char *path);

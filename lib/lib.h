@@ -101,15 +101,16 @@ struct options {
     const char *depfile_name;
     struct depfile_target *depfile_target; int ndepfile_target; size_t cap_depfile_target;
     enum target target;
-    /* the command runs the model, and neither an option nor the environment says how: by LLVM in this
-     * process where that can be, else by the C compiler (target is C) */
+    /* the command runs the model, and neither an option nor the environment says how: by LLVM in
+     * this process where that can be, else by the C compiler (target is C) */
     bool any_target;
     const char *triple;             /* NULL: this machine */
     int level, threads;
     isa_set isa;                    /* --cpu; 0: auto */
     const struct processor *processor;     /* --cpu of a processor; NULL: of instruction sets */
     const struct device_row *device;       /* --cpu of a device; NULL: the target's first row */
-    const char *architectures;             /* --cpu as it was given: "sm_80,sm_90a"; NULL: nothing was */
+    const char *architectures;             /* --cpu as it was given: "sm_80,sm_90a"; NULL: nothing
+                                            * was */
     enum dtype weight_dtype;        /* VOID: as in the model */
     enum dtype math;                /* VOID: f32 */
     bool fast_math, no_winograd, strassen, debug_info, json, tg, verbose, why, passes, clear;
@@ -144,8 +145,8 @@ struct options {
  * diagnostics even then. */
 bool options_parse(struct tgc *t, int argc, const char *const *argv,
                    const char *(*getenv_)(const char *), struct options *o);
-/* For callers without a command line: the word of the option `name` ("cpu"), whose value (NULL: it is
- * a flag) has been read and is valid. NULL: diagnostics. */
+/* For callers without a command line: the word of the option `name` ("cpu"), whose value (NULL: it
+ * is a flag) has been read and is valid. NULL: diagnostics. */
 const char *option_word(struct tgc *t, const char *name, const char *value);
 /* The same for words of a command line, which are options: a word for each, *count in all. */
 const char *const *option_words(struct tgc *t, const char *const *word, size_t n, size_t *count);
@@ -208,11 +209,11 @@ bool outputs_may_write(const struct outputs *s, const char *path);
 bool outputs_replace(const struct outputs *s, const char *path);
 /* Opens a file to be written; NULL: a diagnostic names it. */
 FILE *outputs_open(struct outputs *s, const char *path);
-/* The name under which another program writes the file, in a directory of its own beside it, where what
- * else the program writes goes, too. NULL: a diagnostic. */
+/* The name under which another program writes the file, in a directory of its own beside it, where
+ * what else the program writes goes, too. NULL: a diagnostic. */
 const char *outputs_reserve(struct outputs *s, const char *path);
-/* Puts all on the disk and renames all. false: a diagnostic; then nothing is left behind, and older files
- * are unchanged. No signal ends the process between two of the renames. */
+/* Puts all on the disk and renames all. false: a diagnostic; then nothing is left behind, and older
+ * files are unchanged. No signal ends the process between two of the renames. */
 bool outputs_commit(struct outputs *s);
 /* Removes everything that is not committed. */
 void outputs_discard(struct outputs *s);
@@ -267,7 +268,8 @@ void model_facts_add_files(struct model_facts *f, const struct options *o, const
 /* Loads what o->model names. false: diagnostics. */
 bool model_load(struct tgc *t, const struct options *o, struct model *m);
 /* The files beside o->model that were read so far: weights, libraries. */
-const char *const *model_files(struct tgc *t, const struct options *o, const struct model *m, int *n);
+const char *const *model_files(struct tgc *t, const struct options *o, const struct model *m,
+                               int *n);
 /* The inputs of the caller: those without an initializer. */
 struct model_input *model_inputs(struct tgc *t, const struct options *o,
                                  const struct model *m, int *n);
@@ -276,8 +278,10 @@ struct model_input *model_inputs(struct tgc *t, const struct options *o,
 struct model_value *model_border(struct tgc *t, const struct model *m, bool outputs, int *n);
 /* The outputs as an ONNX file declares them, like model_inputs() for its inputs. */
 struct model_input *model_declared_outputs(struct tgc *t, const struct model *m, int *n);
-/* Which of the inputs or outputs, from *from on, the entry of --entry has; all of them without it. */
-int model_count_of_entry(const struct options *o, const struct model *m, bool outputs, int total, int *from);
+/* Which of the inputs or outputs, from *from on, the entry of --entry has; all of them without
+ * it. */
+int model_count_of_entry(const struct options *o, const struct model *m, bool outputs, int total,
+                         int *from);
 /* Makes m->graph, with o's dimensions and shapes. */
 bool model_lower(struct tgc *t, const struct options *o, struct model *m);
 /* The rest, up to m->schedule. */
@@ -292,9 +296,9 @@ struct program_options model_program_options(const struct options *o, const stru
 
 /* --------------------------------------------------------------------------------------- emit.c */
 
-/* NAME.c and NAME.h. header: what the C includes; NULL: it is self-contained. clang: its libclang, if it
- * is there, must find no errors; NULL: another target. Set afterwards: the texts, and whether NAME.weights
- * belongs beside them. kernels: those alone, for DEBUG=3. */
+/* NAME.c and NAME.h. header: what the C includes; NULL: it is self-contained. clang: its libclang,
+ * if it is there, must find no errors; NULL: another target. Set afterwards: the texts, and whether
+ * NAME.weights belongs beside them. kernels: those alone, for DEBUG=3. */
 struct emission {
     const char *name, *header;
     struct clang *clang;
@@ -303,16 +307,17 @@ struct emission {
     struct text c, h, kernels; bool beside;
     struct text device_code;        /* of -o NAME.ptx or NAME.hsaco, and of a device's .ll */
 };
-/* What a compiler is told of threads; NULL: nothing. Where there is no system there are none but those of
- * the caller's parallel_for. */
+/* What a compiler is told of threads; NULL: nothing. Where there is no system there are none but
+ * those of the caller's parallel_for. */
 const char *compiler_threads_flag(struct tgc *t, const struct options *o, const char *name);
 /* false: diagnostics. */
-bool program_emit(struct tgc *t, const struct options *o, const struct model *m, struct emission *e);
+bool program_emit(struct tgc *t, const struct options *o, const struct model *m,
+                  struct emission *e);
 
 /* ------------------------------------------------------------------------------------ compile.c */
 
-/* Writes what o->output and o->emit ask for, with a depfile if one is wanted. false: diagnostics, and
- * no files. */
+/* Writes what o->output and o->emit ask for, with a depfile if one is wanted. false: diagnostics,
+ * and no files. */
 bool compile_model(struct tgc *t, const struct options *o, struct outputs *files);
 
 /* --------------------------------------------------------------------------------------- info.c */
@@ -326,7 +331,8 @@ bool info_write(struct text *out, struct tgc *t, const struct options *o);
 /* What a run takes, of an entry: a line, or the last members of a JSON object, and its end. */
 void info_run_write(struct text *out, const struct schedule *s, int entry);
 void info_run_write_json(struct text *out, const struct schedule *s, int entry);
-/* What it takes of the device (needs: t->device), of an entry or of all together (-1): lines, or a JSON object. */
+/* What it takes of the device (needs: t->device), of an entry or of all together (-1): lines, or a
+ * JSON object. */
 void info_run_write_device(struct text *out, const struct schedule *s, int entry);
 void info_run_write_device_json(struct text *out, const struct schedule *s, int entry);
 
@@ -365,10 +371,10 @@ const char *array_type_text(struct tgc *t, const struct array *v);
 void array_summary(struct text *out, const struct array *v);
 /* Compares with the expected array: integers, bools and strings exactly, floats |got - want| <=
  * atol + rtol * |want|, NaN equal to NaN. Appends the differences, or how closely they agree. */
-/* What verify allows, from what was given (< 0: nothing). Without either, errors are measured by the
- * largest magnitude of `want`: what nearly cancels differs by much of itself in any runtime. One step
- * of the dtype there, but no less than 2e-4: half of it is what --error lets rewrites add, half is for
- * sums in another order, which are some 1e-5 in the deepest networks. */
+/* What verify allows, from what was given (< 0: nothing). Without either, errors are measured by
+ * the largest magnitude of `want`: what nearly cancels differs by much of itself in any runtime.
+ * One step of the dtype there, but no less than 2e-4: half of it is what --error lets rewrites add,
+ * half is for sums in another order, which are some 1e-5 in the deepest networks. */
 void array_tolerances(const struct array *want, double given_rtol, double given_atol, double *rtol,
                       double *atol);
 bool array_compare(struct tgc *t, struct text *out, const struct array *got,
@@ -391,7 +397,7 @@ struct recorded { struct array *item; int n; bool is_absent; };
 bool pb_read(struct tgc *t, const char *path, bool is_optional, bool is_sequence,
              struct recorded *r);
 
-/* --------------------------------------------------------------------------------------- image.c */
+/* -------------------------------------------------------------------------------------- image.c */
 
 /* "NAME:NCHW,RGB,0..1". false: invalid; no diagnostic. */
 bool image_layout_read(struct tgc *t, const char *s, struct image_layout *v);
@@ -413,7 +419,8 @@ struct instance {
     struct held *open;              /* model, from init to close */
     const struct llvm_program *code;           /* in this process; NULL: a shared object */
     const char *library;            /* the file of that LLVM; NULL: not by LLVM */
-    const double *predicted;        /* ns of each kernel, by the cost model; NULL: the schedule is there */
+    const double *predicted;        /* ns of each kernel, by the cost model; NULL:
+                                     * the schedule is there */
     const char *made_by;            /* "LLVM 19", "gcc -m32", "clang 19.1.7" */
     int (*init)(void **model, void *arena, size_t nbytes,
                 const struct program_run_options *options);
@@ -439,7 +446,8 @@ struct instance {
     struct tgc *t;
     const char *why;                /* what a device has said, with t's memory; NULL: nothing */
 };
-/* A device of a target's. Sizes 0: there are none, or the driver does not tell; image_pitch: pixels. */
+/* A device of a target's. Sizes 0: there are none, or the driver does not tell;
+ * image_pitch: pixels. */
 struct device_facts {
     const char *target;             /* "opencl" */
     int number;                     /* in NAME_options.device, from 1 */
@@ -448,15 +456,16 @@ struct device_facts {
     uint64_t image_width, image_height, image_pitch;
     bool halves, doubles;
 };
-/* devices.c, devices_gpu.c: those of OpenCL that are here; the same behind `n` others, of CUDA, of AMD. Each returns
- * NULL, or why there are none, as a sentence. */
+/* devices.c, devices_gpu.c: those of OpenCL that are here; the same behind `n` others, of CUDA, of
+ * AMD. Each returns NULL, or why there are none, as a sentence. */
 const char *devices_list(struct tgc *t, struct device_facts **list, int *n);
 const char *devices_add_cuda(struct tgc *t, struct device_facts **list, int *n);
 const char *devices_add_amd(struct tgc *t, struct device_facts **list, int *n);
 
-/* The entry that --entry names; without it each in turn, or an error where needs_one. false: reported, with
- * their names. */
-bool instance_choose_entry(struct tgc *t, const struct options *o, bool needs_one, struct instance *p);
+/* The entry that --entry names; without it each in turn, or an error where needs_one. false:
+ * reported, with their names. */
+bool instance_choose_entry(struct tgc *t, const struct options *o, bool needs_one,
+                           struct instance *p);
 /* Whether input or output i belongs to the entry that runs. */
 bool instance_has(const struct instance *p, bool output, int i);
 /* Whether it runs on a device, in memory of its own. */
@@ -471,21 +480,21 @@ void libraries_pass(struct tgc *from, struct tgc *to);
 bool externals_link(struct tgc *t, const struct options *o, const struct model *m);
 /* The absolute paths of --link, for a linker. NULL: a diagnostic. */
 const char *const *externals_files(struct tgc *t, const struct options *o);
-/* Makes code of m's schedule, by LLVM in this process, or as a shared object by a C compiler, and opens
- * it. false: diagnostics. */
+/* Makes code of m's schedule, by LLVM in this process, or as a shared object by a C compiler, and
+ * opens it. false: diagnostics. */
 bool instance_build(struct tgc *t, const struct options *o, const struct model *m,
                     struct instance *p);
-/* Moves it from the compile t, where it was made, to another one, so that t can be freed: all that a run
- * needs is in `to` afterwards, and nothing else. false: memory for that is exhausted. needs: it is not
- * prepared. */
+/* Moves it from the compile t, where it was made, to another one, so that t can be freed: all that
+ * a run needs is in `to` afterwards, and nothing else. false: memory for that is exhausted. needs:
+ * it is not prepared. */
 bool instance_move(struct tgc *t, struct tgc *to, struct instance *p);
 /* A program by LLVM as an instance. */
 void instance_adopt(struct tgc *t, struct instance *p, const struct llvm_program *code,
                     const char *made_by);
 /* Opens a shared object that tgc has made. `name`: its C name, NULL: from the file's name. */
 bool instance_open(struct tgc *t, const char *path, const char *name, struct instance *p);
-/* Sets input `index`, whose sizes instance_fit() compares. false: it does not fit; a diagnostic names
- * `source`. */
+/* Sets input `index`, whose sizes instance_fit() compares. false: it does not fit; a diagnostic
+ * names `source`. */
 bool instance_set_input(struct tgc *t, struct instance *p, int index, const struct array *v,
                         const char *source);
 /* The same for state `index`, before the first run. */
@@ -516,15 +525,17 @@ bool weights_write_file(struct tgc *t, const struct schedule *s, FILE *f, const 
 
 /* The shape of an input or state, and whence it is; dim NULL: it is not given. */
 struct sized { const int64_t *dim; const char *source; };
-/* The values of the symbols, -1 where x has none, by the shapes of inputs, then states. all: each symbol of
- * an input that is given has a value. false: sizes do not go together, or a value is beyond its bounds:
- * a diagnostic, and symbol[] is as it was. */
-bool fit_inputs(struct tgc *t, const struct program_info *info, const struct sized *x, bool all, int64_t *symbol);
+/* The values of the symbols, -1 where x has none, by the shapes of inputs, then states. all: each
+ * symbol of an input that is given has a value. false: sizes do not go together, or a value is
+ * beyond its bounds: a diagnostic, and symbol[] is as it was. */
+bool fit_inputs(struct tgc *t, const struct program_info *info, const struct sized *x, bool all,
+                int64_t *symbol);
 /* A size by its rule. false: a symbol's value is not known. */
 bool fit_size(const char *rule, const int64_t *symbol, int64_t *size);
-/* Adds to dim[n], which has what --dim says of a text, what --shape does. false: a diagnostic. needs: the
- * inputs exist, and have these ranks. */
-bool fit_shape_options(struct tgc *t, const struct options *o, const struct graph *g, struct tg_dimension *dim, int *n);
+/* Adds to dim[n], which has what --dim says of a text, what --shape does. false: a diagnostic.
+ * needs: the inputs exist, and have these ranks. */
+bool fit_shape_options(struct tgc *t, const struct options *o, const struct graph *g,
+                       struct tg_dimension *dim, int *n);
 
 /* --------------------------------------------------------------------------------------- feed.c */
 
@@ -544,8 +555,8 @@ bool feed_instance(struct tgc *t, const struct feed *f, struct instance *p);
 
 /* ---------------------------------------------------------------------------------------- api.c */
 
-/* Calls f in a compile of its own, whose diagnostics c has afterwards. *kept: the compile, if all went
- * well; NULL: it is freed. */
+/* Calls f in a compile of its own, whose diagnostics c has afterwards. *kept: the compile, if all
+ * went well; NULL: it is freed. */
 typedef void api_work(struct tgc *t, tgc_compiler *c, void *arg);
 tgc_status api_call(tgc_compiler *c, api_work *f, void *arg, struct tgc **kept);
 /* How a compile went, by what it has recorded. */
@@ -560,8 +571,8 @@ bool api_options(struct tgc *t, tgc_compiler *c, enum command command, const cha
 /* Reads the values of the inputs, and adds their shapes to o's: feed_read(), or another. */
 typedef bool feed_reader(struct tgc *t, struct options *o, const struct model *m, struct feed *f);
 /* From the model's file to code that runs here, with the inputs read: model_load(), read(),
- * model_schedule(), instance_build(), or without these out of the cache, where m has neither graph nor
- * schedule. What was made is kept. false: diagnostics. */
+ * model_schedule(), instance_build(), or without these out of the cache, where m has neither graph
+ * nor schedule. What was made is kept. false: diagnostics. */
 bool instance_obtain(struct tgc *t, struct options *o, struct model *m, struct feed *f,
                      feed_reader *read, struct instance *p);
 

@@ -21,8 +21,8 @@ static size_t memory_for(size_t nbytes)
                                                                                      : SIZE_MAX;
 }
 
-/* The bytes of the model's file that are no holes. Standard input is as large as it says: it may not
- * be moved in. */
+/* The bytes of the model's file that are no holes. Standard input is as large as it says: it may
+ * not be moved in. */
 static size_t stored(const char *path, size_t nbytes)
 {
     int fd = path && strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC) : -1;

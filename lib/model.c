@@ -81,7 +81,8 @@ static struct graph *lower_import(void *user, void *imported, struct uop *const 
         for (int a = 0; a < u->ndim; a++)
             s->dim[a] = u->dim[a]->arg.i;
     }
-    struct onnx_graph_options options = {.shape = shape, .nshape = nshape, .library = x->m->library};
+    struct onnx_graph_options options = {
+        .shape = shape, .nshape = nshape, .library = x->m->library};
     return onnx_lower(x->t, i->onnx, &options);
 }
 
@@ -137,8 +138,9 @@ static bool settle_text(struct tgc *t, const struct options *o, struct model *m)
                                   mem_printf(t, "the graph has no such input; it has %s",
                                              names_of_inputs(t, input, ninput)));
         if (input[k].ndim != o->shape[i].ndim)
-            return shape_mismatch(t, o, &o->shape[i],
-                                  mem_printf(t, "the input has rank %d, not %d", input[k].ndim, o->shape[i].ndim));
+            return shape_mismatch(
+                t, o, &o->shape[i],
+                mem_printf(t, "the input has rank %d, not %d", input[k].ndim, o->shape[i].ndim));
     }
     if (!fit_shape_options(t, o, m->graph, dim, &n))
         return false;
@@ -157,7 +159,8 @@ static void allow_for_nodes(struct tgc *t, const struct options *o, size_t nnode
 
 static bool load_libraries(struct tgc *t, const struct options *o, struct model *m)
 {
-    struct tg_library_options options = {o->load.no_external_data, note_file, importing_new(t, o, m)};
+    struct tg_library_options options = {o->load.no_external_data, note_file,
+                                         importing_new(t, o, m)};
     m->library = o->nlibrary ? tg_library_new(t, &options) : NULL;
     for (int i = 0; i < o->nlibrary; i++)
         if (!tg_library_read(t, m->library, o->library[i]))
@@ -247,8 +250,9 @@ struct model_value *model_border(struct tgc *t, const struct model *m, bool outp
         return m->facts->border[outputs];
     }
     const GraphProto *g = m->onnx ? m->onnx->proto->graph : NULL;
-    size_t count = g ? (outputs ? g->n_output : g->n_input)
-                     : (size_t)(outputs ? graph_count_outputs(m->graph) : graph_count_inputs(m->graph));
+    size_t count =
+        g ? (outputs ? g->n_output : g->n_input)
+          : (size_t)(outputs ? graph_count_outputs(m->graph) : graph_count_inputs(m->graph));
     struct model_value *v = mem_array(t, count + 1, sizeof *v);
     *n = 0;
     for (size_t i = 0; i < count; i++) {
@@ -296,7 +300,8 @@ struct model_input *model_inputs(struct tgc *t, const struct options *o,
                                  const struct model *m, int *n)
 {
     int ndeclared = m->facts ? m->facts->ninput : 0;
-    const struct model_input *declared = m->facts ? m->facts->input : declared_inputs(t, m, &ndeclared);
+    const struct model_input *declared =
+        m->facts ? m->facts->input : declared_inputs(t, m, &ndeclared);
     struct model_input *input = NULL;
     size_t cap = 0;
     *n = 0;
@@ -313,7 +318,8 @@ struct model_input *model_inputs(struct tgc *t, const struct options *o,
     return input;
 }
 
-int model_count_of_entry(const struct options *o, const struct model *m, bool outputs, int total, int *from)
+int model_count_of_entry(const struct options *o, const struct model *m, bool outputs, int total,
+                         int *from)
 {
     const struct graph *g = m->graph;
     *from = 0;
@@ -366,9 +372,10 @@ static bool check_states_kept(struct tgc *t, const struct options *o)
         for (int k = 0; k < o->nstate; k++) {
             size_t n = strlen(o->inner[i]);
             if (strncmp(o->state[k], o->inner[i], n) == 0 && o->state[k][n] == '=')
-                return diag_error(t, &(struct place){.file = o->model},
-                                  "--value %.100s: it is no output, but the state of --state %.200s",
-                                  o->inner[i], o->state[k]);
+                return diag_error(
+                    t, &(struct place){.file = o->model},
+                    "--value %.100s: it is no output, but the state of --state %.200s", o->inner[i],
+                    o->state[k]);
         }
     return true;
 }
@@ -419,17 +426,22 @@ static bool read_tuning(struct tgc *t, const struct options *o)
     return true;
 }
 
-/* The instruction sets that kernels have variants for: files for all of them, a run here for what its
- * code uses, by LLVM or, where that cannot be, by the C compiler. Keys of tune files depend on the layout,
- * which the widest set decides: so what has choices of them, or measures them, is scheduled as a file is. */
+/* The instruction sets that kernels have variants for: files for all of them, a run here for what
+ * its code uses, by LLVM or, where that cannot be, by the C compiler. Keys of tune files depend on
+ * the layout, which the widest set decides: so what has choices of them, or measures them, is
+ * scheduled as a file is. */
 static isa_set instruction_sets(const struct tgc *t, const struct options *o)
 {
-    bool runs = o->command == COMMAND_RUN || o->command == COMMAND_VERIFY || o->command == COMMAND_BENCH;
-    bool by_llvm = o->target == TARGET_LLVM, here = runs && !t->tuning && (by_llvm || o->any_target);
+    bool runs =
+        o->command == COMMAND_RUN || o->command == COMMAND_VERIFY || o->command == COMMAND_BENCH;
+    bool by_llvm = o->target == TARGET_LLVM,
+         here = runs && !t->tuning && (by_llvm || o->any_target);
     isa_set set = o->isa ? o->isa : here ? options_native_isa() : isa_all();
     bool asks = o->command == COMMAND_COMPILE && !o->processor &&
                 (o->emit == EMIT_OBJECT || o->emit == EMIT_SHARED || o->emit == EMIT_ARCHIVE);
-    return by_llvm ? llvm_isa(o->triple, set, asks) : o->any_target ? set | llvm_isa(NULL, set, false) : set;
+    return by_llvm         ? llvm_isa(o->triple, set, asks)
+           : o->any_target ? set | llvm_isa(NULL, set, false)
+                           : set;
 }
 
 /* The most work-items of a kernel on a device. */
@@ -444,7 +456,9 @@ bool model_optimize(struct tgc *t, const struct options *o, const char *name, st
         compile_options.on_device = true;
         compile_options.device = o->device ? o->device : device_default(target_name(o->target));
         compile_options.architectures = o->device ? o->architectures : NULL;
-        compile_options.by_llvm = o->emit != EMIT_CU && backend_is_by_llvm(backend_find(target_name(o->target)), t, o->emit == EMIT_LL);
+        compile_options.by_llvm =
+            o->emit != EMIT_CU &&
+            backend_is_by_llvm(backend_find(target_name(o->target)), t, o->emit == EMIT_LL);
         if (!compile_options.device->is_processor)
             compile_options.threads = DEVICE_PARTS;
         compile_options.isa = 1u << ISA_GENERIC | 1u << compile_options.device->isa;
@@ -525,6 +539,8 @@ struct program_options model_program_options(const struct options *o, const stru
         .weights = o->weights,
         .vectors_mode = o->vectors,
         .architectures = o->device ? o->architectures : NULL,
-        .only_kernels = o->command == COMMAND_COMPILE && (o->emit == EMIT_CU || o->emit == EMIT_CL || o->emit == EMIT_METAL || o->emit == EMIT_HIP),
+        .only_kernels =
+            o->command == COMMAND_COMPILE && (o->emit == EMIT_CU || o->emit == EMIT_CL ||
+                                              o->emit == EMIT_METAL || o->emit == EMIT_HIP),
     };
 }

@@ -242,8 +242,8 @@ bool set_emit(struct parser *p, const char *kind, const char *from)
     return usage(p, "%s: '%.100s' is no kind of output; known are%s", from, kind, x.s);
 }
 
-/* Processors that may be meant: the nearest name, and the others that begin like it or like what was
- * written. */
+/* Processors that may be meant: the nearest name, and the others that begin like it or like what
+ * was written. */
 static void put_near(struct text *out, const char *name)
 {
     enum { BEGIN = 3 };
@@ -268,8 +268,8 @@ static const char *given_target(const struct parser *p)
     return target;
 }
 
-/* Of an architecture that the target has no row for: which --cpu does for its cards, or that none does. Cards take PTX
- * of older architectures, and no code object of another one. */
+/* Of an architecture that the target has no row for: which --cpu does for its cards, or that none
+ * does. Cards take PTX of older architectures, and no code object of another one. */
 static const char *hint_architecture(struct parser *p, const char *target, const char *name)
 {
     enum { PREFIX = 3 };
@@ -277,14 +277,17 @@ static const char *hint_architecture(struct parser *p, const char *target, const
     int n;
     if (strcmp(target, "amd") == 0 && strncmp(name, "gfx", PREFIX) == 0)
         return ": a code object runs on its own architecture alone, and --target=opencl on others";
-    if (strcmp(target, "cuda") != 0 || strncmp(name, "sm_", PREFIX) != 0 || atoi(name + PREFIX) == 0)
+    if (strcmp(target, "cuda") != 0 || strncmp(name, "sm_", PREFIX) != 0 ||
+        atoi(name + PREFIX) == 0)
         return "";
     row = device_rows(&n);
     for (int i = 0; i < n; i++)
-        if (strcmp(row[i].target, target) == 0 && atoi(row[i].text + PREFIX) <= atoi(name + PREFIX) &&
+        if (strcmp(row[i].target, target) == 0 &&
+            atoi(row[i].text + PREFIX) <= atoi(name + PREFIX) &&
             (!best || atoi(row[i].text + PREFIX) > atoi(best->text + PREFIX)))
             best = &row[i];
-    return best ? mem_printf(p->t, ": a card of %.100s runs what --cpu=%s compiles", name, best->text)
+    return best ? mem_printf(p->t, ": a card of %.100s runs what --cpu=%s compiles", name,
+                             best->text)
                 : ": older cards run --target=opencl";
 }
 
@@ -303,13 +306,13 @@ static bool refuse_cpu(struct parser *p, const char *name)
     if (!backend)
         option_put_devices(&known, NULL);
     put_near(&near, name);
-    return usage(p, "--cpu=%.100s is not known; known are %s, and processors by LLVM's names%s%s", name,
-                 known.s, near.s ? ", of which these are near:" : ", haswell or cortex-a72",
+    return usage(p, "--cpu=%.100s is not known; known are %s, and processors by LLVM's names%s%s",
+                 name, known.s, near.s ? ", of which these are near:" : ", haswell or cortex-a72",
                  near.s ? near.s : "");
 }
 
-/* "sm_80,sm_90a", "gfx1100,gfx90a": architectures of one target, for each of which there is code; the first one's row
- * says how kernels are cut. */
+/* "sm_80,sm_90a", "gfx1100,gfx90a": architectures of one target, for each of which there is code;
+ * the first one's row says how kernels are cut. */
 static bool read_architectures(struct parser *p, const char *value)
 {
     const struct device_row *first = NULL;
@@ -322,11 +325,12 @@ static bool read_architectures(struct parser *p, const char *value)
         if (!row)
             return refuse_cpu(p, mem_printf(p->t, "%.*s", (int)n, s));
         if (strcmp(row->target, "cuda") != 0 && strcmp(row->target, "amd") != 0)
-            return usage(p, "--cpu=%s: a list is of architectures of CUDA or AMD, and %s is none", value, row->text);
+            return usage(p, "--cpu=%s: a list is of architectures of CUDA or AMD, and %s is none",
+                         value, row->text);
         first = first ? first : row;
         if (strcmp(row->target, first->target) != 0)
-            return usage(p, "--cpu=%s: %s is of --target=%s, and %s of --target=%s", value, first->text, first->target,
-                         row->text, row->target);
+            return usage(p, "--cpu=%s: %s is of --target=%s, and %s of --target=%s", value,
+                         first->text, first->target, row->text, row->target);
     }
     p->o->device = first;
     return true;

@@ -319,44 +319,55 @@ static bool check_operands(struct parser *p)
                      o->device->target, target_name(o->target), known.s);
     }
     if (o->strassen && o->math != DTYPE_VOID)
-        return usage(p, "--strassen multiplies sums of parts, and --math=%s rounds what the model multiplies: one of them alone",
+        return usage(p,
+                     "--strassen multiplies sums of parts, and --math=%s rounds what the model "
+                     "multiplies: one of them alone",
                      dtype_name(o->math));
     const char *of_devices = o->image          ? "--image"
                              : o->half_storage ? "--half-storage"
                              : o->no_locals    ? "--no-locals"
                                                : NULL;
     if (!on_device && of_devices)
-        return usage(p, "%s is for devices, and --target=%s is for a processor; try --target=opencl",
+        return usage(p,
+                     "%s is for devices, and --target=%s is for a processor; try --target=opencl",
                      of_devices, target_name(o->target));
     if (o->target != TARGET_OPENCL && o->image)
-        return usage(p, "--image is for --target=opencl, and --target=%s has no images", target_name(o->target));
+        return usage(p, "--image is for --target=opencl, and --target=%s has no images",
+                     target_name(o->target));
     bool by_llvm = o->emit == EMIT_LL || o->emit == EMIT_ASM || o->emit == EMIT_OBJECT;
     if (o->command == COMMAND_COMPILE && o->target == TARGET_LLVM && o->emit == EMIT_C)
-        return usage(p, "--target=llvm writes .o, .so, .a, .s and .ll: '.c' is written by --target=c");
+        return usage(p,
+                     "--target=llvm writes .o, .so, .a, .s and .ll: '.c' is written by --target=c");
     if (o->target != TARGET_LLVM && o->emit == EMIT_ASM)
         return usage(p, "'.s' is written by --target=llvm");
-    if (o->target != TARGET_LLVM && o->target != TARGET_CUDA && o->target != TARGET_AMD && o->emit == EMIT_LL)
+    if (o->target != TARGET_LLVM && o->target != TARGET_CUDA && o->target != TARGET_AMD &&
+        o->emit == EMIT_LL)
         return usage(p, "'.ll' is written by --target=llvm, --target=cuda and --target=amd");
     if (o->command == COMMAND_COMPILE && o->target != TARGET_OPENCL && o->emit == EMIT_CL)
         return usage(p, "'.cl' is written by --target=opencl");
-    if (o->command == COMMAND_COMPILE && o->target != TARGET_CUDA && (o->emit == EMIT_CU || o->emit == EMIT_PTX))
+    if (o->command == COMMAND_COMPILE && o->target != TARGET_CUDA &&
+        (o->emit == EMIT_CU || o->emit == EMIT_PTX))
         return usage(p, "'.%s' is written by --target=cuda", emit_extension(o->emit));
     if (o->command == COMMAND_COMPILE && o->target != TARGET_METAL && o->emit == EMIT_METAL)
         return usage(p, "'.metal' is written by --target=metal");
-    if (o->command == COMMAND_COMPILE && o->target != TARGET_AMD && (o->emit == EMIT_HIP || o->emit == EMIT_HSACO))
+    if (o->command == COMMAND_COMPILE && o->target != TARGET_AMD &&
+        (o->emit == EMIT_HIP || o->emit == EMIT_HSACO))
         return usage(p, "'.%s' is written by --target=amd", emit_extension(o->emit));
-    if ((o->emit == EMIT_PTX || o->emit == EMIT_HSACO || (on_device && o->emit == EMIT_LL)) && o->architectures && strchr(o->architectures, ','))
-        return usage(p, "'.%s' is of one architecture, and --cpu=%s names several", emit_extension(o->emit),
-                     o->architectures);
+    if ((o->emit == EMIT_PTX || o->emit == EMIT_HSACO || (on_device && o->emit == EMIT_LL)) &&
+        o->architectures && strchr(o->architectures, ','))
+        return usage(p, "'.%s' is of one architecture, and --cpu=%s names several",
+                     emit_extension(o->emit), o->architectures);
     if (o->triple && o->target != TARGET_CLANG && o->target != TARGET_LLVM)
-        return usage(p, "--triple is for --target=clang and --target=llvm; with --target=c CC=TRIPLE-gcc "
-                        "compiles for another machine");
+        return usage(
+            p, "--triple is for --target=clang and --target=llvm; with --target=c CC=TRIPLE-gcc "
+               "compiles for another machine");
     if (o->triple && !by_llvm && o->emit != EMIT_C && o->emit != EMIT_SHARED &&
         o->emit != EMIT_ARCHIVE)
         return usage(p, "--triple is for what a compiler makes, .o, .so and .a, and for .c");
     if (o->target == TARGET_LLVM && o->debug_info && o->command != COMMAND_COMPILE)
-        return usage(p, "-g is for files: code in this process has no debugging information yet; leave "
-                        "-g out, or take --target=c or --target=clang");
+        return usage(
+            p, "-g is for files: code in this process has no debugging information yet; leave "
+               "-g out, or take --target=c or --target=clang");
     if (strcmp(o->model, "-") == 0 && o->format == FORMAT_BY_NAME)
         return usage(p, "a model from standard input needs its format: -x onnx or -x tg");
     if (o->command == COMMAND_COMPILE && !o->depfile &&
@@ -404,11 +415,26 @@ static void set_defaults(struct options *o)
  * library's functions have parameters for. */
 static bool is_for_library(enum option_id id)
 {
-    static const enum option_id others[] = {
-        OPTION_FORMAT, OPTION_OUTPUT, OPTION_EMIT, OPTION_DEPFILE, OPTION_DEPFILE_NAME, OPTION_DEPFILE_TARGET,
-        OPTION_DEPFILE_QUOTED, OPTION_DEPFILE_PHONY, OPTION_INPUT, OPTION_IMAGE_LAYOUT,
-        OPTION_STEPS, OPTION_OUT_DIR, OPTION_JSON, OPTION_DIAGNOSTICS, OPTION_COLOR,
-        OPTION_VERBOSE, OPTION_HELP, OPTION_VERSION, OPTION_MAN, OPTION_COMPLETION};
+    static const enum option_id others[] = {OPTION_FORMAT,
+                                            OPTION_OUTPUT,
+                                            OPTION_EMIT,
+                                            OPTION_DEPFILE,
+                                            OPTION_DEPFILE_NAME,
+                                            OPTION_DEPFILE_TARGET,
+                                            OPTION_DEPFILE_QUOTED,
+                                            OPTION_DEPFILE_PHONY,
+                                            OPTION_INPUT,
+                                            OPTION_IMAGE_LAYOUT,
+                                            OPTION_STEPS,
+                                            OPTION_OUT_DIR,
+                                            OPTION_JSON,
+                                            OPTION_DIAGNOSTICS,
+                                            OPTION_COLOR,
+                                            OPTION_VERBOSE,
+                                            OPTION_HELP,
+                                            OPTION_VERSION,
+                                            OPTION_MAN,
+                                            OPTION_COMPLETION};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (others[i] == id)
             return false;

@@ -117,9 +117,11 @@ struct output {
     ino_t directory;
     struct unfinished *temporary;   /* NULL: standard output; its path NULL: written directly */
     struct held *held;              /* it */
-    const char *made;               /* the file that replaces target: temporary's, or one inside of it */
+    const char *made;               /* the file that replaces target: temporary's, or one inside of
+                                     * it */
     bool replaces;                  /* an older file */
-    const char *aside;              /* for what target is meanwhile; NULL: it is the only one to be renamed */
+    const char *aside;              /* for what target is meanwhile; NULL: it is the
+                                     * only one to be renamed */
     struct in_memory *bytes;        /* NULL: a file */
 };
 struct input { const char *path; dev_t device; ino_t inode; };
@@ -163,9 +165,10 @@ static bool is_no_input(const struct outputs *s, const char *path, const struct 
 {
     for (size_t i = 0; i < s->ninput; i++)
         if (s->input[i].device == st->st_dev && s->input[i].inode == st->st_ino)
-            return diag_error(s->t, &(struct place){.file = path},
-                              "is the input '%.200s', which would be lost; name another output (-o)",
-                              s->input[i].path);
+            return diag_error(
+                s->t, &(struct place){.file = path},
+                "is the input '%.200s', which would be lost; name another output (-o)",
+                s->input[i].path);
     return true;
 }
 
@@ -248,8 +251,8 @@ static const char *prefix_beside(struct tgc *t, const struct output *o)
     return mem_printf(t, "%.*s.tgc-", slash ? (int)(slash + 1 - o->target) : 0, o->target);
 }
 
-/* Creates the temporary file or directory next to the target; returns its descriptor or -1. A new file
- * has the mode that the process gives new files. */
+/* Creates the temporary file or directory next to the target; returns its descriptor or -1. A new
+ * file has the mode that the process gives new files. */
 static int make_temporary(struct tgc *t, struct output *o, mode_t mode)
 {
     const char *prefix = prefix_beside(t, o);
@@ -371,8 +374,8 @@ static bool finish_in_memory(struct tgc *t, const struct output *o)
     return (fclose(f) == 0 && ok) || complain(t, o->path, "cannot be held in memory");
 }
 
-/* What replaces a file is on the disk before it does: a crash loses neither. A new file need not be, which
- * saves builds some 10 ms each. Some file systems cannot say that it is. */
+/* What replaces a file is on the disk before it does: a crash loses neither. A new file need not
+ * be, which saves builds some 10 ms each. Some file systems cannot say that it is. */
 static bool is_on_disk(const struct output *o, int fd)
 {
     return fd >= 0 && (!o->replaces || fsync(fd) == 0 || errno == EINVAL || errno == ENOTSUP);
@@ -401,7 +404,8 @@ static bool finish(struct tgc *t, const struct output *o)
     if (o->bytes)
         return finish_in_memory(t, o);
     if (!o->temporary)
-        return (fflush(stdout) == 0 && !ferror(stdout)) || complain(t, "standard output", "writing failed");
+        return (fflush(stdout) == 0 && !ferror(stdout)) ||
+               complain(t, "standard output", "writing failed");
     if (o->temporary->file ? finish_file(o) : !o->temporary->path || finish_reserved(o))
         return true;
     return complain(t, o->path, "writing failed");
@@ -419,8 +423,8 @@ static void put_folder_on_disk(struct tgc *t, const struct output *o)
     close(fd);
 }
 
-/* Gives what a target is a second name; that name alone where there are no links, or where the file is
- * another user's, whose link could perhaps not be removed. */
+/* Gives what a target is a second name; that name alone where there are no links, or where the file
+ * is another user's, whose link could perhaps not be removed. */
 static bool put_aside(const struct output *o)
 {
     struct stat st;
@@ -436,7 +440,8 @@ static void take_back(const struct output *o, bool renamed)
         unlink(o->target);                                   /* there was none before */
 }
 
-/* All or none; returns the first that cannot be, or n. needs: no allocation, since it is critical. */
+/* All or none; returns the first that cannot be, or n. needs: no allocation, since it is
+ * critical. */
 static int rename_all(struct output *const *o, int n)
 {
     int naside = 0, nrenamed = 0;
@@ -554,12 +559,15 @@ static void remove_name(int folder, const char *name, int depth)
 {
     if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || unlinkat(folder, name, 0) == 0)
         return;
-    int fd = depth < MOST_NESTED ? openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
+    int fd = depth < MOST_NESTED
+                 ? openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+                 : -1;
     if (fd < 0)
         return;
     for (int i = 0; i < ATTEMPTS; i++) {            /* a listing may miss names while others go */
         each_name(fd, remove_name, depth + 1);
-        if (unlinkat(folder, name, AT_REMOVEDIR) == 0 || errno != ENOTEMPTY || lseek(fd, 0, SEEK_SET) != 0)
+        if (unlinkat(folder, name, AT_REMOVEDIR) == 0 || errno != ENOTEMPTY ||
+            lseek(fd, 0, SEEK_SET) != 0)
             break;
     }
     close(fd);

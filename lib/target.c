@@ -180,8 +180,8 @@ static void put_uop(struct coder *c, const struct uop *u)
     struct tgc *t = c->p->t;
     bool is_known = has_value(u) || u->op == OP_STORE || u->op == OP_END || u->op == OP_GUARD ||
                     u->op == OP_ENDGUARD;
-    if (is_leaf(u) || u->op == OP_SINK || u->op == OP_PREFETCH || u->op == OP_BARRIER || u->op == OP_COMMIT ||
-        u->op == OP_WAIT)
+    if (is_leaf(u) || u->op == OP_SINK || u->op == OP_PREFETCH || u->op == OP_BARRIER ||
+        u->op == OP_COMMIT || u->op == OP_WAIT)
         return;
     if (u->op == OP_ACC) {
         put_acc(c, u);

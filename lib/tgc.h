@@ -12,8 +12,8 @@
  *      }
  *
  * Nothing is printed, and no function ends the process. What fails returns a status, and says why
- * in messages that are data. A compiler and a model are each used by one thread at a time; different
- * ones by as many threads as there are. There is no state beside them.
+ * in messages that are data. A compiler and a model are each used by one thread at a time;
+ * different ones by as many threads as there are. There is no state beside them.
  *
  * Every function that takes a pointer to a compiler or a model accepts NULL: a status is TGC_MISUSE
  * then, a count 0, a pointer NULL. Text is UTF-8.
@@ -132,10 +132,10 @@ TGC_API tgc_status tgc_info_json(tgc_compiler *c, const char **json);
 /* A compiled model in this process. */
 typedef struct tgc_model tgc_model;
 
-/* Compiles by LLVM, where libLLVM is installed; with the option "target" c or clang, by the C compiler,
- * whose shared object it opens. LLVM's code is stored in the cache that the command line uses; a model
- * found there needs no LLVM. The option "no-code-cache", or TGC_CACHE=0 in the environment, turns the
- * cache off. */
+/* Compiles by LLVM, where libLLVM is installed; with the option "target" c or clang, by the C
+ * compiler, whose shared object it opens. LLVM's code is stored in the cache that the command line
+ * uses; a model found there needs no LLVM. The option "no-code-cache", or TGC_CACHE=0 in the
+ * environment, turns the cache off. */
 TGC_API tgc_status tgc_open(tgc_compiler *c, tgc_model **m);
 TGC_API void tgc_model_free(tgc_model *m);                             /* NULL: nothing */
 /* What made its code: "LLVM 19", "gcc", "clang 19.1.7". */
@@ -162,13 +162,16 @@ TGC_API const tgc_tensor *tgc_output(const tgc_model *m, size_t index);
  * Strings are pointers to NUL-terminated text, which must stay until the run is over. */
 TGC_API tgc_status tgc_set_input(tgc_model *m, size_t index, const void *data,
                                  const int64_t *shape);
-/* needs: every input has been set once; it keeps its value. A model with entries runs the one that the
- * option "entry" names. */
+/* needs: every input has been set once; it keeps its value. A model with entries runs the one that
+ * the option "entry" names. */
 TGC_API tgc_status tgc_run(tgc_model *m);
 
-/* A text with several entries, runs over one context and what it keeps: their names, and which of the inputs
- * and outputs each has, as many from these on. */
-typedef struct tgc_entry { const char *name; size_t input, input_count, output, output_count; } tgc_entry;
+/* A text with several entries, runs over one context and what it keeps: their names, and which of
+ * the inputs and outputs each has, as many from these on. */
+typedef struct tgc_entry {
+    const char *name;
+    size_t input, input_count, output, output_count;
+} tgc_entry;
 TGC_API size_t tgc_entry_count(const tgc_model *m);                    /* 0: the model is one run */
 TGC_API tgc_entry tgc_entry_get(const tgc_model *m, size_t index);     /* all zeros: no such one */
 /* needs: every input of the entry has been set once. */

@@ -129,7 +129,8 @@ static void put_opts(struct text *x, enum isa isa, const struct opts *opts)
     put_opt_list(x, opts);
 }
 
-/* "grid: 12 x 4 blocks of 128 threads, 3.2 KB of local memory; 1.2 MB asked for, 0.9 MB in all; limited by memory" */
+/* "grid: 12 x 4 blocks of 128 threads, 3.2 KB of local memory; 1.2 MB asked for, 0.9 MB in all;
+ * limited by memory" */
 static void put_grid(struct text *x, const struct kernel *k)
 {
     const struct device_use use = device_use(x->t, k);
@@ -145,8 +146,8 @@ static void put_grid(struct text *x, const struct kernel *k)
         text_printf(x, " and %d that copy", kernel_threads(k) - k->block);
     if (k->block)
         text_printf(x, ", %.4g KB of local memory", use.local_nbytes / 1024);
-    text_printf(x, "; threads ask for %.4g KB, blocks for %.4g KB, of %.4g KB; limited by %s\n", use.asked / 1024, use.cached / 1024,
-                k->nbytes / 1024, cost_limit_name(use.limit));
+    text_printf(x, "; threads ask for %.4g KB, blocks for %.4g KB, of %.4g KB; limited by %s\n",
+                use.asked / 1024, use.cached / 1024, k->nbytes / 1024, cost_limit_name(use.limit));
 }
 
 static void put_kernel(struct text *x, const struct schedule *program, const struct tuning *s,
@@ -228,7 +229,8 @@ static void put_legend(struct text *x, const struct tuning *s)
         {"grid: A x B", "places along the innermost loops, then those around them"},
         {"blocks of N threads", "each place is a block that shares local memory"},
         {"threads ask for N KB", "what all threads load and store"},
-        {"blocks for N KB, of M KB", "what the blocks need of the cache, and the size of the kernel's tensors"},
+        {"blocks for N KB, of M KB",
+         "what the blocks need of the cache, and the size of the kernel's tensors"},
         {"limited by", "what takes longest: see guide/devices.md"},
     };
     static const char *const tuned[][2] = {

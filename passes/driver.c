@@ -1,8 +1,8 @@
 /* driver.c - runs the passes in the order of passes.def. Before each it checks the facts that the
  * pass needs; after each it verifies the graph, the ASTs or the programs.
  *
- * Consecutive passes of a kernel stage all run for one kernel, then for the next; a twin follows the
- * kernel that it is like.
+ * Consecutive passes of a kernel stage all run for one kernel, then for the next; a twin follows
+ * the kernel that it is like.
  */
 #include "passes/dump.h"
 #include "passes/plan/plan.h"

@@ -68,7 +68,8 @@ struct kernel {
      * a kernel */
 };
 
-/* How many threads a block has, those that only copy for the others (opt PRODUCER) among them; 0: there are no blocks. */
+/* How many threads a block has, those that only copy for the others (opt PRODUCER) among them; 0:
+ * there are no blocks. */
 int kernel_threads(const struct kernel *k);
 
 /* What lenet_run() does, in order. IF..ELSE..ENDIF and LOOP..ENDLOOP nest properly. */
@@ -126,11 +127,12 @@ size_t kernel_stack_nbytes(struct tgc *t, const struct kernel *k);
 /* stack.c: by position in a linear program, the loops that compilers must not unroll, since that
  * would need more registers than there are */
 bool *stack_find_kept(struct tgc *t, enum isa isa, struct uop *const *u, int n);
-/* unroll.c: whether the loop that opens at `at` is over elements of a thread's registers, which have no addresses: its
- * turns have to be straight-line code */
+/* unroll.c: whether the loop that opens at `at` is over elements of a thread's registers, which
+ * have no addresses: its turns have to be straight-line code */
 bool stack_is_over_registers(struct tgc *t, struct uop *const *u, int n, int at);
-/* Whether the loop at `loop` of a device's program adds up what a block's threads have in local memory, and nothing else: with some
- * of its turns in straight-line code the loads of one turn come while another one is added. */
+/* Whether the loop at `loop` of a device's program adds up what a block's threads have in local
+ * memory, and nothing else: with some of its turns in straight-line code the loads of one turn come
+ * while another one is added. */
 bool loop_is_step(struct uop *const *u, int n, int loop);
 /* unroll.c: whether gcc's predictive commoning would carry more loads from one iteration of a loop
  * to the next ones than there are registers */
@@ -142,7 +144,8 @@ size_t scratch_stride(const struct buffer *b);
 /* A buffer's size at the dimensions' upper bounds, for estimates: known before the memory plan sets
  * nbytes. */
 double buffer_most_nbytes(const struct buffer *b);
-/* Of a block's local memory, at their upper bounds; what lies over copies takes more only where it is larger than all of them. */
+/* Of a block's local memory, at their upper bounds; what lies over copies takes more only where it
+ * is larger than all of them. */
 int64_t kernel_local_nbytes(const struct kernel *k);
 
 struct compile_options {
@@ -151,7 +154,8 @@ struct compile_options {
     /* kernels run on a device, by up to `threads` work-items, without a least gain */
     bool on_device;
     const struct device_row *device;
-    const char *architectures;   /* "sm_80,sm_90a", what kernels are compiled for; NULL: the device alone */
+    const char *architectures;   /* "sm_80,sm_90a", what kernels are compiled for;
+                                  * NULL: the device alone */
     bool by_llvm;                /* which compiles a device's kernels, not the vendor's compiler */
     int threads;                 /* of a run, at most; 0 as 1 */
     isa_set isa;                 /* of variants; 0: only the portable kernel */
@@ -211,22 +215,25 @@ bool pass_affine(struct tgc *t, struct graph *g);
 bool pass_narrow_weights(struct tgc *t, struct graph *g);
 /* round_factors.c: rounds the factors of sums of products to t->math, if the user asks for it */
 bool pass_round_factors(struct tgc *t, struct graph *g);
-/* turn_inputs.c: on a device with a grid, inputs of which windows, or sums over channels, read are copied first, channels innermost, where the
- * kernels take less then, by the device's model */
+/* turn_inputs.c: on a device with a grid, inputs of which windows, or sums over channels, read are
+ * copied first, channels innermost, where the kernels take less then, by the device's model */
 bool pass_turn_inputs(struct tgc *t, struct graph *g);
 /* byte_sums.c: sums of products of quantized values become sums of products of bytes */
 bool pass_integer(struct tgc *t, struct graph *g);
 /* byte_table.c: whether u is computed by a table of 256 entries, indexed by a byte */
 bool reads_byte_table(const struct uop *u);
-/* winograd.c: convolutions of stride 1 by Winograd's tiles, where the machine's cost model prefers them */
+/* winograd.c: convolutions of stride 1 by Winograd's tiles, where the machine's cost
+ * model prefers them */
 bool pass_winograd(struct tgc *t, struct graph *g);
 /* grid_winograd.c: the same on a device with a grid, by its cost model */
 bool pass_winograd_grid(struct tgc *t, struct graph *g);
-/* tile_epilogue.c: on a device with a grid, elementwise ops of Winograd's outputs are computed where these are stored */
+/* tile_epilogue.c: on a device with a grid, elementwise ops of Winograd's outputs are computed
+ * where these are stored */
 bool pass_tile_epilogues(struct tgc *t, struct graph *g);
 /* strassen.c. needs: constants are folded */
 bool pass_strassen(struct tgc *t, struct graph *g);
-/* split_sums.c: on a device with a grid, long sums of products with few results are computed in parts */
+/* split_sums.c: on a device with a grid, long sums of products with few results are computed in
+ * parts */
 bool pass_split_sums(struct tgc *t, struct graph *g);
 /* split_reductions.c: the same for long reductions of other values, and of one product */
 bool pass_split_reductions(struct tgc *t, struct graph *g);
@@ -235,40 +242,48 @@ bool pass_split_reductions(struct tgc *t, struct graph *g);
 bool pass_factor(struct tgc *t, struct graph *g);
 /* transpose_keys.c: stores keys that are a part of a tensor and exceed a kernel's scratch */
 bool pass_across(struct tgc *t, struct graph *g);
-/* pack_bits.c: known weights that need 2 or 4 bits, or as many beside a least number for each line, are packed into words, on devices */
+/* pack_bits.c: known weights that need 2 or 4 bits, or as many beside a least number for each line,
+ * are packed into words, on devices */
 bool pass_pack_bits(struct tgc *t, struct graph *g);
-/* read_parts.c: concats that sums of products alone read, each element once, are chosen from where they are read, on devices */
+/* read_parts.c: concats that sums of products alone read, each element once, are chosen from where
+ * they are read, on devices */
 bool pass_read_parts(struct tgc *t, struct graph *g);
 /* copy_gathered.c: copies inputs that are gathered repeatedly, channels innermost */
 bool pass_gathered(struct tgc *t, struct graph *g);
 /* layer_memory.c: the largest live set, in bytes, if the graph's layers are computed one by one. */
 double room_of_layers(struct tgc *t, const struct graph *g);
-/* A convolution as sums of products, of its pixels or of tiles: in each of `groups` and at each of a tile's places, rows x out sums of
- * in * taps terms. pixels: of all images; outputs: of a tile; places, outputs 1: no tiles; beside: bytes that a run has in memory without them. */
+/* A convolution as sums of products, of its pixels or of tiles: in each of `groups` and at each of
+ * a tile's places, rows x out sums of in * taps terms. pixels: of all images; outputs: of a tile;
+ * places, outputs 1: no tiles; beside: bytes that a run has in memory without them. */
 struct conv_work { double groups, rows, in, out, taps, places, outputs, pixels, beside; };
 /* ns of it, with its transforms and launches */
 typedef double conv_cost(struct tgc *t, const struct conv_work *w);
-/* Convolutions by tiles. side: of this side, 2 to 6, for all windows that it suits; 0: where they cost less, and within the budget of
- * --error. cost: NULL, or a device's model in place of the machine's. */
+/* Convolutions by tiles. side: of this side, 2 to 6, for all windows that it suits; 0:
+ * where they cost less, and within the budget of --error. cost: NULL, or a device's model
+ * in place of the machine's. */
 bool winograd_apply(struct tgc *t, struct graph *g, int side, conv_cost *cost);
 /* fills s->buffer and s->weight from the steps' kernels */
 void schedule_collect_buffers(struct tgc *t, struct schedule *s);
 /* rebuilds k->buffer: the first noutput stay, then what any variant reads, in order of first use */
 void kernel_collect_buffers(struct tgc *t, struct kernel *k);
-/* part.c: nests that depend on each other become kernels of their own, and on devices those of long sums of products */
+/* part.c: nests that depend on each other become kernels of their own, and on devices those of long
+ * sums of products */
 bool pass_part(struct tgc *t, struct schedule *s);
 /* part.c: nests of a kernel that has more tensors than a device's kernels take become several */
 bool pass_fit_parameters(struct tgc *t, struct schedule *s);
-/* split_keys.c: on a device, attention with few blocks has its keys in parts, which another kernel combines */
+/* split_keys.c: on a device, attention with few blocks has its keys in parts, which
+ * another kernel combines */
 bool pass_split_keys(struct tgc *t, struct schedule *s);
-/* round_boxes.c: numbers that a kernel only rounds to tf32 are rounded by the engine that copies their boxes, on devices */
+/* round_boxes.c: numbers that a kernel only rounds to tf32 are rounded by the engine that copies
+ * their boxes, on devices */
 bool pass_round_boxes(struct tgc *t, struct schedule *s);
-/* join_launches.c: small elementwise kernels of one form that follow each other become one of several stores, on devices */
+/* join_launches.c: small elementwise kernels of one form that follow each other become one of
+ * several stores, on devices */
 bool pass_join_launches(struct tgc *t, struct schedule *s);
 /* half_storage.c: if it was asked for, weights and what kernels pass on are halves in memory */
 bool pass_half_storage(struct tgc *t, struct schedule *s);
-/* twins.c: finds kernels that are equal to an earlier one but for their buffers, which no other pass
- * of the kernel stages runs on */
+/* twins.c: finds kernels that are equal to an earlier one but for their buffers, which no other
+ * pass of the kernel stages runs on */
 bool pass_find_twins(struct tgc *t, struct schedule *s);
 /* What the passes have made of the kernel that k is like, for k. */
 void twin_follow(struct tgc *t, struct kernel *k);
@@ -325,7 +340,8 @@ bool pass_expand(struct tgc *t, struct schedule *s, struct kernel *k);
 bool pass_halve(struct tgc *t, struct schedule *s, struct kernel *k);
 /* pipeline.c: copies in local memory with two halves are loaded a step early */
 bool pass_pipeline(struct tgc *t, struct schedule *s, struct kernel *k);
-/* leave.c: what leaves local memory as boxes, by an engine: one thread starts it, and waits before the memory is stored to anew */
+/* leave.c: what leaves local memory as boxes, by an engine: one thread starts it, and waits before
+ * the memory is stored to anew */
 bool pass_leave(struct tgc *t, struct schedule *s, struct kernel *k);
 /* fragments.c: tiles of a wave's products that are multiplied again and again are loaded once */
 bool pass_keep_fragments(struct tgc *t, struct schedule *s, struct kernel *k);
@@ -379,8 +395,8 @@ const struct pass *pass_at(int i);                               /* NULL: no mor
 int pass_count(void);
 const struct pass *pass_find(const char *name);                  /* NULL: there is none */
 const char *stage_name(enum stage_of s);
-/* What a pass did: seconds taken, graphs or kernels run on, how many of them it changed, and how many
- * uops it made. */
+/* What a pass did: seconds taken, graphs or kernels run on, how many of them it changed, and how
+ * many uops it made. */
 struct pass_record { double seconds; int runs, changes; size_t uops; };
 
 /* The state of a compile between two passes. */

@@ -1,14 +1,17 @@
-/* turn_inputs.c - on devices, an input of the model of which windows or sums over channels read is copied first, the border of zeros with
- * it, where that takes less. What a kernel stores may have any order of axes (plan/layout.c), an input has the model's.
+/* turn_inputs.c - on devices, an input of the model of which windows or sums over channels read is
+ * copied first, the border of zeros with it, where that takes less. What a kernel stores may have
+ * any order of axes (plan/layout.c), an input has the model's.
  *
  *      y[n, oc, oy, ox] = sum over ic, ky, kx  pad(x)[n, ic, oy + ky, ox + kx] * w          x[n, c, y, x]: pixels are neighbours
  * ->   t[n, y, x, c]    = pad(x)[n, c, y, x]                                               a kernel of its own
  *      y[n, oc, oy, ox] = sum over ic, ky, kx  t[n, oy + ky, ox + kx, ic] * w               channels are, and no condition is left
  *
- * A window's pixels begin anywhere, so of the model's order a device copies them one by one; of the other order they come by 16 bytes,
- * or as boxes. What either form takes is asked of the device's model, of the kernels as they would be compiled: the sum with what follows
- * it element by element is a graph of its own, planned and scheduled both ways. So the layout is the one that plan/layout.c gives the copy,
- * and what the kernels' schedules would be nobody has to guess. No trial is made where two launches and the copy's bytes alone would take longer.
+ * A window's pixels begin anywhere, so of the model's order a device copies them one by one; of the
+ * other order they come by 16 bytes, or as boxes. What either form takes is asked of the device's
+ * model, of the kernels as they would be compiled: the sum with what follows it element by element
+ * is a graph of its own, planned and scheduled both ways. So the layout is the one that
+ * plan/layout.c gives the copy, and what the kernels' schedules would be nobody has to guess. No
+ * trial is made where two launches and the copy's bytes alone would take longer.
  *
  * Few channels are joined with the pixels, where that takes less (graph/conv/join_channels.c).
  *
@@ -23,12 +26,19 @@
 
 #include <math.h>
 
-/* How a sum reads the input: the operand, its way down to it; of products all that is known of them. */
-struct reader { struct uop *sum, *operand; struct path path; bool is_product; struct contraction product; };
+/* How a sum reads the input: the operand, its way down to it; of products all that is known of
+ * them. */
+struct reader {
+    struct uop *sum, *operand;
+    struct path path;
+    bool is_product;
+    struct contraction product;
+};
 struct turning {
     struct graph *g;
     struct uop **order; int n;
-    struct uop_map user;         /* a uop -> the only one that has it as a source, or itself if there are several */
+    struct uop_map user;         /* a uop -> the only one that has it as a source, or itself if
+                                  * there are several */
     struct uop_map is_root;
     struct uop_map turned;       /* a sum -> the same, of the copy */
     bool any;
@@ -39,17 +49,21 @@ enum { MOVES_READ = MOVES_VIEW | MOVES_ZEROS | MOVES_CAST };
 
 static bool is_input(const struct uop *v)
 {
-    return v->op == OP_BUFFER && ((const struct buffer *)v->arg.p)->kind == BUFFER_INPUT && dtype_is_float(v->dtype);
+    return v->op == OP_BUFFER && ((const struct buffer *)v->arg.p)->kind == BUFFER_INPUT &&
+           dtype_is_float(v->dtype);
 }
 
-/* Whether u sums over axes of an input other than its innermost, or over a window along that, so that neighbours in memory are not what a
- * thread's terms are; of products the other factor is a weight. */
+/* Whether u sums over axes of an input other than its innermost, or over a window along that,
+ * so that neighbours in memory are not what a thread's terms are; of products the other
+ * factor is a weight. */
 static bool find_reader(struct tgc *t, struct uop *u, struct reader *r)
 {
     const struct contraction *c = &r->product;
-    bool product = r->is_product = u->op == OP_REDUCE && contraction_find(t, u, MOVES_READ, &r->product);
+    bool product = r->is_product =
+        u->op == OP_REDUCE && contraction_find(t, u, MOVES_READ, &r->product);
     r->sum = u;
-    if (u->op != OP_REDUCE || (product && (c->factor[c->streamed].standing != STREAMED || c->factor[c->stationary].standing == STREAMED)))
+    if (u->op != OP_REDUCE || (product && (c->factor[c->streamed].standing != STREAMED ||
+                                           c->factor[c->stationary].standing == STREAMED)))
         return false;
     r->operand = product ? c->factor[c->streamed].value : u->src[0];
     r->path = path_down(r->operand, MOVES_READ);
@@ -63,7 +77,8 @@ static bool find_reader(struct tgc *t, struct uop *u, struct reader *r)
         if (x->dim[a]->op != OP_CONST)
             return false;
     int last = x->ndim - 1;
-    return x->dim[last]->arg.i > 1 && !(product && (c->factor[c->streamed].axes[last] & ~c->reduced) == 0);
+    return x->dim[last]->arg.i > 1 &&
+           !(product && (c->factor[c->streamed].axes[last] & ~c->reduced) == 0);
 }
 
 /* The move, or cast, of x. */
@@ -73,9 +88,13 @@ static struct uop *move_up(struct tgc *t, struct uop *m, struct uop *x)
     return m->op == OP_CAST ? uop_cast(t, m->dtype, x) : path_up(t, &one, x);
 }
 
-static bool widens(const struct uop *m) { return m->op == OP_CAST && dtype_nbytes(m->dtype) > dtype_nbytes(m->src[0]->dtype); }
+static bool widens(const struct uop *m)
+{
+    return m->op == OP_CAST && dtype_nbytes(m->dtype) > dtype_nbytes(m->src[0]->dtype);
+}
 
-/* The sum of a copy: of the input with its border, rounded to what is multiplied; what is only widened stays narrow in memory. */
+/* The sum of a copy: of the input with its border, rounded to what is multiplied; what is only
+ * widened stays narrow in memory. */
 static struct uop *turn(struct tgc *t, const struct reader *r)
 {
     const struct path *p = &r->path;
@@ -99,7 +118,8 @@ static struct uop *turn(struct tgc *t, const struct reader *r)
     return uop_substitute(t, r->sum, r->operand, x);
 }
 
-/* Whether nothing but inputs, weights and what is known is under u, so that it costs a kernel nothing to have it. */
+/* Whether nothing but inputs, weights and what is known is under u, so that it costs a kernel
+ * nothing to have it. */
 static bool is_given(struct tgc *t, struct uop *u)
 {
     struct mem_mark mark = scratch_mark(t);
@@ -107,7 +127,8 @@ static bool is_given(struct tgc *t, struct uop *u)
     bool given = true;
     struct uop **order = uop_toposort(t, &u, 1, &n);
     for (int i = 0; i < n; i++)
-        given &= order[i]->op != OP_REDUCE && order[i]->op != OP_CONTIGUOUS && order[i]->op != OP_GET && order[i]->op != OP_PARAM;
+        given &= order[i]->op != OP_REDUCE && order[i]->op != OP_CONTIGUOUS &&
+                 order[i]->op != OP_GET && order[i]->op != OP_PARAM;
     scratch_release(t, mark);
     return given;
 }
@@ -126,19 +147,30 @@ static struct uop *with_epilogue(struct tgc *t, const struct turning *s, struct 
     return v;
 }
 
-/* What reads v in a buffer of its own, whose axes may have any order: a copy would be stored where v is. */
+/* What reads v in a buffer of its own, whose axes may have any order: a copy would be
+ * stored where v is. */
 static struct uop *reader_of(struct tgc *t, struct uop *v)
 {
     return tensor_unary(t, OP_NEG, uop_new(t, OP_CONTIGUOUS, v->dtype, &v, 1, (union arg){0}));
 }
 
-/* ns of the value's kernels. free: it is no result of the model, so its axes may have any order; the copy to what then is one is not counted. */
+/* ns of the value's kernels. free: it is no result of the model, so its axes may have any order;
+ * the copy to what then is one is not counted. */
 static double value_ns(struct tgc *t, const struct graph *g, struct uop *v, bool is_free)
 {
     struct uop *value = is_free ? reader_of(t, v) : v;
     struct graph_output output = {.name = "y", .value = value};
-    struct graph alone = {.name = "trial", .ninput = g->ninput, .input = g->input, .noutput = 1, .output = &output, .nvar = g->nvar, .var = g->var};
-    struct passing p = {.graph = &alone, .isa = 1u << isa_portable() | 1u << t->device->isa, .threads = t->threads, .on_device = true,
+    struct graph alone = {.name = "trial",
+                          .ninput = g->ninput,
+                          .input = g->input,
+                          .noutput = 1,
+                          .output = &output,
+                          .nvar = g->nvar,
+                          .var = g->var};
+    struct passing p = {.graph = &alone,
+                        .isa = 1u << isa_portable() | 1u << t->device->isa,
+                        .threads = t->threads,
+                        .on_device = true,
                         .facts = 1u << FACT_TENSORS | 1u << FACT_CONSTANTS};
     struct tuning *tuning = t->tuning;
     int debug = t->debug;
@@ -155,7 +187,10 @@ static double value_ns(struct tgc *t, const struct graph *g, struct uop *v, bool
     return done ? ns : HUGE_VAL;
 }
 
-static double nbytes_of(const struct uop *v) { return value_nelem(v) * (double)dtype_nbytes(v->dtype); }
+static double nbytes_of(const struct uop *v)
+{
+    return value_nelem(v) * (double)dtype_nbytes(v->dtype);
+}
 
 /* The least that the copy and what reads it take. */
 static double least_ns(const struct tgc *t, const struct reader *r, const struct uop *v)
@@ -198,7 +233,8 @@ bool pass_turn_inputs(struct tgc *t, struct graph *g)
     for (int i = 0; i < s.n; i++)
         for (int k = 0; k < s.order[i]->nsrc; k++) {
             struct uop *of = s.order[i]->src[k];
-            map_set(&s.user, of, map_get(&s.user, of) && map_get(&s.user, of) != s.order[i] ? of : s.order[i]);
+            map_set(&s.user, of,
+                    map_get(&s.user, of) && map_get(&s.user, of) != s.order[i] ? of : s.order[i]);
         }
     struct reader r;
     for (int i = 0; i < s.n; i++)

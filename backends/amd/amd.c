@@ -1,9 +1,11 @@
-/* amd.c - the AMD target: what backends/device/ needs to know of HIP C. Kernels are compiled here, by LLVM or, of HIP C, by
- * clang, to a code object for each architecture; NAME.c holds all of them, and the driver is given its device's.
+/* amd.c - the AMD target: what backends/device/ needs to know of HIP C. Kernels are compiled here,
+ * by LLVM or, of HIP C, by clang, to a code object for each architecture; NAME.c holds all of them,
+ * and the driver is given its device's.
  *
- * Kernels need no header of HIP: words that it has as macros are defined where it is not there (runtime/amd.c), and
- * what a thread asks of its place are built-ins of the compiler. A wave has 64 lanes on gfx9 and 32 on gfx11 and
- * gfx12; threads that exchange sums are one wave of the row that kernels are cut by.
+ * Kernels need no header of HIP: words that it has as macros are defined where it is not there
+ * (runtime/amd.c), and what a thread asks of its place are built-ins of the compiler. A wave has 64
+ * lanes on gfx9 and 32 on gfx11 and gfx12; threads that exchange sums are one wave of the row that
+ * kernels are cut by.
  */
 #include "backends/amd/amd.h"
 #include "backends/llvm/llvm.h"
@@ -15,12 +17,14 @@ enum { MOST_IMAGES = 16 };
 
 struct amd_images { struct amd_code code[MOST_IMAGES]; int n; };
 
-/* ---------------------------------------------------------------------------------- the language */
+/* --------------------------------------------------------------------------------- the language */
 
-static void amd_head(struct program *p, const struct kernel *k, const int block[GRID_RANK], struct text *out)
+static void amd_head(struct program *p, const struct kernel *k, const int block[GRID_RANK],
+                     struct text *out)
 {
     (void)p, (void)k;
-    text_printf(out, "extern \"C\" __global__ void __launch_bounds__(%d)\n", block[0] * block[1] * block[2]);
+    text_printf(out, "extern \"C\" __global__ void __launch_bounds__(%d)\n",
+                block[0] * block[1] * block[2]);
 }
 
 static const char *amd_place(struct program *p, const struct kernel *k, int d)
@@ -28,8 +32,9 @@ static const char *amd_place(struct program *p, const struct kernel *k, int d)
     const char axis = "xyz"[device_axis(p, k, d)], own = "xyz"[d];
     if (k->block)
         return mem_printf(p->t, "__builtin_amdgcn_workgroup_id_%c()", axis);
-    return mem_printf(p->t, "(__builtin_amdgcn_workgroup_id_%c() * %du + __builtin_amdgcn_workitem_id_%c())", axis,
-                      d < k->ngrid ? k->group[d] : 1, own);
+    return mem_printf(
+        p->t, "(__builtin_amdgcn_workgroup_id_%c() * %du + __builtin_amdgcn_workitem_id_%c())",
+        axis, d < k->ngrid ? k->group[d] : 1, own);
 }
 
 static const char *amd_text(struct program *p, const char *pieces, const char *kernels)
@@ -39,7 +44,8 @@ static const char *amd_text(struct program *p, const char *pieces, const char *k
 
 /* --------------------------------------------------------------------------------- the compiler */
 
-/* Whether clang compiles, from HIP C: asked for by TGC_AMD=clang, or because libLLVM is not here. */
+/* Whether clang compiles, from HIP C: asked for by TGC_AMD=clang, or because libLLVM is not
+ * here. */
 static bool is_by_clang(struct program *p)
 {
     const char *wanted = getenv("TGC_AMD");
@@ -69,13 +75,16 @@ static bool add_image(struct program *p, struct amd_images *all, const char *arc
     return is_by_clang(p) ? amd_clang_compile(p->t, text, code) : compile_by_llvm(p, code);
 }
 
-/* Threads that exchange sums are a wave of the row, so a device with a narrower one has no place for them. */
+/* Threads that exchange sums are a wave of the row, so a device with a narrower one has
+ * no place for them. */
 static bool check_wave(struct program *p, const char *arch)
 {
     const struct device_row *row = device_find(arch), *cut = p->t->device;
     if (!row || row->wave >= cut->wave)
         return true;
-    return diag_error(p->t, NULL, "--cpu=%s: waves of %s have %d lanes, and the kernels, as %s comes first, are cut for %d: name %s first",
+    return diag_error(p->t, NULL,
+                      "--cpu=%s: waves of %s have %d lanes, and the kernels, as %s comes first, "
+                      "are cut for %d: name %s first",
                       p->o->architectures, arch, row->wave, cut->text, cut->wave, arch);
 }
 
@@ -103,9 +112,11 @@ static bool check_threads(struct program *p, const struct kernel *k)
     for (int d = 0; d < GRID_RANK; d++)
         if (device_most_groups(p, k, d) > (int64_t)UINT32_MAX / block[d])
             return diag_error(p->t, NULL,
-                              "kernel %s needs %lld threads along axis %d of its grid, and AMD's devices count them in 32 bits: "
+                              "kernel %s needs %lld threads along axis %d of its grid, and AMD's "
+                              "devices count them in 32 bits: "
                               "give smaller bounds by --dim",
-                              program_kernel_name(p, k), (long long)device_most_groups(p, k, d) * block[d], d + 1);
+                              program_kernel_name(p, k),
+                              (long long)device_most_groups(p, k, d) * block[d], d + 1);
     return true;
 }
 
@@ -115,7 +126,8 @@ static bool check_wanted(struct program *p)
     const char *wanted = getenv("TGC_AMD");
     if (!wanted || !*wanted || strcmp(wanted, "llvm") == 0 || strcmp(wanted, "clang") == 0)
         return true;
-    return diag_error(p->t, NULL, "TGC_AMD has the value '%.100s'; llvm or clang is expected", wanted);
+    return diag_error(p->t, NULL, "TGC_AMD has the value '%.100s'; llvm or clang is expected",
+                      wanted);
 }
 
 static bool amd_compile(struct program *p, const char *text)
@@ -144,8 +156,8 @@ static void amd_embed(struct program *p, const char *text, struct text *out)
     (void)text;
     if (!all)
         return;
-    text_printf(out, "/* The kernels, which -o %s.hip writes, as %s has compiled them. */\n", p->name,
-                all->code[0].made_by);
+    text_printf(out, "/* The kernels, which -o %s.hip writes, as %s has compiled them. */\n",
+                p->name, all->code[0].made_by);
     for (int i = 0; i < all->n; i++) {
         text_printf(out, "alignas(4096) static const char image_%s[] =\n", all->code[i].arch);
         text_literal(out, all->code[i].code, all->code[i].nbytes);
@@ -165,20 +177,38 @@ static const char *amd_open(struct program *p)
 static const char *const file[] = {"amd", "amd_matrix", "number", "math", "vector_lanes", NULL};
 static const struct driver driver = {
     .head = amd_head,
-    .global = "", .local = "__shared__ ", .restrict_ = "__restrict__",
-    .offset = "uint64_t", .symbol = "int64_t", .count = "unsigned",
-    .thread = "__builtin_amdgcn_workitem_id_x()", .threads = "__builtin_amdgcn_workgroup_size_x()",
-    .part = {"__builtin_amdgcn_workgroup_id_x()", "__builtin_amdgcn_workgroup_id_x()"}, .parts = {"GROUPS_X", "GROUPS_X"},
+    .global = "",
+    .local = "__shared__ ",
+    .restrict_ = "__restrict__",
+    .offset = "uint64_t",
+    .symbol = "int64_t",
+    .count = "unsigned",
+    .thread = "__builtin_amdgcn_workitem_id_x()",
+    .threads = "__builtin_amdgcn_workgroup_size_x()",
+    .part = {"__builtin_amdgcn_workgroup_id_x()", "__builtin_amdgcn_workgroup_id_x()"},
+    .parts = {"GROUPS_X", "GROUPS_X"},
     .file = file,
-    .text = amd_text, .compile = amd_compile, .embed = amd_embed, .open = amd_open,
-    .fields = device_graph_fields, .tables = device_graph_tables, .most_groups = most_blocks};
+    .text = amd_text,
+    .compile = amd_compile,
+    .embed = amd_embed,
+    .open = amd_open,
+    .fields = device_graph_fields,
+    .tables = device_graph_tables,
+    .most_groups = most_blocks};
 static const struct text_word word[] = {
     {"HANDLES", "hipCtx_t and hipStream_t"},
     {"END_HANDLE", "hipEvent_t of its end, which the caller destroys"},
     {"BUFFER_HANDLE", "device memory, a hipDeviceptr_t,"},
     {"CACHE_NOTE", ";\n     * not called: the kernels are compiled"},
     {NULL, NULL}};
-const struct backend backend_amd = {
-    .name = "amd", .kernel = device_kernel, .device = &device_hooks, .driver = &driver, .interface = "graphs", .vectors = "lanes", .word = word,
-    .barrier = "wait_block();", .shuffle = "shuffle_f32", .unroll = "#pragma unroll",
-    .place = amd_place};
+const struct backend backend_amd = {.name = "amd",
+                                    .kernel = device_kernel,
+                                    .device = &device_hooks,
+                                    .driver = &driver,
+                                    .interface = "graphs",
+                                    .vectors = "lanes",
+                                    .word = word,
+                                    .barrier = "wait_block();",
+                                    .shuffle = "shuffle_f32",
+                                    .unroll = "#pragma unroll",
+                                    .place = amd_place};

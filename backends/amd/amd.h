@@ -11,8 +11,8 @@ struct amd_code {
     const char *made_by;         /* "clang 19.1.7", "LLVM 19" */
 };
 
-/* clang.c: HIP C by the newest clang on PATH, without any header or library of HIP's. text: of NAME.hip. false: reported,
- * with clang's words. */
+/* clang.c: HIP C by the newest clang on PATH, without any header or library of HIP's. text: of
+ * NAME.hip. false: reported, with clang's words. */
 bool amd_clang_compile(struct tgc *t, const char *text, struct amd_code *code);
 
 #endif

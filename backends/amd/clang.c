@@ -1,5 +1,5 @@
-/* clang.c - HIP C to code objects by the clang program, whose AMDGPU target needs nothing of ROCm's: kernels use
- * built-ins alone, and ld.lld, which clang runs, is in the same folder.
+/* clang.c - HIP C to code objects by the clang program, whose AMDGPU target needs nothing of
+ * ROCm's: kernels use built-ins alone, and ld.lld, which clang runs, is in the same folder.
  */
 #include "backends/amd/amd.h"
 #include "backends/clang/clang.h"
@@ -36,18 +36,36 @@ bool amd_clang_compile(struct tgc *t, const char *text, struct amd_code *code)
 {
     const char *clang = find_clang(t);
     if (!clang)
-        return diag_error(t, NULL, "--target=amd needs libLLVM and ld.lld for code objects, or clang, which is not on PATH, either: install them "
-                                   "(Debian: apt-get install libllvm19 lld-19); -o NAME.hip needs no compiler");
-    const char *const word[] = {
-        clang, "-x", "hip", "--cuda-device-only", "--no-gpu-bundle-output", mem_printf(t, "--offload-arch=%s", code->arch),
-        "-nogpuinc", "-nogpulib", "-fuse-cuid=none", "-mcode-object-version=4", "-std=c++17", "-O3", "-ffp-contract=off", "-w", "-", "-o", "-", NULL};
+        return diag_error(
+            t, NULL,
+            "--target=amd needs libLLVM and ld.lld for code objects, or clang, which is not on "
+            "PATH, either: install them "
+            "(Debian: apt-get install libllvm19 lld-19); -o NAME.hip needs no compiler");
+    const char *const word[] = {clang,
+                                "-x",
+                                "hip",
+                                "--cuda-device-only",
+                                "--no-gpu-bundle-output",
+                                mem_printf(t, "--offload-arch=%s", code->arch),
+                                "-nogpuinc",
+                                "-nogpulib",
+                                "-fuse-cuid=none",
+                                "-mcode-object-version=4",
+                                "-std=c++17",
+                                "-O3",
+                                "-ffp-contract=off",
+                                "-w",
+                                "-",
+                                "-o",
+                                "-",
+                                NULL};
     struct filtered f;
     code->made_by = mem_printf(t, "clang%s", version_of(t, clang));
     if (!filter_run(t, word, text, strlen(text), &f))
         return false;
     if (f.status != 0 || f.out.n == 0)
-        return diag_error(t, NULL, "%s does not compile the kernels for %s: %.2000s", code->made_by, code->arch,
-                          f.said.n ? f.said.s : "it does not say why");
+        return diag_error(t, NULL, "%s does not compile the kernels for %s: %.2000s", code->made_by,
+                          code->arch, f.said.n ? f.said.s : "it does not say why");
     code->code = (const unsigned char *)f.out.s;
     code->nbytes = f.out.n;
     return true;

@@ -1,7 +1,7 @@
 /* check.c - libclang, opened at run time, parses what was emitted before a compiler is called.
  *
- * The file is parsed from memory, for the triple, with the warnings that emitted C is to be free of.
- * Each diagnostic is reported at the model's node that the line belongs to (program_lines).
+ * The file is parsed from memory, for the triple, with the warnings that emitted C is to be free
+ * of. Each diagnostic is reported at the model's node that the line belongs to (program_lines).
  */
 #include "backends/clang/clang.h"
 
@@ -128,8 +128,8 @@ static bool open_library(struct tgc *t, struct libclang *c, const char *name, in
     return false;
 }
 
-/* The program's version if there is a program, else the newest; held_release(c->held) closes it. NULL:
- * there is none. */
+/* The program's version if there is a program, else the newest; held_release(c->held) closes it.
+ * NULL: there is none. */
 static struct libclang *find_library(struct tgc *t, int version)
 {
     struct libclang *c = MEM_NEW(t, struct libclang);
@@ -137,8 +137,8 @@ static struct libclang *find_library(struct tgc *t, int version)
     const char *wanted = getenv("TGC_CLANG");
     int only = version ? version : wanted ? atoi(wanted) : 0;
     for (int v = only ? only : CLANG_NEWEST; v >= (only ? only : CLANG_OLDEST); v--) {
-        const char *name[] = {mem_printf(t, "libclang-%d.so.1", v), mem_printf(t, "libclang.so.%d", v),
-                              "libclang.so.1", "libclang.so"};
+        const char *name[] = {mem_printf(t, "libclang-%d.so.1", v),
+                              mem_printf(t, "libclang.so.%d", v), "libclang.so.1", "libclang.so"};
         for (size_t i = 0; i < sizeof name / sizeof *name; i++)
             if (open_library(t, c, name[i], v))
                 return c;
@@ -254,10 +254,11 @@ bool clang_check(struct clang *l, const struct clang_source *s)
         return ok;
     }
     if (!l->driver)
-        return diag_error(l->t, NULL,
-                          "neither clang nor libclang is here, of version %d to %d (Debian: apt-get "
-                          "install clang libclang1); --target=c writes the same C unchecked",
-                          CLANG_OLDEST, CLANG_NEWEST);
+        return diag_error(
+            l->t, NULL,
+            "neither clang nor libclang is here, of version %d to %d (Debian: apt-get "
+            "install clang libclang1); --target=c writes the same C unchecked",
+            CLANG_OLDEST, CLANG_NEWEST);
     if (l->t->debug >= 1)
         diag_note(l->t, NULL, "the C is not parsed before it is compiled: there is no libclang %d "
                               "(Debian: apt-get install libclang1-%d)", l->version, l->version);

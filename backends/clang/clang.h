@@ -27,8 +27,8 @@ struct clang *clang_open(struct tgc *t, const char *triple);
 const struct compiler *clang_compiler(struct clang *l);
 /* "clang 19.1.7 (clang-19)"; NULL: none of the known versions is on PATH. */
 const char *clang_found(struct tgc *t);
-/* Both record an error, which names --triple, or the subject for this machine: false. The second names
- * the package that libc's headers are in, where sysroots.def has it. */
+/* Both record an error, which names --triple, or the subject for this machine: false. The second
+ * names the package that libc's headers are in, where sysroots.def has it. */
 bool clang_refuse_machine(const struct clang *l, const char *by, const char *subject);
 bool clang_refuse_headers(const struct clang *l, const char *subject);
 

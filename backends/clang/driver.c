@@ -99,7 +99,8 @@ bool clang_refuse_machine(const struct clang *l, const char *by, const char *sub
 bool clang_refuse_headers(const struct clang *l, const char *subject)
 {
     struct place at = {.file = place_of(l, subject)};
-    return diag_error(l->t, &at, "libc's headers for this machine are not found%s", headers_hint(l));
+    return diag_error(l->t, &at, "libc's headers for this machine are not found%s",
+                      headers_hint(l));
 }
 
 static void add_word(struct clang *l, const char *word)
@@ -151,12 +152,13 @@ static bool check_triple(struct clang *l)
            clang_refuse_headers(l, NULL);
 }
 
-/* lld, if clang would take this machine's own linker for another machine; NULL: it finds that one's. */
+/* lld, if clang would take this machine's own linker for another machine; NULL: it finds that
+ * one's. */
 static const char *linker_for(const struct clang *l)
 {
     const char *own = answer_of(l->t, mem_printf(l->t, "%s -print-prog-name=ld", l->driver));
-    const char *there = answer_of(l->t, mem_printf(l->t, "%s --target=%s -print-prog-name=ld", l->driver,
-                                                   l->triple));
+    const char *there = answer_of(
+        l->t, mem_printf(l->t, "%s --target=%s -print-prog-name=ld", l->driver, l->triple));
     return strcmp(own, there) == 0 && program_is_on_path(l->t, "ld.lld") ? "-fuse-ld=lld" : NULL;
 }
 
@@ -178,6 +180,8 @@ const struct compiler *clang_compiler(struct clang *l)
     const char *ar = mem_printf(t, "llvm-ar-%d", l->version);
     c->linker = l->triple ? linker_for(l) : NULL;
     if (l->triple)
-        c->archiver = program_is_on_path(t, ar) ? ar : program_is_on_path(t, "llvm-ar") ? "llvm-ar" : NULL;
+        c->archiver = program_is_on_path(t, ar)          ? ar
+                      : program_is_on_path(t, "llvm-ar") ? "llvm-ar"
+                                                         : NULL;
     return c;
 }

@@ -7,7 +7,8 @@
  *      bulk_store(&map, &tile[at], column, row);
  *      bulk_wait<false>();
  *
- * The functions are pieces of runtime/ in the device's language. What is copied says a tensor map, a parameter.
+ * The functions are pieces of runtime/ in the device's language. What is copied says a tensor map,
+ * a parameter.
  */
 #include "backends/cstyle/writer.h"
 #include "ir/device_ops.h"
@@ -34,7 +35,10 @@ static void call_of(struct writer *w, const char *function, const char *of, cons
     writer_put(w, mem_printf(w->t, "%s%s(%s);", function, of, args), false);
 }
 
-static void call(struct writer *w, const char *function, const char *args) { call_of(w, function, "", args); }
+static void call(struct writer *w, const char *function, const char *args)
+{
+    call_of(w, function, "", args);
+}
 
 static void write_copy(struct writer *w, const struct uop *u)
 {
@@ -42,15 +46,21 @@ static void write_copy(struct writer *w, const struct uop *u)
     struct text args = {.t = w->t};
     writer_operands(w, u, u->nsrc, src);
     const int cluster = BULK_CLUSTER(u->arg.i), part = bulk_part_axis(u);
-    text_printf(&args, "%s, &%s, ", element_at(w, u->src[BULK_TO], src[BULK_OFFSET].s), map_of(w, u));
+    text_printf(&args, "%s, &%s, ", element_at(w, u->src[BULK_TO], src[BULK_OFFSET].s),
+                map_of(w, u));
     text_puts(&args, element_at(w, u->src[BULK_BARRIERS], src[BULK_NUMBER].s));
     for (int a = 0; a < bulk_rank(u); a++)
         text_printf(&args, ", %s", src[BULK_AXES + a * BULK_AXIS].s);
     if (cluster == 1)
         call(w, "bulk_copy", args.s);
     else
-        call_of(w, "bulk_copy_part", mem_printf(w->t, "<%d, %d, %lld, %lld>", cluster, part, (long long)bulk_part_extent(u, part),
-                (long long)(bulk_nelem(u) / cluster * (int64_t)dtype_nbytes(uop_buffer_of(u->src[BULK_TO])->dtype))), args.s);
+        call_of(
+            w, "bulk_copy_part",
+            mem_printf(w->t, "<%d, %d, %lld, %lld>", cluster, part,
+                       (long long)bulk_part_extent(u, part),
+                       (long long)(bulk_nelem(u) / cluster *
+                                   (int64_t)dtype_nbytes(uop_buffer_of(u->src[BULK_TO])->dtype))),
+            args.s);
 }
 
 static void write_store(struct writer *w, const struct uop *u)
@@ -88,14 +98,17 @@ void bulk_write(struct writer *w, const struct uop *u)
         return;
     }
     if (u->op == OP_REGISTERS) {
-        call_of(w, REGISTERS_MORE(u->arg.i) ? "take_registers" : "give_registers", mem_printf(w->t, "<%d>", REGISTERS_OF(u->arg.i)), "");
+        call_of(w, REGISTERS_MORE(u->arg.i) ? "take_registers" : "give_registers",
+                mem_printf(w->t, "<%d>", REGISTERS_OF(u->arg.i)), "");
         return;
     }
     writer_operands(w, u, u->nsrc, src);
     const char *at = element_at(w, u->src[0], u->op == OP_MBAR_INIT ? "0" : src[1].s);
     const struct buffer *b = uop_buffer_of(u->src[0]);
     if (u->op == OP_MBAR_INIT)
-        call(w, "mbar_init", mem_printf(w->t, "%s, %lld, %lld", at, (long long)b->dim[0]->vmax, (long long)MBAR_COUNT(u->arg.i) * MBAR_CLUSTER(u->arg.i)));
+        call(w, "mbar_init",
+             mem_printf(w->t, "%s, %lld, %lld", at, (long long)b->dim[0]->vmax,
+                        (long long)MBAR_COUNT(u->arg.i) * MBAR_CLUSTER(u->arg.i)));
     else if (u->op == OP_MBAR_ARRIVE)
         call(w, "mbar_arrive", mem_printf(w->t, "%s, %lld", at, (long long)u->arg.i));
     else if (u->op == OP_MBAR_RELEASE && RELEASE_LANES(u->arg.i) > 1)

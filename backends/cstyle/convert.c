@@ -1,6 +1,6 @@
 /* convert.c - C expressions of one type as those of another: constants, casts, scalars that are
- * loaded and stored. Narrow floats are computed in float; their rounding is pending until the value has a
- * use other than a store, which rounds by itself.
+ * loaded and stored. Narrow floats are computed in float; their rounding is pending until the value
+ * has a use other than a store, which rounds by itself.
  */
 #include "backends/cstyle/cstyle.h"
 
@@ -172,7 +172,8 @@ static struct expr cast_to_float(struct program *p, enum dtype d, enum dtype fro
         return e->kind == 'D' ? r : expr_cast(p, "double", e, 'D');
     bool narrow = d != DTYPE_F32;
     /* what a float does not hold exactly is beyond the other formats */
-    bool exact = e->kind == 'F' || (e->kind != 'D' && (plain || (d != DTYPE_BF16 && d != DTYPE_F8E8M0)));
+    bool exact =
+        e->kind == 'F' || (e->kind != 'D' && (plain || (d != DTYPE_BF16 && d != DTYPE_F8E8M0)));
     if (narrow && !exact)
         r = expr_call(p, e->kind == 'D'                     ? "f32_odd"
                          : e->kind == 'U' || e->kind == 'V' ? "u64_odd"
@@ -233,7 +234,10 @@ struct expr expr_bitcast(struct program *p, const struct uop *u, const struct ex
 /* --------------------------------------------------------------------------------------- memory */
 
 /* Whether what is in memory is the number itself. */
-static bool is_number(enum dtype d) { return expr_kind(d) != 'F' || d == DTYPE_F32 || d == DTYPE_TF32; }
+static bool is_number(enum dtype d)
+{
+    return expr_kind(d) != 'F' || d == DTYPE_F32 || d == DTYPE_TF32;
+}
 
 struct expr expr_resolve(struct program *p, struct expr e)
 {

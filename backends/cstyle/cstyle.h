@@ -94,7 +94,8 @@ const char *expr_store_vector(struct program *p, const char *space, const char *
 
 /* ----------------------------------------------------------------------------- tile_registers.c */
 
-/* What registers for tiles hold while a linear program is written, and their shapes (rows 0: not used). */
+/* What registers for tiles hold while a linear program is written, and their shapes
+ * (rows 0: not used). */
 struct tile_registers {
     struct tgc *t;
     const char *kernel;          /* for messages */
@@ -102,7 +103,8 @@ struct tile_registers {
     struct tile_shape { int rows, nbytes; } shape[TILE_REGISTERS];
     struct in_tile { const struct uop *of; int until; } in[TILE_REGISTERS];
 };
-/* A register for u, an accumulator or a load that stands at this position; that of u, which is used there. */
+/* A register for u, an accumulator or a load that stands at this position; that of u,
+ * which is used there. */
 int tile_take(struct tile_registers *r, const struct uop *u, int position);
 int tile_register(const struct tile_registers *r, const struct uop *u, int position);
 bool tiles_are_used(const struct tile_registers *r);
@@ -131,7 +133,8 @@ struct parameter {
     const struct buffer *b;      /* NULL: a symbol */
     int at;                      /* the buffer's position: see struct function */
     const struct var *v;
-    const struct uop *map;       /* what the kernel's BULKs that are of one map know of buffer b; NULL: its address */
+    const struct uop *map;       /* what the kernel's BULKs that are of one map know of buffer b;
+                                  * NULL: its address */
 };
 struct parameter *kernel_parameters(struct tgc *t, const struct kernel *k, int *n);
 bool parameter_is_written(const struct kernel *k, const struct parameter *a);

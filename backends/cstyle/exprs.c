@@ -1,9 +1,9 @@
 /* exprs.c - one elementwise op to one C expression, by the table exprs.def.
  *
  * Signed overflow, division by zero, wide shifts and float conversions out of range are undefined
- * in C and defined in the IR. Where the program says that there are none (target/widths.c) the plain
- * operator is written; otherwise a helper of runtime/number.c. Narrow formats are computed in int
- * and float; what could leave them has been given a cast (target/legalize.c).
+ * in C and defined in the IR. Where the program says that there are none (target/widths.c) the
+ * plain operator is written; otherwise a helper of runtime/number.c. Narrow formats are computed in
+ * int and float; what could leave them has been given a cast (target/legalize.c).
  */
 #include "backends/cstyle/cstyle.h"
 
@@ -175,7 +175,8 @@ struct expr expr_choose(struct program *p, const struct expr *cond, const struct
                                              expr_operand(p, a, PREC_OR), b->s),
                              .prec = PREC_COND,
                              .kind = kind};
-    if ((kind == 'X' || kind == 'W' || kind == 'M') && cond->kind != 'M') {       /* one condition for all lanes */
+    /* one condition for all lanes */
+    if ((kind == 'X' || kind == 'W' || kind == 'M') && cond->kind != 'M') {
         /* arithmetic yields another vector type than functions return */
         for (int k = 1; k < 3; k++)
             if (src[k].prec < PREC_CALL)
@@ -234,7 +235,8 @@ static struct expr cast_vector(struct program *p, const struct uop *u, const str
     if (dtype_is_half(from) && u->src[0]->op == OP_LOAD)                  /* floats already */
         return e;
     if (dtype_is_half(from))
-        return vector_call(p, mem_printf(p->t, "round_%s", dtype_name(from)), src->s, kind, u->lanes);
+        return vector_call(p, mem_printf(p->t, "round_%s", dtype_name(from)), src->s, kind,
+                           u->lanes);
     e.of = u->dtype;
     e.in_range = u->dtype == DTYPE_U8 && (u->arg.i & ARG_PLAIN);
     return e;
@@ -247,7 +249,7 @@ static struct expr apply_vector(struct program *p, const struct uop *u, const st
     struct expr e;
     if (u->op == OP_CAST)
         return cast_vector(p, u, src);
-    if (u->op == OP_BITCAST && src->kind == 'P')                /* what is loaded, by another name */
+    if (u->op == OP_BITCAST && src->kind == 'P')               /* what is loaded, by another name */
         return *src;
     if (u->op == OP_WHERE && u->src[0]->lanes == 1)
         e = expr_choose(p, &src[0], &src[1], &src[2]);
@@ -342,9 +344,10 @@ struct expr expr_load_vector(struct program *p, enum dtype d, const char *space,
     if (VECTOR_IS_ALIGNED(bits)) {
         bool groups = VECTOR_IS_GROUPS(bits);
         args = mem_printf(p->t, "%s, %s", space, args);
-        return groups && lanes == DOT_BYTES ? expr_call(p, "load_word", args, 'I')
-                                            : vector_call(p, "load_aligned", args, groups ? 'W' : vector_kind(d),
-                                                          groups ? lanes / DOT_BYTES : lanes);
+        return groups && lanes == DOT_BYTES
+                   ? expr_call(p, "load_word", args, 'I')
+                   : vector_call(p, "load_aligned", args, groups ? 'W' : vector_kind(d),
+                                 groups ? lanes / DOT_BYTES : lanes);
     }
     if (VECTOR_IS_GROUPS(bits) && VECTOR_STRIDE(bits) != 1)
         return vector_call(p, "load_groups",
@@ -371,8 +374,9 @@ struct expr expr_load_halves(struct program *p, const struct expr *e)
 struct expr expr_load_bytes_where(struct program *p, const struct expr *e, const struct expr *cond)
 {
     struct expr none = expr_const(p, DTYPE_I32, (union arg){.i = 0});
-    struct expr v[2] = {vector_call(p, mem_printf(p->t, "load_%s", dtype_name(e->of)), e->s, 'W', e->lanes),
-                        expr_splat(p, &none, e->lanes)};
+    struct expr v[2] = {
+        vector_call(p, mem_printf(p->t, "load_%s", dtype_name(e->of)), e->s, 'W', e->lanes),
+        expr_splat(p, &none, e->lanes)};
     return expr_choose(p, cond, &v[0], &v[1]);
 }
 
@@ -453,7 +457,8 @@ struct expr expr_fold(struct program *p, enum op op, const struct expr *e)
 
 struct expr expr_lane(struct program *p, int lane, const struct expr *e)
 {
-    struct expr v = vector_call(p, "lane", mem_printf(p->t, "%s, %d", e->s, lane), e->kind, e->lanes);
+    struct expr v =
+        vector_call(p, "lane", mem_printf(p->t, "%s, %d", e->s, lane), e->kind, e->lanes);
     v.kind = e->kind == 'W' ? 'I' : 'F';
     v.lanes = 0;
     return v;

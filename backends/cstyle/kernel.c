@@ -9,14 +9,16 @@
 /* ----------------------------------------------------------------------------------- parameters */
 
 /* The maps that a program's copies need and the list has not. */
-static void add_maps(struct tgc *t, const struct kernel *k, struct uop *const *u, int nuop, struct parameter **list, int *n,
-                     size_t *cap)
+static void add_maps(struct tgc *t, const struct kernel *k, struct uop *const *u, int nuop,
+                     struct parameter **list, int *n, size_t *cap)
 {
     for (int i = 0; i < nuop; i++) {
         bool known = !op_is_box(u[i]->op);
         for (int j = 0; j < *n && !known; j++)
             known = (*list)[j].map && bulk_is_of_same_map((*list)[j].map, u[i]);
-        const struct buffer *b = known ? NULL : kernel_buffer_here(k, uop_buffer_of(u[i]->src[bulk_source(u[i], BULK_FROM)]));
+        const struct buffer *b =
+            known ? NULL
+                  : kernel_buffer_here(k, uop_buffer_of(u[i]->src[bulk_source(u[i], BULK_FROM)]));
         int at = 0;
         while (!known && k->buffer[at] != b)
             at++;
@@ -96,7 +98,9 @@ void kernel_name_parameters(struct function *f)
                                                              : "b");
     }
     for (int i = 0; i < k->nscratch; i++)
-        f->buffer_name[k->nbuffer + i] = parameter_name(f, k->scratch[i]->counts ? "counter" : k->scratch[i]->is_global ? "part" : "tile");
+        f->buffer_name[k->nbuffer + i] = parameter_name(f, k->scratch[i]->counts      ? "counter"
+                                                           : k->scratch[i]->is_global ? "part"
+                                                                                      : "tile");
 }
 
 /* ------------------------------------------------------------------------------------- comment */

@@ -69,7 +69,10 @@ static bool loop_has(const struct writer *w, bool (*is)(const struct uop *))
 
 static bool is_load(const struct uop *u) { return u->op == OP_LOAD || u->op == OP_GATHER; }
 
-static bool is_meeting(const struct uop *u) { return u->op == OP_BARRIER || u->op == OP_SHUFFLE || u->op == OP_TICKET; }
+static bool is_meeting(const struct uop *u)
+{
+    return u->op == OP_BARRIER || u->op == OP_SHUFFLE || u->op == OP_TICKET;
+}
 
 /* Stores beside those of the bands may have a larger grid. */
 static bool all_have_bands(const struct kernel *k)
@@ -83,8 +86,8 @@ static bool all_have_bands(const struct kernel *k)
 /* A place of the grid, or this thread of the block, is no loop but a constant; outside of the grid
  * nothing is computed. Where the language wants no condition around barriers, a loop of at most one
  * turn says so. */
-static void write_place(struct writer *w, const struct uop *u, const char *type, const struct expr *size,
-                        const char *name)
+static void write_place(struct writer *w, const struct uop *u, const char *type,
+                        const struct expr *size, const char *name)
 {
     const struct kernel *k = w->f->k;
     int64_t between, turns = u->src[0]->vmax, n;
@@ -93,8 +96,8 @@ static void write_place(struct writer *w, const struct uop *u, const char *type,
     const char *at = NULL;
     if (range_is_grid(u)) {
         at = w->p->backend->place(w->p, k, dim);
-        /* the blocks of one store, or of stores in the same bands, are the grid: no condition stands
-         * around their barriers then */
+        /* the blocks of one store, or of stores in the same bands, are the grid: no condition
+         * stands around their barriers then */
         whole = k->block && (k->ast->nsrc == 1 || (range_is(u, AXIS_BAND) && all_have_bands(k)));
         whole |= uop_const_int(k->grid[dim], &n) && uop_is_int(u->src[0], n) &&
                  (k->block || n % k->group[dim] == 0);
@@ -105,9 +108,12 @@ static void write_place(struct writer *w, const struct uop *u, const char *type,
         at = mem_printf(w->t, between > 1 || turns < k->block ? "(%s)" : "%s", at);
     }
     const char *end = expr_operand(w->p, size, PREC_SHIFT);
-    if (!whole && range_is_grid(u) && k->block && w->p->backend->blocks && loop_has(w, is_meeting)) {
-        writer_open(w, mem_printf(w->t, "for (%s %s = (%s)%s; %s < %s; %s += (%s)%s)", type, name, type, at, name, end, name, type,
-                                  w->p->backend->blocks(w->p, dim)), NULL);
+    if (!whole && range_is_grid(u) && k->block && w->p->backend->blocks &&
+        loop_has(w, is_meeting)) {
+        writer_open(w,
+                    mem_printf(w->t, "for (%s %s = (%s)%s; %s < %s; %s += (%s)%s)", type, name,
+                               type, at, name, end, name, type, w->p->backend->blocks(w->p, dim)),
+                    NULL);
         return;
     }
     writer_put(w, mem_printf(w->t, "const %s %s = (%s)%s;", type, name, type, at), true);
@@ -128,7 +134,8 @@ void loops_range(struct writer *w, const struct uop *u)
     struct value *v = scratch_array(w->t, 1, sizeof *v);
     writer_operands(w, u, 1, &size);
     const char *stem = loop_stem(w, u);
-    const char *name = is_place(w, u) ? writer_local(w, name_mangle(w->t, stem)) : loop_name(w, stem);
+    const char *name =
+        is_place(w, u) ? writer_local(w, name_mangle(w->t, stem)) : loop_name(w, stem);
     v->e = expr_name(name, expr_kind(u->dtype));
     v->e.is_index = true;
     v->leaf = true;
@@ -155,16 +162,24 @@ void loops_range(struct writer *w, const struct uop *u)
         end = PROGRAM_KEPT_TWICE;
         size = expr_name(end, expr_kind(u->dtype));
     }
-    const char *head = strided ? mem_printf(w->t, "for (%s %s = (%s)thread; %s < %s; %s += (%s)threads)", type, name, type, name,
-                                            end, name, type)
-                               : mem_printf(w->t, "for (%s %s = %s; %s < %s; %s++)", type, name, begin, name, end, name);
+    const char *head =
+        strided ? mem_printf(w->t, "for (%s %s = (%s)thread; %s < %s; %s += (%s)threads)", type,
+                             name, type, name, end, name, type)
+                : mem_printf(w->t, "for (%s %s = %s; %s < %s; %s++)", type, name, begin, name, end,
+                             name);
     if (w->f->k->counts_down && w->depth == 1 && loop_has(w, is_load))
         head = mem_printf(w->t, "for (%s %s = %s - 1; %s >= 0; %s--)", type, name,
                           expr_operand(w->p, &size, PREC_ADD), name, name);
-    bool unrolled = w->p->backend->unroll && (range_is_lane(u) || stack_is_over_registers(w->t, w->linear, w->nlinear, w->position));
-    bool step = w->p->backend->unroll && !unrolled && !w->kept[w->position] && loop_is_step(w->linear, w->nlinear, w->position);
+    bool unrolled =
+        w->p->backend->unroll &&
+        (range_is_lane(u) || stack_is_over_registers(w->t, w->linear, w->nlinear, w->position));
+    bool step = w->p->backend->unroll && !unrolled && !w->kept[w->position] &&
+                loop_is_step(w->linear, w->nlinear, w->position);
     if (unrolled || step)
-        writer_put(w, step ? mem_printf(w->t, "%s %d", w->p->backend->unroll, STEP_TURNS) : w->p->backend->unroll, false);
+        writer_put(w,
+                   step ? mem_printf(w->t, "%s %d", w->p->backend->unroll, STEP_TURNS)
+                        : w->p->backend->unroll,
+                   false);
     if (w->kept[w->position] && !unrolled)
         head = mem_printf(w->t, "KEEP_LOOP %s", head);
     writer_open(w, head, name);
@@ -298,7 +313,8 @@ void loops_shuffle(struct writer *w, const struct uop *u)
     const char *shuffle = w->p->backend->shuffle;
     if (!shuffle)                /* a block has one thread */
         return;
-    const char *args = mem_printf(w->t, "%s%s, %d", w->f->exchanged ? mem_printf(w->t, "%s, ", w->f->exchanged) : "",
+    const char *args = mem_printf(w->t, "%s%s, %d",
+                                  w->f->exchanged ? mem_printf(w->t, "%s, ", w->f->exchanged) : "",
                                   sum->s, SHUFFLE_MASK(u->arg.i));
     struct expr operand[2] = {*sum, expr_call(w->p, shuffle, args, expr_kind(u->dtype))};
     struct uop *op = uop_intern(w->t, SHUFFLE_OP(u->arg.i), u->dtype, both, 2, (union arg){0});

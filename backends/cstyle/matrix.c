@@ -1,5 +1,5 @@
-/* matrix.c - a wave's products in a kernel's text: tiles that all threads of the wave load together, and
- * the instruction that adds their product to the sums that each thread has.
+/* matrix.c - a wave's products in a kernel's text: tiles that all threads of the wave load
+ * together, and the instruction that adds their product to the sums that each thread has.
  *
  *      const auto a = a_m16n8k16_f16(&tile[at], 40);
  *      m16n8k16_f16(sum[row][column][0], a, b);
@@ -8,26 +8,33 @@
  *      matrix_begin(sum);                               what tells it where they are
  *      m64n128k16_f16(sum[row][column][0], a, b);
  *      matrix_commit();
- * Tiles that the device loads by rows have a function of their own, a_rows_ROW, and so have those that the threads have in registers, a_own_ROW.
+ * Tiles that the device loads by rows have a function of their own, a_rows_ROW, and so have those
+ * that the threads have in registers, a_own_ROW.
  *
- * The functions are pieces of runtime/ in the device's language: a product has its row's name (ir/matrix.def),
- * a load the factor's and the row's.
+ * The functions are pieces of runtime/ in the device's language: a product has its row's name
+ * (ir/matrix.def), a load the factor's and the row's.
  */
 #include "backends/cstyle/writer.h"
 #include "ir/device_ops.h"
 
 #include <string.h>
 
-/* What loads the tile; *name: what it is in products, a or b; *along: whether its rows are those of k. */
-static const char *function_of(struct writer *w, const struct uop *tile, const char **name, bool *along)
+/* What loads the tile; *name: what it is in products, a or b; *along: whether its
+ * rows are those of k. */
+static const char *function_of(struct writer *w, const struct uop *tile, const char **name,
+                               bool *along)
 {
     int factor;
-    const struct uop *product = matrix_of_tile(w->linear + w->position, w->nlinear - w->position, tile, &factor);
+    const struct uop *product =
+        matrix_of_tile(w->linear + w->position, w->nlinear - w->position, tile, &factor);
     if (!product)
         TGC_BUG(w->t, "kernel %s: a tile without a product", w->f->k->name);
     *name = factor ? "b" : "a";
     *along = MATRIX_ALONG_K(product->arg.i, factor);
-    return mem_printf(w->t, "%s%s%s_%s", *name, uop_buffer_of(tile->src[0])->is_own ? "_own" : TILE_IS_BY_ROWS(tile->arg.i) ? "_rows" : "",
+    return mem_printf(w->t, "%s%s%s_%s", *name,
+                      uop_buffer_of(tile->src[0])->is_own ? "_own"
+                      : TILE_IS_BY_ROWS(tile->arg.i)      ? "_rows"
+                                                          : "",
                       *along ? "" : "_across", matrix_row(MATRIX_ROW(product->arg.i))->text);
 }
 
@@ -36,7 +43,8 @@ static const char *arguments_of(struct writer *w, const struct uop *tile, const 
 {
     const struct buffer *b = uop_buffer_of(tile->src[0]);
     w->f->is_used[writer_place(w, b)] = true;
-    return mem_printf(w->t, "&%s[%s], %lld", writer_place_name(w, b), at, (long long)TILE_STRIDE(tile->arg.i));
+    return mem_printf(w->t, "&%s[%s], %lld", writer_place_name(w, b), at,
+                      (long long)TILE_STRIDE(tile->arg.i));
 }
 
 void matrix_load(struct writer *w, const struct uop *u)
@@ -52,9 +60,12 @@ void matrix_load(struct writer *w, const struct uop *u)
     if (b->panel && along)
         function = "panel_rows", args = mem_printf(t, "&%s[%s]", writer_place_name(w, b), src[1].s);
     else if (b->panel)
-        function = "panel_columns", args = mem_printf(t, "&%s[%s], %lld", writer_place_name(w, b), src[1].s,
-                                                      (long long)b->panel * (long long)dtype_nbytes(b->dtype));
-    writer_put(w, mem_printf(t, "const auto %s = %s;", name, expr_call(w->p, function, args, 'I').s), true);
+        function = "panel_columns",
+        args = mem_printf(t, "&%s[%s], %lld", writer_place_name(w, b), src[1].s,
+                          (long long)b->panel * (long long)dtype_nbytes(b->dtype));
+    writer_put(w,
+               mem_printf(t, "const auto %s = %s;", name, expr_call(w->p, function, args, 'I').s),
+               true);
     v->e = expr_name(name, 'I');
     v->leaf = v->written = true;
     map_set(&w->value, u, v);
@@ -75,7 +86,8 @@ bool matrix_acc(struct writer *w, const struct uop *u)
     v->leaf = true;
     map_set(&w->value, u, v);
     VEC_PUSH(w->t, w->tile, w->ntile, w->cap_tile, u);
-    text_printf(&declaration, "decltype(%s) %s", expr_call(w->p, function, arguments_of(w, tile, "0"), 'I').s, v->array);
+    text_printf(&declaration, "decltype(%s) %s",
+                expr_call(w->p, function, arguments_of(w, tile, "0"), 'I').s, v->array);
     for (int k = 1; k < u->nsrc; k++)
         text_printf(&declaration, "[%lld]", (long long)u->src[k]->src[0]->vmax);
     writer_put(w, mem_printf(w->t, "%s;", declaration.s), true);
@@ -88,9 +100,13 @@ void matrix_product(struct writer *w, const struct uop *u)
     struct text args = {.t = w->t};
     text_puts(&args, writer_value(w, acc)->array);
     for (int k = 1; k + 1 < acc->nsrc; k++)
-        text_printf(&args, "[%s]", range_is(acc->src[k], AXIS_ELEMENT) ? "0" : writer_value(w, acc->src[k])->e.s);
-    text_printf(&args, ", %s, %s", writer_value(w, u->src[1])->e.s, writer_value(w, u->src[2])->e.s);
-    writer_put(w, mem_printf(w->t, "%s;", expr_call(w->p, matrix_row(MATRIX_ROW(u->arg.i))->text, args.s, 'I').s),
+        text_printf(&args, "[%s]",
+                    range_is(acc->src[k], AXIS_ELEMENT) ? "0" : writer_value(w, acc->src[k])->e.s);
+    text_printf(&args, ", %s, %s", writer_value(w, u->src[1])->e.s,
+                writer_value(w, u->src[2])->e.s);
+    writer_put(w,
+               mem_printf(w->t, "%s;",
+                          expr_call(w->p, matrix_row(MATRIX_ROW(u->arg.i))->text, args.s, 'I').s),
                false);
 }
 

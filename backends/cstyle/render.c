@@ -52,8 +52,8 @@ static const char *space_of(const struct buffer *b)
 /* Whether what is loaded, a narrow float, is used as its bits alone: it is not converted then. */
 static bool is_read_as_bits(const struct writer *w, const struct uop *u)
 {
-    if (!dtype_is_float(u->dtype) || dtype_bits(u->dtype) != 16 || u->lanes > 1 || w->use[w->position] != 1 ||
-        (u->nsrc > 2 && !load_is_zero_elsewhere(u)))
+    if (!dtype_is_float(u->dtype) || dtype_bits(u->dtype) != 16 || u->lanes > 1 ||
+        w->use[w->position] != 1 || (u->nsrc > 2 && !load_is_zero_elsewhere(u)))
         return false;
     for (int i = w->position + 1; i < w->nlinear; i++)
         for (int k = 0; k < w->linear[i]->nsrc; k++)
@@ -70,20 +70,23 @@ static void write_load(struct writer *w, const struct uop *u)
     const char *name = use_place(w, b);
     writer_operands(w, u, u->nsrc, src);
     const char *place = mem_printf(w->t, "%s[%s]", name, src[1].s);
-    bool bits = is_read_as_bits(w, u), image = VECTOR_IS_IMAGE(u->arg.i), or_zeros = image && u->nsrc > 2 && load_is_zero_elsewhere(u);
+    bool bits = is_read_as_bits(w, u), image = VECTOR_IS_IMAGE(u->arg.i),
+         or_zeros = image && u->nsrc > 2 && load_is_zero_elsewhere(u);
     if (image)
         v->e = expr_load_pixel(w->p, name, &src[1], or_zeros ? &src[2] : NULL, image_shift(w, b));
     else
         v->e = u->lanes > 1 ? expr_load_vector(w->p, u->dtype, space_of(b), place, u->arg.i)
            : bits        ? expr_name(place, 'I')
                          : expr_load(w->p, u->dtype, place, b->kind != BUFFER_INPUT);
-    if (w->p->backend->device && v->e.kind == 'P' && dtype_is_half(v->e.of))   /* a pointer would name its memory */
+    /* a pointer would name its memory */
+    if (w->p->backend->device && v->e.kind == 'P' && dtype_is_half(v->e.of))
         v->e = expr_load_halves(w->p, &v->e);
     if (u->nsrc > 2 && v->e.kind == 'P' && dtype_is_byte(u->dtype) && load_is_zero_elsewhere(u)) {
         v->e = expr_load_bytes_where(w->p, &v->e, &src[2]);
     } else if (u->nsrc > 2 && !or_zeros) {
         struct expr otherwise = u->nsrc > 3 && !bits ? expr_resolve(w->p, src[3])
-                                                     : expr_const(w->p, bits ? DTYPE_I32 : u->dtype, (union arg){.i = 0});
+                                                     : expr_const(w->p, bits ? DTYPE_I32 : u->dtype,
+                                                                  (union arg){.i = 0});
         v->e = expr_choose(w->p, &src[2], &v->e, &otherwise);
     }
     v->nuse = w->use[w->position];
@@ -152,28 +155,39 @@ static void write_transfer(struct writer *w, const struct uop *u)
     const struct buffer *to = uop_buffer_of(u->src[0]), *from = uop_buffer_of(u->src[2]);
     struct expr src[5] = {{0}, {0}, {0}, {0}, {.s = "true"}};
     const char *places[2] = {use_place(w, to), use_place(w, from)};
-    const char *function = mem_printf(w->t, "copy_async%zu", (size_t)COPY_LANES(u->arg.i) * dtype_nbytes(to->dtype));
+    const char *function =
+        mem_printf(w->t, "copy_async%zu", (size_t)COPY_LANES(u->arg.i) * dtype_nbytes(to->dtype));
     writer_operands(w, u, u->nsrc, src);
-    const char *args = mem_printf(w->t, "&%s[%s], &%s[%s], %s", places[0], src[1].s, places[1], src[3].s, src[4].s);
+    const char *args = mem_printf(w->t, "&%s[%s], &%s[%s], %s", places[0], src[1].s, places[1],
+                                  src[3].s, src[4].s);
     writer_put(w, mem_printf(w->t, "%s;", expr_call(w->p, function, args, 'I').s), false);
 }
 
-/* Neighbours as they are, between a thread's array, which begins anywhere, and memory or a block's array. */
+/* Neighbours as they are, between a thread's array, which begins anywhere, and memory
+ * or a block's array. */
 static void write_put(struct writer *w, const struct uop *u)
 {
     const struct buffer *to = uop_buffer_of(u->src[0]), *from = uop_buffer_of(u->src[2]);
     struct expr src[4];
     const char *places[2] = {use_place(w, to), use_place(w, from)};
-    const char *function = mem_printf(w->t, "%s%zu", to->is_register ? "get" : from->is_register ? "put" : "move", (size_t)COPY_LANES(u->arg.i) * dtype_nbytes(to->dtype));
+    const char *function = mem_printf(w->t, "%s%zu",
+                                      to->is_register     ? "get"
+                                      : from->is_register ? "put"
+                                                          : "move",
+                                      (size_t)COPY_LANES(u->arg.i) * dtype_nbytes(to->dtype));
     writer_operands(w, u, u->nsrc, src);
-    const char *args = mem_printf(w->t, "&%s[%s], &%s[%s]", places[0], src[1].s, places[1], src[3].s);
+    const char *args =
+        mem_printf(w->t, "&%s[%s], &%s[%s]", places[0], src[1].s, places[1], src[3].s);
     writer_put(w, mem_printf(w->t, "%s;", expr_call(w->p, function, args, 'I').s), false);
 }
 
 static void write_wait(struct writer *w, const struct uop *u)
 {
     snippet_use(&w->p->snippets, u->op == OP_WAIT ? "wait_copies" : "commit_copies");
-    writer_put(w, u->op == OP_WAIT ? mem_printf(w->t, "wait_copies<%d>();", WAIT_GROUPS(u->arg.i)) : "commit_copies();", false);
+    writer_put(w,
+               u->op == OP_WAIT ? mem_printf(w->t, "wait_copies<%d>();", WAIT_GROUPS(u->arg.i))
+                                : "commit_copies();",
+               false);
 }
 
 /* ------------------------------------------------------------------------------------- the walk */
@@ -248,8 +262,11 @@ static void write_role(struct writer *w, const struct uop *u)
 #include "ir/roles.def"
 #undef ROLE
     };
-    define_as(w, u, (struct expr){.kind = 'B', .prec = PREC_COMPARE,
-                                  .s = mem_printf(w->t, "thread %s %d", compares[ROLE_OF(u->arg.i)], ROLE_CONSUMERS_OF(u->arg.i))});
+    define_as(w, u,
+              (struct expr){.kind = 'B',
+                            .prec = PREC_COMPARE,
+                            .s = mem_printf(w->t, "thread %s %d", compares[ROLE_OF(u->arg.i)],
+                                            ROLE_CONSUMERS_OF(u->arg.i))});
 }
 
 /* The call stays where it is: threads meet in it. */
@@ -259,7 +276,8 @@ static void write_ticket(struct writer *w, const struct uop *u)
     struct expr src[4];
     writer_operands(w, u, u->nsrc, src);
     const char *counters = use_place(w, uop_buffer_of(u->src[TICKET_COUNTERS]));
-    const char *args = mem_printf(w->t, "&%s[%s], %lld", counters, src[TICKET_NUMBER].s, (long long)u->src[TICKET_OF]->src[0]->arg.i);
+    const char *args = mem_printf(w->t, "&%s[%s], %lld", counters, src[TICKET_NUMBER].s,
+                                  (long long)u->src[TICKET_OF]->src[0]->arg.i);
     v->e = expr_call(w->p, "ticket", args, 'B');
     v->nuse = 2;
     writer_inherit(w, v, u);
@@ -300,8 +318,8 @@ static void write_lane(struct writer *w, const struct uop *u)
 static bool is_value(const struct uop *u)
 {
     return op_is_elementwise(u->op) || u->op == OP_LOAD || u->op == OP_SPLAT || u->op == OP_RAMP ||
-           u->op == OP_FOLD || u->op == OP_LANE || u->op == OP_INTRINSIC || u->op == OP_NEAREST || u->op == OP_LANES || u->op == OP_ROLE ||
-           u->op == OP_NARROW || u->op == OP_GATHER;
+           u->op == OP_FOLD || u->op == OP_LANE || u->op == OP_INTRINSIC || u->op == OP_NEAREST ||
+           u->op == OP_LANES || u->op == OP_ROLE || u->op == OP_NARROW || u->op == OP_GATHER;
 }
 
 static void write_uop(struct writer *w, const struct uop *u)
@@ -336,8 +354,23 @@ static void write_uop(struct writer *w, const struct uop *u)
     case OP_ASSIGN: loops_assign(w, u); break;
     case OP_SHUFFLE: loops_shuffle(w, u); break;
     case OP_MATRIX: matrix_product(w, u); break;
-    case OP_PUBLISH: case OP_MATRIX_BEGIN: case OP_MATRIX_COMMIT: case OP_MATRIX_WAIT: matrix_group(w, u); break;
-    case OP_BULK: case OP_BULK_STORE: case OP_BULK_WAIT: case OP_MBAR_INIT: case OP_MBAR_ARRIVE: case OP_MBAR_RELEASE: case OP_MBAR_WAIT: case OP_CLUSTER_BARRIER: case OP_REGISTERS: bulk_write(w, u); break;
+    case OP_PUBLISH:
+    case OP_MATRIX_BEGIN:
+    case OP_MATRIX_COMMIT:
+    case OP_MATRIX_WAIT:
+        matrix_group(w, u);
+        break;
+    case OP_BULK:
+    case OP_BULK_STORE:
+    case OP_BULK_WAIT:
+    case OP_MBAR_INIT:
+    case OP_MBAR_ARRIVE:
+    case OP_MBAR_RELEASE:
+    case OP_MBAR_WAIT:
+    case OP_CLUSTER_BARRIER:
+    case OP_REGISTERS:
+        bulk_write(w, u);
+        break;
     case OP_LOAD: write_load(w, u); break;
     case OP_STORE: write_store(w, u); break;
     case OP_PREFETCH: write_prefetch(w, u); break;

@@ -50,7 +50,8 @@ void tiles_write(struct writer *w, const struct uop *u)
             TGC_BUG(t, "a tile that becomes another one");
         break;
     default:
-        line = mem_printf(t, "store_tile(%d, %s);", tile_register(r, u->src[2], at), access_of(w, u));
+        line =
+            mem_printf(t, "store_tile(%d, %s);", tile_register(r, u->src[2], at), access_of(w, u));
         break;
     }
     if (line)

@@ -1,6 +1,7 @@
-/* cuda.c - the CUDA target: what backends/device/ needs to know of CUDA C. Kernels are compiled here,
- * by NVRTC, to PTX and, for architectures that are named, to machine code, or, where it is absent, to PTX by
- * LLVM; NAME.c holds each image by itself, and the driver is given the one that fits its device.
+/* cuda.c - the CUDA target: what backends/device/ needs to know of CUDA C. Kernels are compiled
+ * here, by NVRTC, to PTX and, for architectures that are named, to machine code, or, where it is
+ * absent, to PTX by LLVM; NAME.c holds each image by itself, and the driver is given the one that
+ * fits its device.
  */
 #include "backends/cuda/cuda.h"
 #include "backends/llvm/llvm.h"
@@ -8,8 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The oldest that PTX is written for, unless --cpu names another: the first with bf16, asynchronous copies
- * and sums of 32 lanes in one instruction; cards without them, of before 2020, leave NVRTC with 13. */
+/* The oldest that PTX is written for, unless --cpu names another: the first with bf16,
+ * asynchronous copies and sums of 32 lanes in one instruction; cards without them, of before 2020,
+ * leave NVRTC with 13. */
 enum { OLDEST = 80, MOST_IMAGES = 16 };
 
 struct cuda_code { struct cuda_image image[MOST_IMAGES]; int n; const char *version; };
@@ -25,7 +27,7 @@ bool cuda_arch_read(const char *text, size_t n, struct cuda_arch *a, struct tgc 
     return a->number >= 50 && a->number < 1000 && !end[a->exact];
 }
 
-/* ---------------------------------------------------------------------------------- the language */
+/* --------------------------------------------------------------------------------- the language */
 
 static bool has_local(const struct kernel *k)
 {
@@ -35,9 +37,11 @@ static bool has_local(const struct kernel *k)
     return false;
 }
 
-/* A block that copies to local memory has registers for what comes: without the bound of one block ptxas moves some to memory for
- * another block of the unit. Others hide the memory's latency by as many blocks as there may be. */
-static void cuda_head(struct program *p, const struct kernel *k, const int block[GRID_RANK], struct text *out)
+/* A block that copies to local memory has registers for what comes: without the bound of one block
+ * ptxas moves some to memory for another block of the unit. Others hide the memory's latency by as
+ * many blocks as there may be. */
+static void cuda_head(struct program *p, const struct kernel *k, const int block[GRID_RANK],
+                      struct text *out)
 {
     int cluster[GRID_RANK] = {1, 1, 1}, most = 1;
     for (int i = 0; i < k->nscratch; i++)
@@ -83,8 +87,8 @@ static bool compile_by_llvm(struct program *p, struct cuda_code *code, struct cu
     int number = atoi(made.architecture + 3);
     code->version = number == image->arch.number
                         ? made.made_by
-                        : mem_printf(p->t, "%s, which knows %s, and not sm_%d,", made.made_by, made.architecture,
-                                     image->arch.number);
+                        : mem_printf(p->t, "%s, which knows %s, and not sm_%d,", made.made_by,
+                                     made.architecture, image->arch.number);
     image->arch = (struct cuda_arch){mem_printf(p->t, "compute_%d", number), number, false};
     image->code = made.bytes ? made.bytes : (const unsigned char *)"";
     image->nbytes = made.nbytes;
@@ -97,7 +101,8 @@ static bool add_image(struct program *p, struct cuda_code *code, struct nvrtc *c
 {
     struct cuda_image *image = &code->image[code->n];
     *image = (struct cuda_image){.arch = arch, .is_ptx = is_ptx};
-    if (!(c ? nvrtc_compile(c, text, mem_printf(p->t, "%s.cu", p->name), image) : compile_by_llvm(p, code, image)))
+    if (!(c ? nvrtc_compile(c, text, mem_printf(p->t, "%s.cu", p->name), image)
+            : compile_by_llvm(p, code, image)))
         return false;
     if (is_ptx) {
         struct text ptx = {.t = p->t};
@@ -118,35 +123,43 @@ static bool has_image(const struct cuda_code *code, struct cuda_arch arch)
     return false;
 }
 
-/* One for each architecture that --cpu names, which LLVM has not, and PTX for the oldest of them and all that came later. PTX alone (-o NAME.ptx) of
- * one architecture is for that one, with the instructions that no other has. */
-static bool compile_all(struct program *p, struct cuda_code *code, struct nvrtc *c, const char *text)
+/* One for each architecture that --cpu names, which LLVM has not, and PTX for the oldest of them
+ * and all that came later. PTX alone (-o NAME.ptx) of one architecture is for that one, with the
+ * instructions that no other has. */
+static bool compile_all(struct program *p, struct cuda_code *code, struct nvrtc *c,
+                        const char *text)
 {
     struct cuda_arch oldest = {.text = "compute_80", .number = OLDEST}, arch;
     bool any = false, alone = false;
     for (const char *s = p->o->architectures; s && *s;) {
         size_t n = strcspn(s, ",");
         if (!cuda_arch_read(s, n, &arch, p->t))
-            return diag_error(p->t, NULL, "--cpu=%.*s is no architecture of CUDA, such as sm_80", (int)n, s);
+            return diag_error(p->t, NULL, "--cpu=%.*s is no architecture of CUDA, such as sm_80",
+                              (int)n, s);
         if (code->n == MOST_IMAGES - 1)
-            return diag_error(p->t, NULL, "--cpu names more than %d architectures", MOST_IMAGES - 1);
-        if (c && !p->o->device_code && !has_image(code, arch) && !add_image(p, code, c, text, arch, false))
+            return diag_error(p->t, NULL, "--cpu names more than %d architectures",
+                              MOST_IMAGES - 1);
+        if (c && !p->o->device_code && !has_image(code, arch) &&
+            !add_image(p, code, c, text, arch, false))
             return false;
         if (!any || arch.number < oldest.number)
-            oldest = (struct cuda_arch){mem_printf(p->t, "compute_%d", arch.number), arch.number, false};
+            oldest =
+                (struct cuda_arch){mem_printf(p->t, "compute_%d", arch.number), arch.number, false};
         alone = !any && arch.exact && p->o->device_code && c;
         any = true;
         s += n + (s[n] == ',');
     }
     if (alone)
-        oldest = (struct cuda_arch){mem_printf(p->t, "compute_%da", arch.number), arch.number, true};
+        oldest =
+            (struct cuda_arch){mem_printf(p->t, "compute_%da", arch.number), arch.number, true};
     return add_image(p, code, c, text, oldest, true);
 }
 
 /* A grid's second and third sizes have 16 bits. */
 static const int64_t most_blocks[GRID_RANK] = {INT32_MAX, 65535, 65535};
 
-/* Whether LLVM compiles: asked for by TGC_NVRTC=none, for its text, or because NVRTC is not here. */
+/* Whether LLVM compiles: asked for by TGC_NVRTC=none, for its text, or because NVRTC is not
+ * here. */
 static bool cuda_by_llvm(struct tgc *t, bool as_text)
 {
     const char *wanted = nvrtc_wanted();
@@ -202,8 +215,8 @@ static void cuda_embed(struct program *p, const char *text, struct text *out)
     (void)text;
     if (!code)
         return;
-    text_printf(out, "/* The kernels, which -o %s.cu writes, as %s has compiled them. */\n", p->name,
-                code->version);
+    text_printf(out, "/* The kernels, which -o %s.cu writes, as %s has compiled them. */\n",
+                p->name, code->version);
     for (int i = 0; i < code->n; i++) {
         const struct cuda_image *image = &code->image[i];
         text_printf(out, "alignas(64) static const char %s[] =\n", image_name(p, image));
@@ -216,8 +229,9 @@ static void cuda_embed(struct program *p, const char *text, struct text *out)
     text_puts(out, "static const struct binary binary_of[] = {\n");
     for (int i = 0; i < code->n; i++) {
         const struct cuda_image *image = &code->image[i];
-        text_printf(out, "    {%d, %s, %s, %s},\n", image->arch.number, image->arch.exact ? "true" : "false",
-                    image->is_ptx ? "true" : "false", image_name(p, image));
+        text_printf(out, "    {%d, %s, %s, %s},\n", image->arch.number,
+                    image->arch.exact ? "true" : "false", image->is_ptx ? "true" : "false",
+                    image_name(p, image));
     }
     text_puts(out, "};\n\n");
 }
@@ -227,23 +241,46 @@ static const char *cuda_open(struct program *p)
     return mem_printf(p->t, "%zu", p->s->weight_nbytes);
 }
 
-static const char *const file[] = {"cuda", "cuda_matrix", "cuda_wgmma", "cuda_async", "cuda_bulk", "cuda_narrow", "cuda_ticket", "number", "math", "vector_lanes", NULL};
-static const struct driver driver = {
-    .head = cuda_head,
-    .global = "", .local = "__shared__ ", .restrict_ = "__restrict__", .declared_local = 48 << 10,
-    .map = "const __grid_constant__ tensor_map ", .offset = "uint64_t", .symbol = "int64_t", .count = "unsigned",
-    .thread = "threadIdx.x", .threads = "blockDim.x",
-    .part = {"blockIdx.x", "blockIdx.x"}, .parts = {"gridDim.x", "gridDim.x"},
-    .file = file,
-    .text = cuda_text, .compile = cuda_compile, .embed = cuda_embed, .open = cuda_open,
-    .fields = device_graph_fields, .tables = device_graph_tables, .most_groups = most_blocks};
+static const char *const file[] = {"cuda",      "cuda_matrix",  "cuda_wgmma",  "cuda_async",
+                                   "cuda_bulk", "cuda_narrow",  "cuda_ticket", "number",
+                                   "math",      "vector_lanes", NULL};
+static const struct driver driver = {.head = cuda_head,
+                                     .global = "",
+                                     .local = "__shared__ ",
+                                     .restrict_ = "__restrict__",
+                                     .declared_local = 48 << 10,
+                                     .map = "const __grid_constant__ tensor_map ",
+                                     .offset = "uint64_t",
+                                     .symbol = "int64_t",
+                                     .count = "unsigned",
+                                     .thread = "threadIdx.x",
+                                     .threads = "blockDim.x",
+                                     .part = {"blockIdx.x", "blockIdx.x"},
+                                     .parts = {"gridDim.x", "gridDim.x"},
+                                     .file = file,
+                                     .text = cuda_text,
+                                     .compile = cuda_compile,
+                                     .embed = cuda_embed,
+                                     .open = cuda_open,
+                                     .fields = device_graph_fields,
+                                     .tables = device_graph_tables,
+                                     .most_groups = most_blocks};
 static const struct text_word word[] = {
     {"HANDLES", "CUcontext and CUstream"},
     {"END_HANDLE", "CUevent of its end, which the caller destroys"},
     {"BUFFER_HANDLE", "device memory, a CUdeviceptr as a pointer,"},
-    {"CACHE_NOTE", ";\n     * not called: the kernels are compiled, and the driver keeps what it makes of PTX"},
+    {"CACHE_NOTE",
+     ";\n     * not called: the kernels are compiled, and the driver keeps what it makes of PTX"},
     {NULL, NULL}};
-const struct backend backend_cuda = {
-    .name = "cuda", .by_llvm = cuda_by_llvm, .kernel = device_kernel, .device = &device_hooks, .driver = &driver, .interface = "graphs", .vectors = "lanes", .word = word,
-    .barrier = "__syncthreads();", .shuffle = "shuffle_f32", .unroll = "#pragma unroll",
-    .place = cuda_place};
+const struct backend backend_cuda = {.name = "cuda",
+                                     .by_llvm = cuda_by_llvm,
+                                     .kernel = device_kernel,
+                                     .device = &device_hooks,
+                                     .driver = &driver,
+                                     .interface = "graphs",
+                                     .vectors = "lanes",
+                                     .word = word,
+                                     .barrier = "__syncthreads();",
+                                     .shuffle = "shuffle_f32",
+                                     .unroll = "#pragma unroll",
+                                     .place = cuda_place};

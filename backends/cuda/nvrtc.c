@@ -17,7 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An nvrtcResult is an int, 0 for success, an nvrtcProgram a pointer. The order is that of bind(). */
+/* An nvrtcResult is an int, 0 for success, an nvrtcProgram a pointer. The order is that of
+ * bind(). */
 struct library {
     int (*get_version)(int *major, int *minor);
     int (*create)(void **program, const char *text, const char *name, int nheader,
@@ -41,7 +42,7 @@ struct answer { enum outcome outcome; size_t nbytes; };
 
 struct nvrtc { struct tgc *t; struct child *child; const char *version; };
 
-/* ------------------------------------------------------------------------------------ in the process */
+/* ------------------------------------------------------------------------------- in the process */
 
 /* The first function that is missing; NULL: none is. */
 static const char *bind(struct library *c)
@@ -89,7 +90,10 @@ static void answer(int socket, enum outcome outcome, const void *bytes, size_t n
     child_write(socket, bytes, nbytes);
 }
 
-static void say(int socket, enum outcome outcome, const char *words) { answer(socket, outcome, words, strlen(words)); }
+static void say(int socket, enum outcome outcome, const char *words)
+{
+    answer(socket, outcome, words, strlen(words));
+}
 
 /* Says which version it is; false: there is none that is fit. */
 static bool begin(struct library *c, int socket)
@@ -108,15 +112,16 @@ static bool begin(struct library *c, int socket)
         say(socket, UNFIT, words);
         return false;
     }
-    const bool fits = c->get_version(&major, &minor) == 0 && (major > 11 || (major == 11 && minor >= 2));
+    const bool fits =
+        c->get_version(&major, &minor) == 0 && (major > 11 || (major == 11 && minor >= 2));
     snprintf(words, sizeof words, fits ? "%d.%d" : "is version %d.%d", major, minor);
     say(socket, fits ? DONE : UNFIT, words);
     return fits;
 }
 
 /* What the compiler has made, or said: by two of its functions, its size and itself. */
-static void pass(int socket, void *program, enum outcome outcome, int (*get_size)(void *, size_t *), int (*get_bytes)(void *, char *),
-                 bool is_text)
+static void pass(int socket, void *program, enum outcome outcome, int (*get_size)(void *, size_t *),
+                 int (*get_bytes)(void *, char *), bool is_text)
 {
     size_t n = 0;
     const bool any = get_size(program, &n) == 0 && n > 0;
@@ -130,13 +135,15 @@ static void pass(int socket, void *program, enum outcome outcome, int (*get_size
     free(bytes);
 }
 
-static void compile(struct library *c, int socket, const struct request *r, const char *name, const char *text)
+static void compile(struct library *c, int socket, const struct request *r, const char *name,
+                    const char *text)
 {
     char arch[60];
     /* legalize.c decides what is rounded once: see there. */
     const char *const option[] = {arch, "--std=c++17", "--disable-warnings", "--fmad=false"};
     void *program = NULL;
-    snprintf(arch, sizeof arch, "--gpu-architecture=%s_%d%s", r->is_ptx ? "compute" : "sm", r->number, r->is_exact ? "a" : "");
+    snprintf(arch, sizeof arch, "--gpu-architecture=%s_%d%s", r->is_ptx ? "compute" : "sm",
+             r->number, r->is_exact ? "a" : "");
     if (c->create(&program, text, name, 0, NULL, NULL) != 0) {
         say(socket, REFUSED, "it does not take their text");
         return;
@@ -170,7 +177,7 @@ static void serve(int socket, const char *wanted)
     }
 }
 
-/* ------------------------------------------------------------------------------------------- in tgc */
+/* --------------------------------------------------------------------------------------- in tgc */
 
 /* The answer's bytes, with a 0 behind them; NULL: the process has ended. */
 static char *hear(struct nvrtc *c, struct answer *a)
@@ -223,15 +230,20 @@ struct nvrtc *nvrtc_open(struct tgc *t)
     if (c || !words)
         return c;
     if (a.outcome != ABSENT)
-        diag_error(t, NULL, "%s%s %s: --target=cuda needs NVRTC 11.2 or newer, or TGC_NVRTC=none, by which libLLVM compiles",
+        diag_error(t, NULL,
+                   "%s%s %s: --target=cuda needs NVRTC 11.2 or newer, or TGC_NVRTC=none, by which "
+                   "libLLVM compiles",
                    wanted ? "TGC_NVRTC=" : "", wanted ? wanted : "libnvrtc.so", words);
     else if (wanted)
         diag_error(t, NULL, "TGC_NVRTC=%s: %s", wanted, words);
     else
         diag_error(t, NULL,
-                   "--target=cuda needs NVRTC, NVIDIA's compiler as a library, or libLLVM, and neither is installed: "
-                   "Debian's package is libnvrtc11.2 (non-free), PyPI's is nvidia-cuda-nvrtc-cu12, whose file "
-                   "nvidia/cuda_nvrtc/lib/libnvrtc.so.12 TGC_NVRTC names; libLLVM is Debian's libllvm19; -o NAME.cu needs no compiler");
+                   "--target=cuda needs NVRTC, NVIDIA's compiler as a library, or libLLVM, and "
+                   "neither is installed: "
+                   "Debian's package is libnvrtc11.2 (non-free), PyPI's is nvidia-cuda-nvrtc-cu12, "
+                   "whose file "
+                   "nvidia/cuda_nvrtc/lib/libnvrtc.so.12 TGC_NVRTC names; libLLVM is Debian's "
+                   "libllvm19; -o NAME.cu needs no compiler");
     return NULL;
 }
 
@@ -241,23 +253,30 @@ const char *nvrtc_version(const struct nvrtc *c) { return c->version; }
 
 static bool lacks_memory(struct nvrtc *c, const struct cuda_image *image, const char *why)
 {
-    return diag_error(c->t, NULL, "NVRTC %s does not end compiling the kernels for %s: %s, as where it gets no memory: free some, or raise the "
-                      "process's limit (ulimit -v)", c->version, image->arch.text, why);
+    return diag_error(c->t, NULL,
+                      "NVRTC %s does not end compiling the kernels for %s: %s, as where it gets no "
+                      "memory: free some, or raise the "
+                      "process's limit (ulimit -v)",
+                      c->version, image->arch.text, why);
 }
 
 bool nvrtc_compile(struct nvrtc *c, const char *text, const char *name, struct cuda_image *image)
 {
     enum { MOST = 2000 };
-    const struct request r = {image->arch.number, image->arch.exact, image->is_ptx, strlen(name), strlen(text)};
+    const struct request r = {image->arch.number, image->arch.exact, image->is_ptx, strlen(name),
+                              strlen(text)};
     struct answer a = {DONE, 0};
-    const char *bytes = child_ask(c->child, &r, sizeof r) && child_ask(c->child, name, r.name) && child_ask(c->child, text, r.text)
-                            ? hear(c, &a) : NULL;
+    const char *bytes = child_ask(c->child, &r, sizeof r) && child_ask(c->child, name, r.name) &&
+                                child_ask(c->child, text, r.text)
+                            ? hear(c, &a)
+                            : NULL;
     if (!bytes)
         return lacks_memory(c, image, child_why(c->child));
     if (a.outcome == NO_CHILD_MEMORY)
         return lacks_memory(c, image, "it has none for its result");
     if (a.outcome != DONE || a.nbytes == 0)
-        return diag_error(c->t, NULL, "NVRTC %s does not compile the kernels for %s: %.*s", c->version, image->arch.text, MOST,
+        return diag_error(c->t, NULL, "NVRTC %s does not compile the kernels for %s: %.*s",
+                          c->version, image->arch.text, MOST,
                           *bytes ? bytes : "it does not say why");
     image->code = (const unsigned char *)bytes;
     image->nbytes = a.nbytes;

@@ -1,11 +1,13 @@
-/* apart.c - places of intermediates by which kernels that need nothing of each other may run at once.
+/* apart.c - places of intermediates by which kernels that need nothing of each other may run at
+ * once.
  *
  *      a ── b ── c ──┐       The arena's plan gives d's result the bytes of b's, which nobody needs behind c in the
  *      └─── d ── e ──┴─ f    schedule's order: then d would wait for c.
  *
- * Here two tensors share bytes only if each kernel that accesses the one comes before each that accesses the other by what
- * kernels need of each other. Where that takes too much memory, kernels that fill the device by themselves count as ordered as
- * the schedule has them: at once they would take as long. Places are packed first fit, by decreasing size.
+ * Here two tensors share bytes only if each kernel that accesses the one comes before each that
+ * accesses the other by what kernels need of each other. Where that takes too much memory, kernels
+ * that fill the device by themselves count as ordered as the schedule has them: at once they would
+ * take as long. Places are packed first fit, by decreasing size.
  */
 #include "backends/device/device.h"
 #include "passes/analysis/kernel_cost.h"
@@ -35,7 +37,8 @@ static const struct buffer *root_of(const struct buffer *b)
     return root->state ? root->state->in : root;
 }
 
-static void add_touch(struct tgc *t, struct node *node, const struct kernel *k, const struct buffer *b, bool reads, bool writes)
+static void add_touch(struct tgc *t, struct node *node, const struct kernel *k,
+                      const struct buffer *b, bool reads, bool writes)
 {
     const struct buffer *root = root_of(b);
     if (root->kind == BUFFER_WEIGHT)
@@ -83,8 +86,8 @@ static void read_step(struct tgc *t, struct node *node, const struct step *step)
     node->fills = k && device_use(t, k).threads >= cost_full_threads(t->device);
 }
 
-/* false: the steps have branches or loops, or are too many. What the host does is behind all before it, and before all
- * behind it. */
+/* false: the steps have branches or loops, or are too many. What the host does is behind all before
+ * it, and before all behind it. */
 static bool read_steps(struct web *w)
 {
     struct tgc *t = w->p->t;
@@ -115,7 +118,8 @@ static bool read_steps(struct web *w)
 
 static bool has_place(const struct buffer *b)
 {
-    return !b->base && !b->state && b->placed > 0 && (b->kind == BUFFER_TEMP || b->kind == BUFFER_SCRATCH);
+    return !b->base && !b->state && b->placed > 0 &&
+           (b->kind == BUFFER_TEMP || b->kind == BUFFER_SCRATCH);
 }
 
 /* The item of a kernel's input over which the plan has it store its result; 0: there is none. */
@@ -123,7 +127,8 @@ static int find_under(const struct web *w, const struct kernel *k, const struct 
 {
     for (int i = k ? k->noutput : 0; k && i < k->nbuffer; i++) {
         const struct buffer *in = buffer_root(k->buffer[i]);
-        if (in != out && has_place(in) && in->offset == out->offset && in->placed == out->placed && w->item_of[in->id])
+        if (in != out && has_place(in) && in->offset == out->offset && in->placed == out->placed &&
+            w->item_of[in->id])
             return w->item_of[in->id];
     }
     return 0;
@@ -179,8 +184,10 @@ static bool makes_wait(const struct web *w)
     for (int i = 0; i < s->nbuffer; i++)
         for (int k = 0; k < i; k++) {
             const struct buffer *a = s->buffer[i], *b = s->buffer[k];
-            const int x = has_place(a) ? w->item_of[a->id] : 0, y = has_place(b) ? w->item_of[b->id] : 0;
-            if (x && y && x != y && a->offset < b->offset + b->placed && b->offset < a->offset + a->placed &&
+            const int x = has_place(a) ? w->item_of[a->id] : 0,
+                      y = has_place(b) ? w->item_of[b->id] : 0;
+            if (x && y && x != y && a->offset < b->offset + b->placed &&
+                b->offset < a->offset + a->placed &&
                 !may_share(w, &w->item[x - 1], &w->item[y - 1], false))
                 return true;
         }
@@ -192,11 +199,13 @@ struct rank { const struct item *item; int number; };
 static int compare(const void *pa, const void *pb)
 {
     const struct rank *a = pa, *b = pb;
-    return a->item->nbytes != b->item->nbytes ? (a->item->nbytes < b->item->nbytes ? 1 : -1) : a->number - b->number;
+    return a->item->nbytes != b->item->nbytes ? (a->item->nbytes < b->item->nbytes ? 1 : -1)
+                                              : a->number - b->number;
 }
 
 /* Where the item fits first between those that have places; these are rank[0 .. n - 1]. */
-static size_t find_gap(const struct web *w, const struct item *item, const struct rank *rank, int n, bool fills)
+static size_t find_gap(const struct web *w, const struct item *item, const struct rank *rank, int n,
+                       bool fills)
 {
     size_t at = 0;
     for (bool moved = true; moved;) {

@@ -1,12 +1,15 @@
-/* extent.c - which elements of a tensor a kernel accesses, so that kernels that store parts of one (a concat's) need no order.
+/* extent.c - which elements of a tensor a kernel accesses, so that kernels that store parts of one
+ * (a concat's) need no order.
  *
- * An offset is a sum of terms, a factor times what is bounded. Two offsets never meet if the one ends before the other
- * begins, or if, by some factor P of theirs, what is left of the multiples of P does:
+ * An offset is a sum of terms, a factor times what is bounded. Two offsets never meet if the one
+ * ends before the other begins, or if, by some factor P of theirs, what is left of the multiples of
+ * P does:
  *
  *      pixel * 96 +      channel      0 <= channel < 64        of each 96 elements the first 64
  *      pixel * 96 + 64 + channel      0 <= channel < 32        and the last 32
  *
- * Offsets are those of the AST, whose conditions count for nothing: what is said to be accessed may be more than what is.
+ * Offsets are those of the AST, whose conditions count for nothing: what is said to be accessed may
+ * be more than what is.
  */
 #include "backends/device/device.h"
 

@@ -1,4 +1,5 @@
-/* host.c - the C around the kernels: the tables of weights and places, copies, the hooks of program.c. */
+/* host.c - the C around the kernels: the tables of weights and places, copies, the
+ * hooks of program.c. */
 #include "backends/device/device.h"
 
 #include <string.h>
@@ -8,7 +9,7 @@ static void write_check(struct program *p, struct text *out)
     text_printf(out, "if (status != %s_OK)\n    return status;\n", p->upper);
 }
 
-/* ---------------------------------------------------------- the memory, as far as the host needs it */
+/* ------------------------------------------------------ the memory, as far as the host needs it */
 
 enum { SPAN_READS = 1, SPAN_WRITES = 2 };
 struct span { const struct buffer *root; int how; const char *nbytes; };
@@ -16,8 +17,8 @@ struct spans { struct span v[DEVICE_SPANS]; int n; };
 
 static const char *size_of(struct program *p, const struct buffer *b);
 
-/* What the host has of a tensor at hand, and of weights, is its own. A tensor that is a part of another
- * one makes the host have all of that. */
+/* What the host has of a tensor at hand, and of weights, is its own. A tensor that is a part of
+ * another one makes the host have all of that. */
 static void need(struct program *p, struct spans *s, const struct buffer *b, int how, bool is_whole)
 {
     const struct buffer *root = buffer_root(b);
@@ -50,7 +51,9 @@ static void need_scalar(struct program *p, struct spans *s, struct uop *u)
 static void write_need(struct program *p, const char *list, int n, struct text *out)
 {
     snippet_use(&p->snippets, "device_host");
-    text_printf(out, "{\n    const struct span need[] = {%s};\n    status = to_host(self, need, %d);\n}\n", list, n);
+    text_printf(
+        out, "{\n    const struct span need[] = {%s};\n    status = to_host(self, need, %d);\n}\n",
+        list, n);
     write_check(p, out);
 }
 
@@ -60,7 +63,10 @@ static void device_to_host(struct program *p, const struct step *step, struct te
     struct text list = {.t = p->t};
     int nin = step->host ? step->narg - step->host->nout : 0;
     for (int i = 0; i < step->narg; i++)
-        need(p, &s, step->arg[i], i < nin ? SPAN_READS : step->host->external ? SPAN_READS | SPAN_WRITES : SPAN_WRITES,
+        need(p, &s, step->arg[i],
+             i < nin                ? SPAN_READS
+             : step->host->external ? SPAN_READS | SPAN_WRITES
+                                    : SPAN_WRITES,
              true);
     for (int i = 0; step->host && i < step->host->nparam; i++)
         need_scalar(p, &s, step->host->param[i]);
@@ -74,7 +80,8 @@ static void device_to_host(struct program *p, const struct step *step, struct te
         size_t nbytes;
         if (!size_align(root->nbytes, 64, &nbytes) || !size_add(mapped, nbytes, &mapped))
             TGC_BUG(p->t, "a step of the host accesses more bytes than can be counted");
-        const char *at = root->state ? device_offset(p, root, &varies) : mem_printf(p->t, "%zu", p->place[root->id]);
+        const char *at = root->state ? device_offset(p, root, &varies)
+                                     : mem_printf(p->t, "%zu", p->place[root->id]);
         if (root->state && p->place_of_states)
             at = mem_printf(p->t, "%zu + %s", p->device_states, at);
         text_printf(&list, "%s{%s, %s, %d}", i ? ", " : "", at, s.v[i].nbytes, s.v[i].how);
@@ -86,7 +93,8 @@ static void device_to_host(struct program *p, const struct step *step, struct te
         write_need(p, list.s, s.n, out);
 }
 
-static const char *device_states_to_host(struct program *p, bool reads, bool writes, struct text *out)
+static const char *device_states_to_host(struct program *p, bool reads, bool writes,
+                                         struct text *out)
 {
     write_need(p, mem_printf(p->t, "{%zu, %zu, %d}", p->device_states, p->s->state_nbytes,
                              (reads ? SPAN_READS : 0) | (writes ? SPAN_WRITES : 0)), 1, out);
@@ -98,7 +106,8 @@ static const char *device_host_view(struct program *p, const struct buffer *b)
     if (p->span[b->id] == 0)
         TGC_BUG(p->t, "the host accesses buffer %d, which it has not asked for", b->id);
     p->buffer_used[b->id] = b->kind == BUFFER_OUTPUT;      /* so it cannot be the caller's buffer */
-    return mem_printf(p->t, "((%s *)(void *)self->device.seen[%d])", dtype_ctype(b->dtype), p->span[b->id] - 1);
+    return mem_printf(p->t, "((%s *)(void *)self->device.seen[%d])", dtype_ctype(b->dtype),
+                      p->span[b->id] - 1);
 }
 
 /* "(size_t)2 * (size_t)in->dim_n * 4": bytes of the tensor in this run. A computed dimension may
@@ -107,7 +116,8 @@ static const char *size_of(struct program *p, const struct buffer *b)
 {
     struct text s = {.t = p->t};
     for (int a = 0; a < b->ndim; a++)
-        text_printf(&s, "(size_t)(%s) * ", program_scalar(p, sym_max(p->t, b->dim[a], uop_int(p->t, 0))));
+        text_printf(&s, "(size_t)(%s) * ",
+                    program_scalar(p, sym_max(p->t, b->dim[a], uop_int(p->t, 0))));
     text_printf(&s, "%zu", dtype_nbytes(b->dtype));
     return s.s;
 }
@@ -130,8 +140,8 @@ static void copy(struct program *p, bool output, int i, struct text *out)
     int entry = output ? entry_of_output(p->s, i) : entry_of_input(p->s, i);
     struct text body = {.t = p->t};
     snippet_use(&p->snippets, output ? "device_get" : "device_put");
-    text_printf(&body, "status = %s(self, %d, %s->%s, %s);\n", how, device_place(p, b), output ? "out" : "in",
-                p->buffer_name[b->id], size_of(p, b));
+    text_printf(&body, "status = %s(self, %d, %s->%s, %s);\n", how, device_place(p, b),
+                output ? "out" : "in", p->buffer_name[b->id], size_of(p, b));
     write_check(p, &body);
     if (entry < 0) {
         text_puts(out, body.s);
@@ -198,8 +208,10 @@ static void device_types(struct program *p, struct text *out)
 {
     const char *interface = p->backend->interface;
     text_printf(out, "enum { %s_SPANS = %d };\n", p->upper, DEVICE_SPANS);
-    text_puts(out, "/* Whether a run differs from the one before it by more than its inputs: states have two places, or lengths. */\n");
-    text_printf(out, "enum { %s_RUNS_DIFFER = %d };\n", p->upper, states_have_two_places(p->s) || state_count_vars(p->s) > 0);
+    text_puts(out, "/* Whether a run differs from the one before it by more than its inputs: "
+                   "states have two places, or lengths. */\n");
+    text_printf(out, "enum { %s_RUNS_DIFFER = %d };\n", p->upper,
+                states_have_two_places(p->s) || state_count_vars(p->s) > 0);
     text_printf(out, "#define OPEN_KEY UINT64_C(0x%016llx)\n", open_key(p));
     device_write_turns(p, out);
     program_write_text(p, out, snippet_find(p->backend->name)->text);
@@ -213,10 +225,13 @@ static void device_types(struct program *p, struct text *out)
     if (p->nimage > 0)
         p->backend->driver->image_tables(p, out);
     if (device_write_maps(p, NULL) > 0) {
-        program_write_text(p, out, snippet_find(mem_printf(p->t, "%s_map_types", p->backend->name))->text);
+        program_write_text(p, out,
+                           snippet_find(mem_printf(p->t, "%s_map_types", p->backend->name))->text);
         text_puts(out, "\nstatic const struct map_of map_of[] = {\n");
         const int n = device_write_maps(p, out);
-        text_printf(out, "};\nenum { %s_MAPS = %d };\nstruct maps { encode_map *encode; unsigned char bytes[(%s_MAPS + 1) * sizeof(struct map)]; };\n\n",
+        text_printf(out,
+                    "};\nenum { %s_MAPS = %d };\nstruct maps { encode_map *encode; unsigned char "
+                    "bytes[(%s_MAPS + 1) * sizeof(struct map)]; };\n\n",
                     p->upper, n, p->upper);
     }
     device_write_list(p, out);
@@ -224,9 +239,12 @@ static void device_types(struct program *p, struct text *out)
 
 static void device_fields(struct program *p, struct text *out)
 {
-    text_printf(out, "    uint64_t open_key;              /* OPEN_KEY while it is open: arenas may hold anything before */\n"
-                     "    struct %s device;\n    struct place place[%d];\n    size_t groups[%d][3];\n",
-                p->backend->interface ? "driver" : p->backend->name, device_count_places(p), p->s->nkernel + 1);
+    text_printf(out,
+                "    uint64_t open_key;              /* OPEN_KEY while it is open: arenas may hold "
+                "anything before */\n"
+                "    struct %s device;\n    struct place place[%d];\n    size_t groups[%d][3];\n",
+                p->backend->interface ? "driver" : p->backend->name, device_count_places(p),
+                p->s->nkernel + 1);
     p->backend->driver->fields(p, out);
 }
 
@@ -249,12 +267,13 @@ static void write_weight_table(struct program *p, struct text *out)
     for (int i = 0; i < s->nweight; i++)
         text_printf(out, "        {%zu, %zu, w->%s},\n", s->weight[i]->offset, s->weight[i]->nbytes,
                     p->buffer_name[s->weight[i]->id]);
-    text_puts(out,
-              "    };\n"
-              "    for (size_t i = 0; i < sizeof weight / sizeof *weight; i++)\n"
-              "        if (weight[i].nbytes > 0 &&\n"
-              "            !write_buffer(self, self->device.weights, weight[i].at, weight[i].nbytes, "
-              "weight[i].from, true))\n");
+    text_puts(
+        out,
+        "    };\n"
+        "    for (size_t i = 0; i < sizeof weight / sizeof *weight; i++)\n"
+        "        if (weight[i].nbytes > 0 &&\n"
+        "            !write_buffer(self, self->device.weights, weight[i].at, weight[i].nbytes, "
+        "weight[i].from, true))\n");
     text_printf(out, "            return %s_DEVICE_FAILED;\n    return %s_OK;\n}\n\n", p->upper,
                 p->upper);
 }
@@ -274,20 +293,28 @@ static void write_counters(struct program *p, struct text *out)
     size_t most = 0;
     if (!counts(s))
         return;
-    text_printf(out, "/* Counters of blocks, of which the last one goes on: a run finds them 0, and leaves them so. */\nstatic int begin_counters(%s *self)\n{\n"
-                "    static const struct { size_t at, nbytes; } counter[] = {\n", p->name);
+    text_printf(out,
+                "/* Counters of blocks, of which the last one goes on: a run finds them 0, and "
+                "leaves them so. */\nstatic int begin_counters(%s *self)\n{\n"
+                "    static const struct { size_t at, nbytes; } counter[] = {\n",
+                p->name);
     for (int i = 0; i < s->nbuffer; i++) {
         if (!s->buffer[i]->counts)
             continue;
         text_printf(out, "        {%zu, %zu},\n", p->place[s->buffer[i]->id], s->buffer[i]->nbytes);
         most = s->buffer[i]->nbytes > most ? s->buffer[i]->nbytes : most;
     }
-    text_printf(out, "    };\n    static const unsigned char zeros[%zu];\n    for (size_t i = 0; i < sizeof counter / sizeof *counter; i++)\n"
-                "        if (!write_buffer(self, self->device.memory, counter[i].at, counter[i].nbytes, zeros, true))\n"
-                "            return %s_DEVICE_FAILED;\n    return %s_OK;\n}\n\n", most, p->upper, p->upper);
+    text_printf(out,
+                "    };\n    static const unsigned char zeros[%zu];\n    for (size_t i = 0; i < "
+                "sizeof counter / sizeof *counter; i++)\n"
+                "        if (!write_buffer(self, self->device.memory, counter[i].at, "
+                "counter[i].nbytes, zeros, true))\n"
+                "            return %s_DEVICE_FAILED;\n    return %s_OK;\n}\n\n",
+                most, p->upper, p->upper);
 }
 
-/* The bytes that a buffer of the caller's must have; an input of run-time size has its own in each run. */
+/* The bytes that a buffer of the caller's must have; an input of run-time size has
+ * its own in each run. */
 static size_t needed(const struct buffer *b)
 {
     for (int a = 0; a < b->ndim; a++)
@@ -302,7 +329,8 @@ static void write_places(struct program *p, struct text *out)
     const struct schedule *s = p->s;
     struct buffer *const *side[] = {s->input, s->output};
     const int n[] = {s->ninput, s->noutput};
-    text_puts(out, "/* Of each place the byte of the memory where it begins, what a buffer of the caller's must\n"
+    text_puts(out, "/* Of each place the byte of the memory where it begins, what a buffer of the "
+                   "caller's must\n"
                    " * have (0: each run tells), and whether the host computes with it. */\n"
                    "static const struct { size_t at, nbytes; bool is_of_host; } place_info[] = {\n"
                    "    {0, 0, true}, {0, 0, true},\n");
@@ -314,7 +342,8 @@ static void write_places(struct program *p, struct text *out)
         }
     for (int i = 0; i < s->nbuffer; i++)             /* what no caller binds */
         if (p->own_place[s->buffer[i]->id])
-            text_printf(out, "    {%zu, %zu, true},\n", p->place[s->buffer[i]->id], s->buffer[i]->nbytes);
+            text_printf(out, "    {%zu, %zu, true},\n", p->place[s->buffer[i]->id],
+                        s->buffer[i]->nbytes);
     if (p->place_of_states)
         text_printf(out, "    {%zu, %zu, true},\n", p->device_states, s->state_nbytes);
     text_puts(out, "};\n\n");
@@ -334,8 +363,11 @@ static void device_functions(struct program *p, struct text *out)
     if (p->s->nweight > 0 || counts(p->s))
         snippet_use(&p->snippets, "write");
     program_write_text(p, out, complain_text);
-    text_printf(out, "/* Bytes of the memory that a step of the host's reads and stores at once, at most. */\n"
-                     "#define %s_MAPPED ((size_t)%zu)\n\n", p->upper, p->device_mapped_nbytes);
+    text_printf(
+        out,
+        "/* Bytes of the memory that a step of the host's reads and stores at once, at most. */\n"
+        "#define %s_MAPPED ((size_t)%zu)\n\n",
+        p->upper, p->device_mapped_nbytes);
     write_places(p, out);
     if (p->backend->driver->tables)
         p->backend->driver->tables(p, out);
@@ -351,8 +383,10 @@ static void device_functions(struct program *p, struct text *out)
 
 static void device_check(struct program *p, struct text *out)
 {
-    text_printf(out, "    const %s *const before = (const %s *)arena;\n"
-                     "    if (before->opened == before && before->open_key == OPEN_KEY)\n        return %s_OPEN_ALREADY;\n",
+    text_printf(out,
+                "    const %s *const before = (const %s *)arena;\n"
+                "    if (before->opened == before && before->open_key == OPEN_KEY)\n        return "
+                "%s_OPEN_ALREADY;\n",
                 p->name, p->name, p->upper);
 }
 
@@ -362,9 +396,11 @@ static void device_open(struct program *p, struct text *out)
     text_printf(out, "    if (status == %s_OK)\n        status = begin_list(self);\n", p->upper);
     text_printf(out, "    if (status == %s_OK)\n        status = put_weights(self);\n", p->upper);
     if (counts(p->s))
-        text_printf(out, "    if (status == %s_OK)\n        status = begin_counters(self);\n", p->upper);
+        text_printf(out, "    if (status == %s_OK)\n        status = begin_counters(self);\n",
+                    p->upper);
     if (p->s->nstate > 0)
-        text_printf(out, "    if (status == %s_OK)\n        status = begin_states(self);\n", p->upper);
+        text_printf(out, "    if (status == %s_OK)\n        status = begin_states(self);\n",
+                    p->upper);
     text_printf(out, "    if (status != %s_OK) {\n        device_close(self);\n        return "
                      "status;\n    }\n    self->open_key = OPEN_KEY;\n", p->upper);
 }
@@ -376,6 +412,7 @@ static void device_close(struct program *p, struct text *out)
 }
 
 const struct device device_hooks = {
-    device_begin, device_types, device_fields, device_text, device_compile, device_embed, device_functions, device_check, device_open,
-    device_close, device_host_view, device_to_host, device_states_to_host, device_is_absent, device_begin_run, device_launches,
-    device_end_run};
+    device_begin,     device_types,     device_fields,         device_text,      device_compile,
+    device_embed,     device_functions, device_check,          device_open,      device_close,
+    device_host_view, device_to_host,   device_states_to_host, device_is_absent, device_begin_run,
+    device_launches,  device_end_run};

@@ -1,6 +1,6 @@
-/* kernel.c - kernels in a device's language: functions whose arguments are, of each tensor, a pointer,
- * or, where buffers have no addresses (driver.byte), the buffer that it is in and the byte where it
- * begins.
+/* kernel.c - kernels in a device's language: functions whose arguments are, of each tensor, a
+ * pointer, or, where buffers have no addresses (driver.byte), the buffer that it is in and the byte
+ * where it begins.
  *
  *      kernel void NAME_conv1(global uchar *y_in, ulong y_at, global const uchar *x_in, ulong x_at)
  *      extern "C" __global__ void NAME_conv1(float *y, const float *x)
@@ -14,16 +14,18 @@
 
 #include <string.h>
 
-/* The kernel's names of its parameters' buffers and offsets, by position in parameter[]; a symbol has
- * no buffer, and a pointer has no offset. */
+/* The kernel's names of its parameters' buffers and offsets, by position in parameter[]; a symbol
+ * has no buffer, and a pointer has no offset. */
 struct signature {
     struct function f;
     const struct driver *d;
     const char **in, **at;
     const struct parameter *parameter;
     int n;
-    const char *memory;                      /* the block's array, of which all others but barriers are parts; NULL: each is one */
-    const char *structure, *arguments;       /* the type of all of them, and the parameter; NULL: the driver has none */
+    const char *memory;                      /* the block's array, of which all others but barriers
+                                              * are parts; NULL: each is one */
+    const char *structure, *arguments;       /* the type of all of them, and the parameter; NULL:
+                                              * the driver has none */
 };
 
 static const char *global_of(const struct signature *s, const struct parameter *a)
@@ -42,7 +44,8 @@ static const char *pointer_to(const struct signature *s, const struct parameter 
 
 static bool is_image(const struct signature *s, const struct parameter *a)
 {
-    return a->b && !a->map && a->at < s->f.k->nbuffer && s->f.k->is_image && s->f.k->is_image[a->at];
+    return a->b && !a->map && a->at < s->f.k->nbuffer && s->f.k->is_image &&
+           s->f.k->is_image[a->at];
 }
 
 static void put_parameter(const struct signature *s, int i, struct text_list *list)
@@ -87,7 +90,8 @@ static void write_signature(struct signature *s, struct text *out)
     text_printf(out, "%s_%s(", p->name, program_kernel_name(p, s->f.k));
     list.indent = out->n - list.line;
     if (s->structure)
-        list_put(&list, mem_printf(p->t, "%s%s &%s%s", s->d->structure[0], s->structure, s->arguments, s->d->structure[1]));
+        list_put(&list, mem_printf(p->t, "%s%s &%s%s", s->d->structure[0], s->structure,
+                                   s->arguments, s->d->structure[1]));
     for (int i = 0; i < s->n && !s->structure; i++)
         put_parameter(s, i, &list);
     for (const char *const *place = s->d->places; place && *place; place++)
@@ -150,7 +154,8 @@ static bool begins_barriers(struct uop *const *linear, int n, const struct buffe
     return false;
 }
 
-/* Whether the kernel's program, or a variant's, has barriers there: those are nobody's place but theirs. */
+/* Whether the kernel's program, or a variant's, has barriers there: those are
+ * nobody's place but theirs. */
 static bool is_barriers(const struct kernel *k, const struct buffer *b)
 {
     bool any = b->is_local && begins_barriers(k->linear, k->nlinear, b);
@@ -159,8 +164,8 @@ static bool is_barriers(const struct kernel *k, const struct buffer *b)
     return any;
 }
 
-/* Arrays that are parts of one begin where a copy in bulk may: copies, one of which nothing is left to read beside what lies over
- * them, then barriers. */
+/* Arrays that are parts of one begin where a copy in bulk may: copies, one of which nothing is left
+ * to read beside what lies over them, then barriers. */
 int64_t device_local_at(const struct kernel *k, const struct buffer *b)
 {
     enum { ALIGN = 128 };
@@ -170,7 +175,8 @@ int64_t device_local_at(const struct kernel *k, const struct buffer *b)
             const struct buffer *x = k->scratch[i];
             if (!x->is_local || !scratch_is_on_stack(x) || is_barriers(k, x) != barriers)
                 continue;
-            int64_t align = x->panel ? PANEL_ALIGN : ALIGN, from = x->is_over ? 0 : (at + align - 1) / align * align;
+            int64_t align = x->panel ? PANEL_ALIGN : ALIGN,
+                    from = x->is_over ? 0 : (at + align - 1) / align * align;
             if (x == b)
                 return from;
             *(x->is_over ? &over : &at) = from + (int64_t)x->nbytes;
@@ -186,7 +192,9 @@ static int64_t tiles_nbytes(const struct kernel *k)
     int64_t most = 0;
     for (int i = 0; i < k->nscratch; i++) {
         const struct buffer *b = k->scratch[i];
-        int64_t end = b->is_local && !is_barriers(k, b) && scratch_is_on_stack(b) ? device_local_at(k, b) + (int64_t)b->nbytes : 0;
+        int64_t end = b->is_local && !is_barriers(k, b) && scratch_is_on_stack(b)
+                          ? device_local_at(k, b) + (int64_t)b->nbytes
+                          : 0;
         most = end > most ? end : most;
     }
     return most;
@@ -199,24 +207,32 @@ int64_t device_launched_local(const struct driver *d, const struct kernel *k)
 }
 
 /* A declaration of an array that begins at a multiple of so many bytes; 0: of its elements'. */
-static void write_aligned(const struct signature *s, int n, const char *space, const char *declared, struct text *out)
+static void write_aligned(const struct signature *s, int n, const char *space, const char *declared,
+                          struct text *out)
 {
-    const char *aligned = n == 0 ? "" : mem_printf(s->f.p->t, s->d->has_alignas ? "alignas(%d) " : " __attribute__((aligned(%d)))", n);
-    text_printf(out, "    %s%s%s%s;\n", s->d->has_alignas ? aligned : "", space, declared, s->d->has_alignas ? "" : aligned);
+    const char *aligned =
+        n == 0
+            ? ""
+            : mem_printf(s->f.p->t,
+                         s->d->has_alignas ? "alignas(%d) " : " __attribute__((aligned(%d)))", n);
+    text_printf(out, "    %s%s%s%s;\n", s->d->has_alignas ? aligned : "", space, declared,
+                s->d->has_alignas ? "" : aligned);
 }
 
 /* An array of the thread's own or of its block's, of which vectors are loaded at once. */
-static void write_array(const struct signature *s, const struct buffer *b, const char *name, struct text *out)
+static void write_array(const struct signature *s, const struct buffer *b, const char *name,
+                        struct text *out)
 {
     const char *ctype = dtype_ctype(b->dtype);
     if (b->is_local && s->memory && !is_barriers(s->f.k, b)) {
         const char *space = *s->d->global ? s->d->local : "";
-        text_printf(out, "    %s%s *const %s = (%s%s *)(%s + %lld);\n", space, ctype, name, space, ctype, s->memory,
-                    (long long)device_local_at(s->f.k, b));
+        text_printf(out, "    %s%s *const %s = (%s%s *)(%s + %lld);\n", space, ctype, name, space,
+                    ctype, s->memory, (long long)device_local_at(s->f.k, b));
         return;
     }
     if (b->is_local && device_launched_local(s->d, s->f.k)) {
-        snippet_use(&s->f.p->snippets, mem_printf(s->f.p->t, "%s_block_array", s->f.p->backend->name));
+        snippet_use(&s->f.p->snippets,
+                    mem_printf(s->f.p->t, "%s_block_array", s->f.p->backend->name));
         text_printf(out, "    BLOCK_ARRAY(%s, %s, %zu, %lld);\n", ctype, name,
                     b->nbytes / dtype_nbytes(b->dtype), (long long)device_local_at(s->f.k, b));
         return;
@@ -224,8 +240,9 @@ static void write_array(const struct signature *s, const struct buffer *b, const
     bool has_boxes = (b->ring && b->transfer == TRANSFER_BULK) || b->leaves;
     int n = b->panel ? PANEL_ALIGN : has_boxes ? BULK_MEMORY_ALIGNED : 16;
     bool needs_none = !b->is_local || (!s->f.v && n == 16 && dtype_bits(b->dtype) >= 32);
-    write_aligned(s, needs_none ? 0 : n, buffer_space(b) == SPACE_LOCAL ? s->d->local : "",
-                  mem_printf(s->f.p->t, "%s %s[%zu]", ctype, name, b->nbytes / dtype_nbytes(b->dtype)), out);
+    write_aligned(
+        s, needs_none ? 0 : n, buffer_space(b) == SPACE_LOCAL ? s->d->local : "",
+        mem_printf(s->f.p->t, "%s %s[%zu]", ctype, name, b->nbytes / dtype_nbytes(b->dtype)), out);
 }
 
 /* Declares the parameters by their types, the scratch, and the part of the work. */
@@ -234,8 +251,8 @@ static void write_locals(const struct signature *s, struct text *out)
     const struct function *f = &s->f;
     const struct kernel *k = f->k;
     if (k->is_shared && !k->ngrid)
-        text_printf(out, "    const %s part = %s, parts = %s;\n", s->d->count, s->d->part[k->block > 0],
-                    s->d->parts[k->block > 0]);
+        text_printf(out, "    const %s part = %s, parts = %s;\n", s->d->count,
+                    s->d->part[k->block > 0], s->d->parts[k->block > 0]);
     if (k->block)
         text_printf(out, "    const %s thread = %s, threads = %s;\n", s->d->count, s->d->thread,
                     s->d->threads);
@@ -251,9 +268,13 @@ static void write_locals(const struct signature *s, struct text *out)
     }
     if (s->memory && device_launched_local(s->d, k)) {
         snippet_use(&f->p->snippets, mem_printf(f->p->t, "%s_block_array", f->p->backend->name));
-        text_printf(out, "    BLOCK_ARRAY(unsigned char, %s, %lld, 0);\n", s->memory, (long long)tiles_nbytes(k));
+        text_printf(out, "    BLOCK_ARRAY(unsigned char, %s, %lld, 0);\n", s->memory,
+                    (long long)tiles_nbytes(k));
     } else if (s->memory) {
-        write_aligned(s, PANEL_ALIGN, s->d->local, mem_printf(f->p->t, "unsigned char %s[%lld]", s->memory, (long long)tiles_nbytes(k)), out);
+        write_aligned(
+            s, PANEL_ALIGN, s->d->local,
+            mem_printf(f->p->t, "unsigned char %s[%lld]", s->memory, (long long)tiles_nbytes(k)),
+            out);
     }
     for (int i = 0; i < k->nscratch; i++)
         if (scratch_is_on_stack(k->scratch[i]) && f->is_used[k->nbuffer + i])

@@ -35,7 +35,8 @@ int device_place(const struct program *p, const struct buffer *b)
 {
     const struct schedule *s = p->s;
     const struct buffer *root = buffer_root(b);
-    int input = position_of(s->input, s->ninput, root), output = position_of(s->output, s->noutput, root);
+    int input = position_of(s->input, s->ninput, root),
+        output = position_of(s->output, s->noutput, root);
     return root->kind == BUFFER_WEIGHT ? PLACE_WEIGHTS
            : input >= 0                ? PLACE_FIRST_INPUT + input
            : output >= 0               ? PLACE_FIRST_INPUT + s->ninput + output
@@ -47,14 +48,17 @@ const char *device_offset(struct program *p, const struct buffer *b, bool *varie
     const struct buffer *root = buffer_root(b);
     const struct state *st = root->state;
     bool at_begin = device_place(p, b) >= PLACE_FIRST_INPUT, of_states = st && p->place_of_states;
-    size_t at = of_states ? p->place[root->id] - p->device_states : at_begin ? 0 : p->place[root->id];
+    size_t at = of_states  ? p->place[root->id] - p->device_states
+                : at_begin ? 0
+                           : p->place[root->id];
     struct text s = {.t = p->t}, more = {.t = p->t};
     *varies = false;
     if (st && state_has_two_places(st)) {
         bool next = root != st->in;
         *varies = true;
         at = of_states ? 0 : p->device_states;
-        text_printf(&more, " + (%s ? %zu : %zu)", state_is_odd(p, st), st->place[!next], st->place[next]);
+        text_printf(&more, " + (%s ? %zu : %zu)", state_is_odd(p, st), st->place[!next],
+                    st->place[next]);
     }
     for (; b->base; b = b->base) {
         if (!b->base_offset)
@@ -85,7 +89,9 @@ static bool is_image(const struct kernel *k, const struct parameter *a)
 static const char *offset_of(struct program *p, const struct parameter *a, bool *varies)
 {
     const char *at = device_offset(p, a->b, varies);
-    const int64_t first = a->map ? a->map->src[bulk_source(a->map, BULK_FIRST)]->arg.i * (int64_t)dtype_nbytes(a->b->dtype) : 0;
+    const int64_t first = a->map ? a->map->src[bulk_source(a->map, BULK_FIRST)]->arg.i *
+                                       (int64_t)dtype_nbytes(a->b->dtype)
+                                 : 0;
     return first ? mem_printf(p->t, "%s + %lld", at, (long long)first) : at;
 }
 
@@ -98,12 +104,13 @@ static void write_arguments(struct program *p, const struct kernel *k, struct te
     for (int i = 0; i < n; i++) {
         bool varies = true;
         if (is_image(k, &a[i])) {
-            list_put(&list, mem_printf(p->t, "{%d, 0, 0}", device_count_places(p) + device_image(p, a[i].b)));
+            list_put(&list, mem_printf(p->t, "{%d, 0, 0}",
+                                       device_count_places(p) + device_image(p, a[i].b)));
             continue;
         }
         const char *at = a[i].b ? offset_of(p, &a[i], &varies) : NULL;
-        list_put(&list, mem_printf(p->t, "{%d, %d, %s}", a[i].b ? device_place(p, a[i].b) : -1, varies,
-                                   varies ? "0" : at));
+        list_put(&list, mem_printf(p->t, "{%d, %d, %s}", a[i].b ? device_place(p, a[i].b) : -1,
+                                   varies, varies ? "0" : at));
     }
     text_printf(out, "%s    /* %s */\n", n ? "," : "", p->kernel_name[k->index]);
 }
@@ -186,9 +193,14 @@ void device_write_list(struct program *p, struct text *out)
     int first = 0;
     text_printf(out, "enum { %s_KERNELS = %d, %s_PLACES = %d, %s_INPUTS = %d };\n", p->upper,
                 s->nkernel, p->upper, device_count_places(p), p->upper, s->ninput);
-    text_printf(out, "/* On a processor a kernel has a work-group for each core, at most those of launch_of[]. */\n"
-                     "enum { %s_PER_CORE = %d };\n\n", p->upper, p->t->device && p->t->device->is_processor);
-    text_printf(out, "/* Where tensors lie: 0, the memory; 1, the weights; from 2 on the inputs, then the outputs%s. */\n",
+    text_printf(out,
+                "/* On a processor a kernel has a work-group for each core, at most those of "
+                "launch_of[]. */\n"
+                "enum { %s_PER_CORE = %d };\n\n",
+                p->upper, p->t->device && p->t->device->is_processor);
+    text_printf(out,
+                "/* Where tensors lie: 0, the memory; 1, the weights; from 2 on the inputs, then "
+                "the outputs%s. */\n",
                 p->nown ? ", then\n * all else, then what is read as an image" : "");
     text_puts(out,
                    "static const struct argument argument_of[] = {\n");
@@ -258,13 +270,14 @@ int device_launches(struct program *p, int step, struct text *out)
         snippet_use(&p->snippets, "device_vary");
         text_printf(out, "{\n%s", list ? list : "");
         const char *groups = write_groups(p, k, out);
-        text_printf(out, "    status = vary(self, %d, %s, %s);\n}\n", k->index, list ? "varying" : "NULL",
-                    groups);
+        text_printf(out, "    status = vary(self, %d, %s, %s);\n}\n", k->index,
+                    list ? "varying" : "NULL", groups);
         text_printf(out, "if (status != %s_OK)\n    return status;\n", p->upper);
     }
     bool by_queues = p->turn[first->index].by_queues;
     snippet_use(&p->snippets, by_queues ? "device_launch_queued" : "device_launch");
     p->device_part[first->index] = first->index + n;
-    text_printf(out, "status = run_part%s(self, %d, %d);\n", by_queues ? "_queued" : "", first->index, first->index + n);
+    text_printf(out, "status = run_part%s(self, %d, %d);\n", by_queues ? "_queued" : "",
+                first->index, first->index + n);
     return n;
 }

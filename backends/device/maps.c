@@ -1,11 +1,11 @@
-/* maps.c - tensor maps: what a copying engine knows of a tensor whose boxes kernels copy (OP_BULK, OP_BULK_STORE). The host makes
- * them where it knows the tensor's address; each is an argument of its kernel, which argument_of[] has, too, as the
- * address that it is made of.
+/* maps.c - tensor maps: what a copying engine knows of a tensor whose boxes kernels copy (OP_BULK,
+ * OP_BULK_STORE). The host makes them where it knows the tensor's address; each is an argument of
+ * its kernel, which argument_of[] has, too, as the address that it is made of.
  */
 #include "backends/device/device.h"
 #include "ir/device_ops.h"
 
-enum { TYPE_TF32 = 11 };           /* CU_TENSOR_MAP_DATA_TYPE_TFLOAT32: f32, rounded as it is copied */
+enum { TYPE_TF32 = 11 };        /* CU_TENSOR_MAP_DATA_TYPE_TFLOAT32: f32, rounded as it is copied */
 
 static int log2_of(int64_t n)
 {
@@ -15,12 +15,15 @@ static int log2_of(int64_t n)
     return k;
 }
 
-/* {argument, log2 of an element's bytes or TYPE_TF32, rank, {sizes}, {bytes between rows}, {extents}, swizzle} */
+/* {argument, log2 of an element's bytes or TYPE_TF32, rank, {sizes}, {bytes between rows},
+ * {extents}, swizzle} */
 static void write_map(const struct uop *u, int argument, struct text *out)
 {
-    const int64_t nbytes = (int64_t)dtype_nbytes(uop_buffer_of(u->src[bulk_source(u, BULK_FROM)])->dtype);
+    const int64_t nbytes =
+        (int64_t)dtype_nbytes(uop_buffer_of(u->src[bulk_source(u, BULK_FROM)])->dtype);
     const int rank = bulk_rank(u);
-    text_printf(out, "    {%d, %d, %d, {", argument, bulk_rounds(u) ? TYPE_TF32 : log2_of(nbytes), rank);
+    text_printf(out, "    {%d, %d, %d, {", argument, bulk_rounds(u) ? TYPE_TF32 : log2_of(nbytes),
+                rank);
     for (int a = 0; a < rank; a++)
         text_printf(out, "%s%lld", a ? ", " : "", (long long)bulk_axis(u, a).size);
     text_puts(out, "}, {");
@@ -29,7 +32,8 @@ static void write_map(const struct uop *u, int argument, struct text *out)
     text_puts(out, rank > 1 ? "}, {" : "0}, {");
     for (int a = 0; a < rank; a++)
         text_printf(out, "%s%lld", a ? ", " : "", (long long)bulk_part_extent(u, a));
-    text_printf(out, "}, %d},\n", BULK_SWIZZLE(u->arg.i) ? log2_of(BULK_SWIZZLE(u->arg.i) / 16) : 0);
+    text_printf(out, "}, %d},\n",
+                BULK_SWIZZLE(u->arg.i) ? log2_of(BULK_SWIZZLE(u->arg.i) / 16) : 0);
 }
 
 int device_write_maps(struct program *p, struct text *out)

@@ -5,8 +5,8 @@
  *               NAME_init()       loads the driver, builds the text, copies the weights, records
  *               NAME_enqueue()    copies the inputs, launches, copies the results     (host.c)
  *
- * A kernel is the variant for vectors of the language, if it has one, else the portable program. The
- * loop that threads share on a processor is the grid here, one work-group a part
+ * A kernel is the variant for vectors of the language, if it has one, else the portable program.
+ * The loop that threads share on a processor is the grid here, one work-group a part
  * (passes/kernel/thread.c): of one work-item, or of a block's threads, which share loops and local
  * memory between barriers. Results do not depend on their numbers; a processor has a part for each
  * core. Intermediates, states, inputs and results are in one buffer of the device, and a kernel
@@ -65,8 +65,8 @@ static void place_states(struct program *p)
     }
 }
 
-/* Where a kernel reads an image of a part of the memory, what it stores is no part of that: with images
- * the intermediates have places of their own, and the states one. */
+/* Where a kernel reads an image of a part of the memory, what it stores is no part of that: with
+ * images the intermediates have places of their own, and the states one. */
 static void give_own_places(struct program *p)
 {
     const struct schedule *s = p->s;
@@ -97,11 +97,13 @@ static bool place_tensors(struct program *p)
     const struct graph *g = s->graph;
     const size_t begin = p->device_nbytes;
     if (!g->nentry)
-        return place_all(p, s->input, s->ninput, &p->device_nbytes) && place_all(p, s->output, s->noutput, &p->device_nbytes);
+        return place_all(p, s->input, s->ninput, &p->device_nbytes) &&
+               place_all(p, s->output, s->noutput, &p->device_nbytes);
     for (int i = 0; i < g->nentry; i++) {
         const struct graph_entry *e = &g->entry[i];
         size_t end = begin;
-        if (!place_all(p, s->input + e->input, e->ninput, &end) || !place_all(p, s->output + e->output, e->noutput, &end))
+        if (!place_all(p, s->input + e->input, e->ninput, &end) ||
+            !place_all(p, s->output + e->output, e->noutput, &end))
             return false;
         if (end > p->device_nbytes)
             p->device_nbytes = end;
@@ -119,8 +121,8 @@ static bool place_behind(struct program *p, size_t nbytes)
     return grow(p, &p->device_nbytes, p->s->state_nbytes) && place_tensors(p);
 }
 
-/* apart: intermediates share no bytes, so that those which do not depend on each other can be computed at
- * once. */
+/* apart: intermediates share no bytes, so that those which do not depend on each other can be
+ * computed at once. */
 static bool place_memory(struct program *p, bool apart)
 {
     const struct schedule *s = p->s;
@@ -137,7 +139,8 @@ static bool place_memory(struct program *p, bool apart)
     return place_behind(p, apart ? end : s->arena_nbytes);
 }
 
-/* By the arena's plan; on a device that runs kernels of a graph at once, not beyond what makes them wait for each other. */
+/* By the arena's plan; on a device that runs kernels of a graph at once, not beyond what makes them
+ * wait for each other. */
 static bool place_as_planned(struct program *p)
 {
     const struct schedule *s = p->s;
@@ -146,7 +149,8 @@ static bool place_as_planned(struct program *p)
     const double more = DEVICE_APART_SHARE * ((double)p->device_nbytes + (double)s->weight_nbytes);
     size_t most, nbytes;
     if (!p->backend->interface ||
-        !size_add(s->arena_nbytes, more > DEVICE_APART_NBYTES ? (size_t)more : DEVICE_APART_NBYTES, &most))
+        !size_add(s->arena_nbytes, more > DEVICE_APART_NBYTES ? (size_t)more : DEVICE_APART_NBYTES,
+                  &most))
         return true;
     const double ns = device_graph_ns(p);
     if (!device_place_apart(p, most, &nbytes))
@@ -177,8 +181,11 @@ bool device_begin(struct program *p)
         return false;
     for (int i = 0; i < s->nstep; i++)
         if (s->step[i].narg + 1 > DEVICE_SPANS)
-            return diag_error(p->t, NULL, "a C function of %d tensors is called, and programs for devices call those of up "
-                                          "to %d: compile with --target=c", s->step[i].narg, DEVICE_SPANS - 1);
+            return diag_error(
+                p->t, NULL,
+                "a C function of %d tensors is called, and programs for devices call those of up "
+                "to %d: compile with --target=c",
+                s->step[i].narg, DEVICE_SPANS - 1);
     p->place = mem_array(p->t, (size_t)p->nbuffer_id + 1, sizeof *p->place);
     p->device_part = mem_array(p->t, (size_t)s->nkernel + 1, sizeof *p->device_part);
     p->span = mem_array(p->t, (size_t)p->nbuffer_id + 1, sizeof *p->span);
@@ -194,7 +201,8 @@ bool device_begin(struct program *p)
     if (p->nimage > 0)
         p->backend->driver->use_images(p);
     if (device_write_maps(p, NULL) > 0)
-        snippet_replace(&p->snippets, "argument", mem_printf(p->t, "%s_driver_map_argument", p->backend->name));
+        snippet_replace(&p->snippets, "argument",
+                        mem_printf(p->t, "%s_driver_map_argument", p->backend->name));
     double ns = device_choose_queues(p);
     if (ns <= 0)
         return true;

@@ -1,13 +1,14 @@
-/* queues.c - which kernels of a part of a run go by which queue: those that do not depend on each other
- * may run at once, where one alone leaves a device idle.
+/* queues.c - which kernels of a part of a run go by which queue: those that do not depend on each
+ * other may run at once, where one alone leaves a device idle.
  *
  *      a ── b ── d ── join      queue 0, the caller's
  *        └─ c ───┘              queue 1: c waits for a, d waits for c
  *
  * Kernels depend on each other if they access the same bytes, and one of them stores: tensors share
- * places in the memory, so bytes count, not values. (Parts of one tensor are told apart by extent.c.) Each kernel goes to the queue where it can begin
- * first (list scheduling, in the schedule's order). Several queues are taken only if a run by them is
- * shorter in a simulation, in which kernels that run at once share the device.
+ * places in the memory, so bytes count, not values. (Parts of one tensor are told apart by
+ * extent.c.) Each kernel goes to the queue where it can begin first (list scheduling, in the
+ * schedule's order). Several queues are taken only if a run by them is shorter in a simulation, in
+ * which kernels that run at once share the device.
  */
 #include "backends/device/device.h"
 #include "passes/analysis/kernel_cost.h"
@@ -17,7 +18,13 @@
 
 enum { MOST_KERNELS = 512, MOST_ACCESSES = 64 };
 
-struct access { int place; size_t from, to; bool writes; const struct buffer *root; const struct extent *extent; };
+struct access {
+    int place;
+    size_t from, to;
+    bool writes;
+    const struct buffer *root;
+    const struct extent *extent;
+};
 struct job {
     const struct kernel *kernel;
     struct access access[MOST_ACCESSES];
@@ -26,7 +33,8 @@ struct job {
     int queue, wait[DEVICE_QUEUES], nwait;       /* waits: for jobs, by their index */
     bool signals;
 };
-struct part { struct tgc *t; struct job *job; int n; uint8_t *depends; };     /* depends[j * n + i]: j on i */
+/* depends[j * n + i]: j on i */
+struct part { struct tgc *t; struct job *job; int n; uint8_t *depends; };
 
 /* ------------------------------------------------------------------------------- dependences */
 
@@ -34,7 +42,8 @@ static bool add_access(struct program *p, struct job *j, const struct parameter 
 {
     const struct buffer *root = buffer_root(a->b);
     const struct state *st = root->state;
-    struct access x = {.place = device_place(p, a->b), .writes = parameter_is_written(j->kernel, a), .root = root};
+    struct access x = {
+        .place = device_place(p, a->b), .writes = parameter_is_written(j->kernel, a), .root = root};
     if (x.place == PLACE_WEIGHTS)
         return true;
     if (j->naccess == MOST_ACCESSES || (root->kind == BUFFER_SCRATCH && !root->is_global))
@@ -58,8 +67,10 @@ static bool conflict(const struct job *a, const struct job *b)
     for (int i = 0; i < a->naccess; i++)
         for (int k = 0; k < b->naccess; k++) {
             const struct access *x = &a->access[i], *y = &b->access[k];
-            if (x->place == y->place && (x->writes || y->writes) && x->from < y->to && y->from < x->to &&
-                (x->root != y->root || !x->extent || !y->extent || device_extents_meet(x->extent, y->extent)))
+            if (x->place == y->place && (x->writes || y->writes) && x->from < y->to &&
+                y->from < x->to &&
+                (x->root != y->root || !x->extent || !y->extent ||
+                 device_extents_meet(x->extent, y->extent)))
                 return true;
         }
     return false;
@@ -116,8 +127,9 @@ static void assign(struct part *x, double *end, int nqueue)
     }
 }
 
-/* What each queue knows to be done behind its last kernel: seen[q][r], the last such kernel of queue r. A kernel
- * waits for what its queue does not know, and each queue but the first is waited for in the end. */
+/* What each queue knows to be done behind its last kernel: seen[q][r], the last such kernel of
+ * queue r. A kernel waits for what its queue does not know, and each queue but the first is waited
+ * for in the end. */
 static void find_waits(struct part *x, int nqueue)
 {
     int (*known)[DEVICE_QUEUES] = mem_array(x->t, (size_t)x->n + 1, sizeof *known);
@@ -147,7 +159,8 @@ static void find_waits(struct part *x, int nqueue)
             x->job[last[q]].signals = true;
 }
 
-/* ns of the part. Kernels that run at once take more time if they want more than the device together. */
+/* ns of the part. Kernels that run at once take more time if they want more than the device
+ * together. */
 static double simulate(const struct part *x, int nqueue)
 {
     double *left = mem_array(x->t, (size_t)x->n + 1, sizeof *left), now = 0;
@@ -247,7 +260,10 @@ double device_choose_queues(struct program *p)
         p->device_queues = nqueue > p->device_queues ? nqueue : p->device_queues;
         for (int j = 0; j < n; j++) {
             struct device_turn *t = &p->turn[from + j];
-            *t = (struct device_turn){.queue = x.job[j].queue, .nwait = x.job[j].nwait, .signals = x.job[j].signals, .by_queues = true};
+            *t = (struct device_turn){.queue = x.job[j].queue,
+                                      .nwait = x.job[j].nwait,
+                                      .signals = x.job[j].signals,
+                                      .by_queues = true};
             for (int k = 0; k < t->nwait; k++)
                 t->wait[k] = from + x.job[j].wait[k];
         }
@@ -255,8 +271,8 @@ double device_choose_queues(struct program *p)
     return ns;
 }
 
-/* The kernels of the part behind which kernel j has to be, but those behind which one of these is already. behind[j * n + i]:
- * j is behind i, directly or not. */
+/* The kernels of the part behind which kernel j has to be, but those behind which one of these is
+ * already. behind[j * n + i]: j is behind i, directly or not. */
 static int find_nearest(const struct part *x, uint8_t *behind, int j, int *of)
 {
     uint8_t *mine = &behind[j * x->n];
@@ -275,14 +291,15 @@ static int find_nearest(const struct part *x, uint8_t *behind, int j, int *of)
 static void put_numbers(struct text *out, const char *name, const int *v, int n)
 {
     text_printf(out, "static const int %s[] = {\n    ", name);
-    struct text_list list = {.out = out, .separator = ",", .line = out->n - 4, .indent = 4, .tail = 1};
+    struct text_list list = {
+        .out = out, .separator = ",", .line = out->n - 4, .indent = 4, .tail = 1};
     for (int i = 0; i < n; i++)
         list_put(&list, mem_printf(out->t, "%d", v[i]));
     text_puts(out, "};\n");
 }
 
-/* Of a part's kernels: all, and the longest chain of them that wait for each other; how many, and ns. ns: as long as the chain, and
- * as the device's share of each kernel adds up to. */
+/* Of a part's kernels: all, and the longest chain of them that wait for each other; how many, and
+ * ns. ns: as long as the chain, and as the device's share of each kernel adds up to. */
 struct length { int all, longest; double all_ns, longest_ns, ns; };
 static void add_lengths(const struct part *x, struct length *sum)
 {
@@ -333,7 +350,7 @@ void device_write_order(struct program *p, struct text *out)
         }
         for (int j = 0; j < size; j++) {
             int *near = mem_array(p->t, (size_t)j + 1, sizeof *near), count = j > 0;
-            near[0] = j - 1;                 /* where memory cannot be told apart they go one by one */
+            near[0] = j - 1;              /* where memory cannot be told apart they go one by one */
             if (behind)
                 count = find_nearest(&x, behind, j, near);
             for (int k = 0; k < count; k++)
@@ -343,10 +360,13 @@ void device_write_order(struct program *p, struct text *out)
         }
     }
     VEC_PUSH(p->t, of, n, cap, 0);
-    text_puts(out, "/* By kernel: where those of its graph that it is behind begin in behind_of[].");
+    text_puts(out,
+              "/* By kernel: where those of its graph that it is behind begin in behind_of[].");
     if (sum.longest < sum.all)
-        text_printf(out, " Of %d kernels the longest chain has\n * %d; one by one they take %.0f us by estimate, so ordered %.0f.", sum.all, sum.longest,
-                    sum.all_ns / 1e3, sum.ns / 1e3);
+        text_printf(out,
+                    " Of %d kernels the longest chain has\n * %d; one by one they take %.0f us by "
+                    "estimate, so ordered %.0f.",
+                    sum.all, sum.longest, sum.all_ns / 1e3, sum.ns / 1e3);
     text_printf(out, " */\nenum { %s_BEHIND = %d };\n", p->upper, most);
     put_numbers(out, "behind_first", first, nkernel + 1);
     put_numbers(out, "behind_of", of, n);
@@ -359,7 +379,8 @@ void device_write_turns(struct program *p, struct text *out)
     text_printf(out, "enum { %s_QUEUES = %d };\n", p->upper, p->device_queues);
     if (p->device_queues == 1)
         return;
-    text_puts(out, "/* Of each kernel its queue, 0: the caller's; how many kernels of other queues it waits for, and which;\n"
+    text_puts(out, "/* Of each kernel its queue, 0: the caller's; how many kernels of other queues "
+                   "it waits for, and which;\n"
                    " * whether others wait for it. */\n"
                    "static const struct { int queue, count; bool signals; int wait[");
     text_printf(out, "%d]; } turn_of[] = {\n", p->device_queues);

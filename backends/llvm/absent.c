@@ -59,12 +59,14 @@ bool llvm_write(struct tgc *t, struct llvm *l, const struct schedule *s,
     TGC_BUG(t, "the LLVM target is not in this tgc");
 }
 
-bool llvm_gpu_compile(struct program *p, const char *architecture, struct llvm_gpu_code *code, struct text *ir)
+bool llvm_gpu_compile(struct program *p, const char *architecture, struct llvm_gpu_code *code,
+                      struct text *ir)
 {
     (void)code;
     (void)ir;
-    return diag_error(p->t, NULL, "%s needs LLVM here, and this tgc was built without it (meson -Dllvm=disabled)",
-                      architecture);
+    return diag_error(
+        p->t, NULL, "%s needs LLVM here, and this tgc was built without it (meson -Dllvm=disabled)",
+        architecture);
 }
 
 const struct program_info *llvm_program_info(const struct llvm_program *p)

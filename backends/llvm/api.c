@@ -74,7 +74,8 @@ static void close_library(void *what)
         dlclose(l->library);
 }
 
-/* Asked for before it is loaded: where memory ends while its constructors run, the process does, since nobody is told yet. */
+/* Asked for before it is loaded: where memory ends while its constructors run, the process does,
+ * since nobody is told yet. */
 static bool has_room(void)
 {
     size_t nbytes = (size_t)LOADED_MB << 20;
@@ -88,7 +89,10 @@ struct llvm *llvm_open(struct tgc *t)
     l->t = t;
     held_add(t, close_library, l);
     if (!has_room()) {
-        diag_error(t, NULL, "out of memory: libLLVM takes %d MB of addresses, more than the process's limit leaves (ulimit -v)", LOADED_MB);
+        diag_error(t, NULL,
+                   "out of memory: libLLVM takes %d MB of addresses, more than the process's limit "
+                   "leaves (ulimit -v)",
+                   LOADED_MB);
         return NULL;
     }
     l->library = find_library(t, &l->version);

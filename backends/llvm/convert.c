@@ -49,10 +49,10 @@ static value int_to_int(const struct emit *e, enum dtype to, enum dtype from, va
     return widen(e, to, v, lanes);
 }
 
-/* Converts a vector to integers between lo and hi, which i32 holds, saturated. LLVM's own saturating
- * conversion is scalar code for each lane on x86. The operand is clamped to lo and hi before it is
- * converted; f32 has no 2^31 - 1, so there it is clamped to the largest float below, and lanes above
- * that are set to hi afterwards. */
+/* Converts a vector to integers between lo and hi, which i32 holds, saturated. LLVM's own
+ * saturating conversion is scalar code for each lane on x86. The operand is clamped to lo and hi
+ * before it is converted; f32 has no 2^31 - 1, so there it is clamped to the largest float below,
+ * and lanes above that are set to hi afterwards. */
 static value saturate_lanes(const struct emit *e, value v, LLVMTypeRef real, int64_t lo, int64_t hi,
                             int lanes)
 {
@@ -111,7 +111,8 @@ static value to_float(struct emit *e, enum dtype to, const struct uop *from, val
                           : int_to_float(e, from->dtype, v, f32);
     if (wide) {
         v = call_piece(e, "f32_odd", e->f32, &v, 1);
-    } else if (!exact && (to == DTYPE_BF16 || to == DTYPE_F8E8M0)) { /* the others have a float's integers, at most */
+    /* the others have a float's integers, at most */
+    } else if (!exact && (to == DTYPE_BF16 || to == DTYPE_F8E8M0)) {
         value x = cast_to(e, is_unsigned(from->dtype) ? LLVM_ZEXT : LLVM_SEXT, v, e->i64);
         v = call_piece(e, is_unsigned(from->dtype) ? "u64_odd" : "i64_odd", e->f32, &x, 1);
     } else if (!is_float) {
@@ -139,7 +140,7 @@ value convert(struct emit *e, enum dtype to, const struct uop *from, value v)
                     : int_to_int(e, to, from->dtype, v, lanes);
 }
 
-/* ---------------------------------------------------------------------------------------- memory */
+/* --------------------------------------------------------------------------------------- memory */
 
 /* Functions of runtime/ take and return narrow formats as the C types of their bits, whose upper
  * bits in a register are undefined. */

@@ -5,8 +5,8 @@
  *      14  for r2 < 8   # k                                    each uop has its line
  *      15      %0 : f32x8 = ...   loc("conv_1")
  *
- * The listing is that of .uops, with all programs of a kernel: debuggers and profilers show it as the
- * source. Its name stands without a folder, so the same model gives the same bytes anywhere.
+ * The listing is that of .uops, with all programs of a kernel: debuggers and profilers show it as
+ * the source. Its name stands without a folder, so the same model gives the same bytes anywhere.
  */
 #include "backends/llvm/emit.h"
 
@@ -17,7 +17,8 @@ struct debug {
     LLVMMetadataRef file, scope;
     struct text listing;
     int line;                    /* of the listing's end */
-    int first, position;         /* the line of e->linear[position], or of the next one that has any */
+    int first, position;         /* the line of e->linear[position], or of the next one that has
+                                  * any */
 };
 
 static void set_flag(struct emit *e, const char *name, int v)
@@ -51,7 +52,8 @@ static void count_lines(struct debug *d, size_t n)
 static void set_line(struct emit *e, int line)
 {
     e->l->SetCurrentDebugLocation2(
-        e->at, e->l->DIBuilderCreateDebugLocation(e->context, (unsigned)line, 0, e->debug->scope, NULL));
+        e->at,
+        e->l->DIBuilderCreateDebugLocation(e->context, (unsigned)line, 0, e->debug->scope, NULL));
 }
 
 /* title: what a debugger calls the function */

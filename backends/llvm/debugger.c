@@ -1,5 +1,6 @@
-/* debugger.c - registers code that was made in this process with gdb, by its JIT Compilation Interface
- * (the manual's chapter of that name): a list of object files, and a function with gdb's breakpoint.
+/* debugger.c - registers code that was made in this process with gdb, by its JIT Compilation
+ * Interface (the manual's chapter of that name): a list of object files, and a function with gdb's
+ * breakpoint.
  *
  * The list is the one variable of the process here: its name and place are gdb's. A lock guards it.
  */
@@ -23,7 +24,10 @@ struct jit_descriptor __jit_debug_descriptor = {.version = 1};
 void __jit_debug_register_code(void);
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-__attribute__((noinline)) void __jit_debug_register_code(void) { __asm__ volatile("" ::: "memory"); }
+__attribute__((noinline)) void __jit_debug_register_code(void)
+{
+    __asm__ volatile("" ::: "memory");
+}
 
 /* needs: the lock */
 static void announce(struct jit_code_entry *entry, uint32_t action)
@@ -67,7 +71,8 @@ void debugger_forget(const struct loaded_code *c)
     int n;
     const struct code_object *image = code_images(c, &n);
     pthread_mutex_lock(&lock);
-    for (struct jit_code_entry *entry = __jit_debug_descriptor.first_entry, *next; entry; entry = next) {
+    for (struct jit_code_entry *entry = __jit_debug_descriptor.first_entry, *next; entry;
+         entry = next) {
         next = entry->next;
         if (!is_of(entry, image, n))
             continue;

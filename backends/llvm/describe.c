@@ -1,5 +1,5 @@
-/* describe.c - what NAME_describe() returns: the tables of tensors, symbols and kernels, by the same
- * layout of inputs and outputs as in an emitted program. */
+/* describe.c - what NAME_describe() returns: the tables of tensors, symbols and kernels, by the
+ * same layout of inputs and outputs as in an emitted program. */
 #include "backends/llvm/emit.h"
 
 static struct program_dim *describe_dims(struct tgc *t, const struct buffer *b)
@@ -61,7 +61,8 @@ static void describe_entries(struct tgc *t, const struct schedule *s, struct pro
     struct program_entry *x = mem_array(t, (size_t)n + 1, sizeof *x);
     for (int e = 0; e < n; e++) {
         const struct graph_entry *from = &s->graph->entry[e];
-        x[e] = (struct program_entry){from->name, from->input, from->ninput, from->output, from->noutput};
+        x[e] = (struct program_entry){from->name, from->input, from->ninput, from->output,
+                                      from->noutput};
     }
     info->entry_count = n;
     info->entries = n ? x : NULL;
@@ -93,13 +94,18 @@ static void describe_states(struct tgc *t, const struct schedule *s, struct prog
         const struct state *st = s->state[i];
         const struct buffer *b = st->in;
         int length = state_var_position(v, st->length);
-        x[i] = (struct program_state){
-            .from = st->from, .axis = st->length ? st->axis : -1,
-            .input = {.name = st->name, .dtype = dtype_name(b->dtype),
-                      .element_bytes = dtype_nbytes(b->dtype), .rank = b->ndim,
-                      .dim = b->ndim ? describe_dims(t, b) : NULL,
-                      .offset = state_block_offset(t, s, i), .shape_offset = PROGRAM_NO_OFFSET},
-            .length_offset = length < 0 ? PROGRAM_NO_OFFSET : STATE_BLOCK_HEAD + 8 * (size_t)length};
+        x[i] = (struct program_state){.from = st->from,
+                                      .axis = st->length ? st->axis : -1,
+                                      .input = {.name = st->name,
+                                                .dtype = dtype_name(b->dtype),
+                                                .element_bytes = dtype_nbytes(b->dtype),
+                                                .rank = b->ndim,
+                                                .dim = b->ndim ? describe_dims(t, b) : NULL,
+                                                .offset = state_block_offset(t, s, i),
+                                                .shape_offset = PROGRAM_NO_OFFSET},
+                                      .length_offset = length < 0
+                                                           ? PROGRAM_NO_OFFSET
+                                                           : STATE_BLOCK_HEAD + 8 * (size_t)length};
     }
     info->state_count = s->nstate;
     info->states = s->nstate ? x : NULL;

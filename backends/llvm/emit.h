@@ -6,7 +6,7 @@
 #include "backends/cstyle/cstyle.h"
 #include "backends/llvm/llvm.h"
 
-/* -------------------------------------------------------------------------------- LLVM's C types */
+/* ------------------------------------------------------------------------------- LLVM's C types */
 
 typedef int LLVMBool;
 #define OPAQUE(name) typedef struct LLVMOpaque##name *LLVM##name##Ref;
@@ -46,7 +46,7 @@ enum llvm_fcmp {
 enum { LLVM_EXTERNAL = 0, LLVM_INTERNAL = 8, LLVM_PRIVATE = 9 };                 /* linkage */
 enum { LLVM_HIDDEN = 1 };                             /* visibility */
 
-/* ----------------------------------------------------------------------------------------- api.c */
+/* ---------------------------------------------------------------------------------------- api.c */
 
 struct llvm {
     struct tgc *t;
@@ -64,14 +64,16 @@ typedef LLVMValueRef value;
 /* A loop, or a guard, that is open. */
 struct region {
     const struct uop *u;
-    LLVMBasicBlockRef head, exit;/* of a guard: no head; of a place of the grid without a condition: neither */
+    LLVMBasicBlockRef head, exit;/* of a guard: no head; of a place of the grid without a
+                                  * condition: neither */
     value counter, end;
-    bool is_kept, is_straight;   /* a loop of a device's kernel that is not to be unrolled, or has to be */
+    bool is_kept, is_straight;   /* a loop of a device's kernel that is not to be
+                                  * unrolled, or has to be */
     int64_t step;                /* of its counter; 0: 1 */
 };
 
-/* A function of the module's own. Kernels with other features have another: vectors are passed as the
- * features say. */
+/* A function of the module's own. Kernels with other features have another: vectors are passed as
+ * the features say. */
 struct own_piece { const char *name, *features; value function; };
 
 struct emit {
@@ -89,15 +91,19 @@ struct emit {
     const char *arch;            /* as in isa.def */
     bool weights_outside;        /* the options have their address */
     const char *cpu, *features;  /* of the functions; LLVM's "+avx2,-amx" */
-    isa_set isa;                 /* dispatch.c: the sets that kernels are written for; 0: for the machine alone */
+    isa_set isa;                 /* dispatch.c: the sets that kernels are written for; 0: for the
+                                  * machine alone */
     const struct kernel **twin;  /* by position in schedule->kernel, see twins.c */
-    value *kernel;               /* their functions, likewise: the portable one, if there are several */
+    value *kernel;               /* their functions, likewise: the portable one, if there are
+                                  * several */
     value *variant[ISA_COUNT];   /* likewise, by instruction set; NULL: none has one */
-    int *slot, nslot;            /* likewise: where it is in the tables of dispatch.c; -1: it has no variant */
+    int *slot, nslot;            /* likewise: where it is in the tables of dispatch.c;
+                                  * -1: it has no variant */
     const struct gpu *gpu;       /* whose kernels these are; NULL: a processor's */
-    bool is_linux, swapped;      /* swapped: numbers have their bytes in the order that tgc has not */
-    /* The functions of runtime/ that the module calls: its own, compiled from their text, and those that
-     * stay C, which have pointers to the host's data and no vectors. */
+    bool is_linux, swapped;      /* swapped: numbers have their bytes in the order that tgc has
+                                  * not */
+    /* The functions of runtime/ that the module calls: its own, compiled from their text, and those
+     * that stay C, which have pointers to the host's data and no vectors. */
     struct own_piece *own; int nown; size_t cap_own;
     const char **piece; int npiece; size_t cap_piece;
     int lanes;                   /* of the vectors of the own piece that is written */
@@ -150,11 +156,14 @@ value call(const struct emit *e, value function, value *arg, int n);
 /* LLVM's own intrinsic, by its name and the types that it is for */
 value call_intrinsic(const struct emit *e, const char *name, LLVMTypeRef *type, int ntype,
                      value *arg, int n);
-/* An attribute of a function, at a parameter, counted from 1, or ~0u: of itself; one with a text. */
+/* An attribute of a function, at a parameter, counted from 1, or ~0u: of itself; one with a
+ * text. */
 void function_attribute(const struct emit *e, value function, unsigned at, const char *name);
-void function_attribute_text(const struct emit *e, value function, const char *name, const char *text);
-/* The ABIs of some machines want integers of less than a register extended: zero for what is narrower
- * than an int, by its sign else. Of a function, whose result has that type, and of a call. */
+void function_attribute_text(const struct emit *e, value function, const char *name,
+                             const char *text);
+/* The ABIs of some machines want integers of less than a register extended: zero for
+ * what is narrower than an int, by its sign else. Of a function, whose result has that
+ * type, and of a call. */
 void extend_function(const struct emit *e, value function, LLVMTypeRef result);
 void extend_call(const struct emit *e, value made, const LLVMTypeRef *type, int n);
 /* The text of which an own piece is compiled; *lanes: of its vectors. NULL: the piece stays C. */
@@ -173,9 +182,10 @@ LLVMBasicBlockRef block_new(const struct emit *e, const char *name);
 /* operands.c */
 value acc_place(struct emit *e, const struct uop *acc);        /* of the lanes that are open */
 LLVMTypeRef acc_type(struct emit *e, const struct uop *acc);
-const struct uop *acc_tile(const struct emit *e, const struct uop *acc);    /* that it keeps for a wave's products; NULL: none */
+/* that it keeps for a wave's products; NULL: none */
+const struct uop *acc_tile(const struct emit *e, const struct uop *acc);
 value operand(struct emit *e, const struct uop *u);            /* of its dtype */
-value offset_wide(struct emit *e, const struct uop *u);             /* of an i32: as wide as an address */
+value offset_wide(struct emit *e, const struct uop *u);       /* of an i32: as wide as an address */
 /* Whether the i32 that u computes is to be that wide: without overflow, from what is. */
 bool is_offset(struct emit *e, const struct uop *u);
 void define(struct emit *e, const struct uop *u, value v);
@@ -210,7 +220,7 @@ void emit_tile(struct emit *e, const struct uop *u);
 /* loops.c */
 void loop_open(struct emit *e, const struct uop *u, value begin, value end, bool down);
 void loop_close(struct emit *e);
-void guard_open(struct emit *e, const struct uop *u, value cond);         /* NULL: without a condition */
+void guard_open(struct emit *e, const struct uop *u, value cond);    /* NULL: without a condition */
 /* The loop over every step-th turn, from number `first` (i32) on. */
 void range_stride(struct emit *e, const struct uop *u, value first, int64_t step);
 void emit_range(struct emit *e, const struct uop *u);
@@ -228,8 +238,8 @@ void kernel_call(struct emit *e, const struct kernel *k, value function, value *
 void emit_linear(struct emit *e);        /* e->linear, in the function that was begun */
 value emit_kernel(struct emit *e, const struct kernel *k, const struct variant *v);
 
-/* gpu_language.c: what a kernel asks of its device, as LLVM's text of functions, which are added to the
- * module. Names have a dot, which no kernel's has:
+/* gpu_language.c: what a kernel asks of its device, as LLVM's text of functions, which are added to
+ * the module. Names have a dot, which no kernel's has:
  *      i32 gpu.thread.x()            of the block, likewise .y and .z
  *      i32 gpu.block.x()             of the grid
  *      void gpu.barrier()            the block's threads wait for each other, and see what they stored
@@ -249,7 +259,14 @@ struct gpu_language {
 enum gpu_kind { GPU_NVPTX, GPU_AMDGCN };
 extern const struct gpu_language gpu_languages[];
 /* gpus.def */
-struct gpu_row { enum gpu_kind kind; const char *text; int number; bool exact; int since; const char *features; };
+struct gpu_row {
+    enum gpu_kind kind;
+    const char *text;
+    int number;
+    bool exact;
+    int since;
+    const char *features;
+};
 
 /* gpu_kernel.c: kernels of devices. */
 struct program;
@@ -260,17 +277,19 @@ struct gpu {
     const bool *kept;            /* by position in its program: loops that are not to be unrolled */
 };
 void gpu_emit_kernel(struct emit *e, const struct kernel *k, const struct variant *v);
-/* gpu_ops.c. One of gpu_language.c's functions; "thread" or "block": its number along an axis, an i32; the
- * work-item's number in its wave of so many, a power of 2. */
-value gpu_function(const struct emit *e, const char *name, LLVMTypeRef result, LLVMTypeRef *type, int n);
+/* gpu_ops.c. One of gpu_language.c's functions; "thread" or "block": its number along an axis, an
+ * i32; the work-item's number in its wave of so many, a power of 2. */
+value gpu_function(const struct emit *e, const char *name, LLVMTypeRef result, LLVMTypeRef *type,
+                   int n);
 value gpu_number(const struct emit *e, const char *what, int axis);
 value gpu_lane(const struct emit *e, int lanes);
-/* The RANGE, if it is a place of the grid or of the block, or a block's thread has a part of it; false:
- * it is a loop. */
+/* The RANGE, if it is a place of the grid or of the block, or a block's thread has a part of it;
+ * false: it is a loop. */
 bool gpu_range(struct emit *e, const struct uop *u);
 void gpu_barrier(struct emit *e);
 void gpu_shuffle(struct emit *e, const struct uop *u);
-/* Of n lanes: the sum plus the products of the four bytes of each, a without signs, b with signs. */
+/* Of n lanes: the sum plus the products of the four bytes of each, a without signs, b with
+ * signs. */
 value gpu_dot(struct emit *e, value sum, value a, value b, int n);
 /* COPY; COMMIT and WAIT. */
 void gpu_copy(struct emit *e, const struct uop *u);
@@ -286,8 +305,8 @@ void gpu_matrix_functions(const struct emit *e, struct text *out);
 void pieces_emit(struct emit *e);
 
 /* state.c */
-/* What NAME_run() begins with (loads the lengths that the context keeps, checks them against the inputs,
- * sets the states' addresses) and ends with (stores the lengths for the next run). */
+/* What NAME_run() begins with (loads the lengths that the context keeps, checks them against the
+ * inputs, sets the states' addresses) and ends with (stores the lengths for the next run). */
 void state_begin_run(struct emit *e, value self);
 void state_end_run(struct emit *e, value self);
 /* NAME_reset(), NAME_save(), NAME_restore(); and NAME.begin(self), which NAME_init() calls. */
@@ -305,15 +324,16 @@ void pool_open(struct emit *e, value self);                    /* returns if the
 void pool_close(struct emit *e, value self);
 
 /* machine.c */
-/* Whether the module's machine has the feature, of n letters, by LLVM's name; all that the instruction
- * set needs, which is no set with tiles: those are for files that ask at their start (dispatch.c). */
+/* Whether the module's machine has the feature, of n letters, by LLVM's name; all that the
+ * instruction set needs, which is no set with tiles: those are for files that ask at their start
+ * (dispatch.c). */
 bool machine_has_feature(const struct emit *e, const char *name, int n);
 bool machine_has(const struct emit *e, enum isa isa);
 
 /* features.c */
 const char *isa_features(enum isa isa);                          /* as in isa.def */
-/* LLVM's "+avx2,+fma", behind others; those that a processor of the architecture (as in isa.def) has of
- * its instruction set */
+/* LLVM's "+avx2,+fma", behind others; those that a processor of the architecture (as in isa.def)
+ * has of its instruction set */
 const char *features_with(struct tgc *t, const char *base, enum isa isa);
 const char *features_of_processor(struct tgc *t, const char *arch, const char *base,
                                   const struct processor *p);
@@ -328,12 +348,13 @@ value dispatch_callee(struct emit *e, value self, const struct kernel *k);
 /* The table of the processor that runs this; NULL: no kernel has variants. */
 value dispatch_pick(struct emit *e);
 
-/* debug.c: the lines of a listing of the kernels, as debugging information. Without e->debug these do
- * nothing. */
+/* debug.c: the lines of a listing of the kernels, as debugging information. Without
+ * e->debug these do nothing. */
 void debug_begin(struct emit *e, const char *listing, const char *producer);
 /* The function that was begun just now, whose program is e->linear. */
 void debug_kernel(struct emit *e, const struct kernel *k, const char *name);
-void debug_uop(struct emit *e);          /* what is built from here on belongs to e->linear[e->position] */
+void debug_uop(struct emit *e);          /* what is built from here on belongs to
+                                          * e->linear[e->position] */
 void debug_run(struct emit *e, const char *name);
 void debug_step(struct emit *e, const struct step *step);
 void debug_leave(struct emit *e);        /* what is built from here on has no line */

@@ -1,5 +1,6 @@
-/* entries.c - the function of one entry: NAME_ENTRY_run() over NAME_run(), whose structs have the tensors
- * of all entries and the number of the one that runs. The same as C: backends/program/entries.c.
+/* entries.c - the function of one entry: NAME_ENTRY_run() over NAME_run(), whose structs have the
+ * tensors of all entries and the number of the one that runs. The same as C:
+ * backends/program/entries.c.
  */
 #include "backends/llvm/emit.h"
 
@@ -13,7 +14,8 @@ static void add(const struct emit *e, struct fields *f, LLVMTypeRef type, size_t
 }
 
 /* Pointers, then the sizes that all entries share. */
-static struct fields inputs_of(const struct emit *e, const struct program_info *info, const struct program_entry *x)
+static struct fields inputs_of(const struct emit *e, const struct program_info *info,
+                               const struct program_entry *x)
 {
     struct fields f = {0};
     for (int i = 0; i < x->input_count; i++)
@@ -27,7 +29,8 @@ static struct fields inputs_of(const struct emit *e, const struct program_info *
 }
 
 /* Each pointer, behind it its shape, if a run finds that. */
-static struct fields outputs_of(const struct emit *e, const struct program_info *info, const struct program_entry *x)
+static struct fields outputs_of(const struct emit *e, const struct program_info *info,
+                                const struct program_entry *x)
 {
     struct fields f = {0};
     for (int i = 0; i < x->output_count; i++) {
@@ -47,9 +50,10 @@ static LLVMTypeRef struct_of(const struct emit *e, const struct fields *f)
     return e->l->StructTypeInContext(e->context, type, (unsigned)f->n, 0);
 }
 
-/* From the entry's struct to that of all, or back; of pointers or of sizes alone where type is given. */
-static void copy(struct emit *e, const struct fields *f, LLVMTypeRef all_type, value all, value own, bool back,
-                 LLVMTypeRef type)
+/* From the entry's struct to that of all, or back; of pointers or of sizes alone
+ * where type is given. */
+static void copy(struct emit *e, const struct fields *f, LLVMTypeRef all_type, value all, value own,
+                 bool back, LLVMTypeRef type)
 {
     LLVMTypeRef own_type = struct_of(e, f);
     for (int i = 0; i < f->n; i++) {
@@ -76,7 +80,8 @@ void entries_emit(struct emit *e, const struct program_info *info, int entry, co
     const struct program_entry *x = &info->entries[entry];
     LLVMTypeRef type[3] = {e->pointer, e->pointer, e->pointer};
     struct fields in = inputs_of(e, info, x), out = outputs_of(e, info, x);
-    function_begin(e, mem_printf(e->t, "%s_run", name), e->l->FunctionType(e->i32, type, 3, 0), false);
+    function_begin(e, mem_printf(e->t, "%s_run", name), e->l->FunctionType(e->i32, type, 3, 0),
+                   false);
     extend_function(e, e->function, e->i32);
     value self = e->l->GetParam(e->function, 0), given = e->l->GetParam(e->function, 1),
           taken = e->l->GetParam(e->function, 2);
@@ -85,7 +90,8 @@ void entries_emit(struct emit *e, const struct program_info *info, int entry, co
     value all_in = zeroed(e, e->inputs), all_out = zeroed(e, e->outputs);
     copy(e, &in, e->inputs, all_in, given, false, NULL);
     copy(e, &out, e->outputs, all_out, taken, false, e->pointer);
-    store_as(e, const_i64(e, entry), field_at(e, e->inputs, all_in, field_of(info->entry_offset)), 0);
+    store_as(e, const_i64(e, entry), field_at(e, e->inputs, all_in, field_of(info->entry_offset)),
+             0);
     value run = e->l->GetNamedFunction(e->module, mem_printf(e->t, "%s_run", e->name));
     value status = call(e, run, (value[]){self, all_in, all_out}, 3);
     copy(e, &out, e->outputs, all_out, taken, true, e->i64);

@@ -1,5 +1,6 @@
-/* entry.c - builds the public functions of NAME.h in LLVM's IR: NAME_init(), NAME_run(), which checks
- * its arguments, NAME_close(), NAME_strerror(), NAME_describe(). Weights are constants of the module.
+/* entry.c - builds the public functions of NAME.h in LLVM's IR: NAME_init(), NAME_run(), which
+ * checks its arguments, NAME_close(), NAME_strerror(), NAME_describe(). Weights are constants of
+ * the module.
  *
  * They do what backends/program/ writes as C, by the same structs, which layout.c has.
  */
@@ -9,14 +10,15 @@
 
 static value size(const struct emit *e, size_t v) { return const_int(e, e->size, (int64_t)v); }
 
-/* ------------------------------------------------------------------------------------- constants */
+/* ------------------------------------------------------------------------------------ constants */
 
 /* s NULL: a null pointer */
 static value string(const struct emit *e, const char *s)
 {
     if (!s)
         return const_null(e);
-    value g = constant_data(e, e->l->ConstStringInContext(e->context, s, (unsigned)strlen(s), 0), "");
+    value g =
+        constant_data(e, e->l->ConstStringInContext(e->context, s, (unsigned)strlen(s), 0), "");
     e->l->SetLinkage(g, LLVM_PRIVATE);
     return constant_address(e, g);
 }
@@ -38,7 +40,7 @@ static value table(const struct emit *e, value *row, int n)
     return constant_address(e, g);
 }
 
-/* -------------------------------------------------------------------------------------- describe */
+/* ------------------------------------------------------------------------------------- describe */
 
 static value dims(const struct emit *e, const struct program_dim *dim, int n)
 {
@@ -79,8 +81,9 @@ static value entries(const struct emit *e, const struct program_entry *x, int n)
 {
     value *row = mem_array(e->t, (size_t)n + 1, sizeof *row);
     for (int i = 0; i < n; i++)
-        row[i] = RECORD(e, string(e, x[i].name), const_int(e, e->i32, x[i].input), const_int(e, e->i32, x[i].input_count),
-                        const_int(e, e->i32, x[i].output), const_int(e, e->i32, x[i].output_count));
+        row[i] = RECORD(e, string(e, x[i].name), const_int(e, e->i32, x[i].input),
+                        const_int(e, e->i32, x[i].input_count), const_int(e, e->i32, x[i].output),
+                        const_int(e, e->i32, x[i].output_count));
     return table(e, row, n);
 }
 
@@ -88,7 +91,8 @@ static value slices(const struct emit *e, const struct program_slice *x, int n)
 {
     value *row = mem_array(e->t, (size_t)n + 1, sizeof *row);
     for (int i = 0; i < n; i++)
-        row[i] = RECORD(e, string(e, x[i].name), const_int(e, e->i32, x[i].output), size(e, x[i].begin), size(e, x[i].size));
+        row[i] = RECORD(e, string(e, x[i].name), const_int(e, e->i32, x[i].output),
+                        size(e, x[i].begin), size(e, x[i].size));
     return table(e, row, n);
 }
 
@@ -119,7 +123,8 @@ static value feeds(const struct emit *e, const struct program_info *info)
     value *row = mem_array(e->t, (size_t)n + 1, sizeof *row);
     for (int i = 0; i < n; i++) {
         const struct program_feed *x = &info->feeds[i];
-        int rank = i < info->input_count ? info->inputs[i].rank : info->states[i - info->input_count].input.rank;
+        int rank = i < info->input_count ? info->inputs[i].rank
+                                         : info->states[i - info->input_count].input.rank;
         value rule[MAX_RANK];
         for (int a = 0; a < rank; a++)
             rule[a] = string(e, x->rule[a]);
@@ -160,12 +165,13 @@ static value info_record(const struct emit *e, const struct program_info *i)
         const_int(e, e->i32, i->weights_external), e->l->ConstReal(e->f64, i->flop),
         size_of(e, e->inputs), size_of(e, e->outputs), size(e, i->stack_bytes),
         const_int(e, e->i32, i->state_count), states(e, i->states, i->state_count),
-        size(e, i->state_bytes), const_int(e, e->i32, i->entry_count), entries(e, i->entries, i->entry_count),
-        offset(e, e->inputs, i->entry_offset), const_int(e, e->i32, i->slice_count), const_int(e, e->i32, i->meta_count),
+        size(e, i->state_bytes), const_int(e, e->i32, i->entry_count),
+        entries(e, i->entries, i->entry_count), offset(e, e->inputs, i->entry_offset),
+        const_int(e, e->i32, i->slice_count), const_int(e, e->i32, i->meta_count),
         slices(e, i->slices, i->slice_count), meta(e, i->meta, i->meta_count), feeds(e, i));
 }
 
-/* --------------------------------------------------------------------------------------- weights */
+/* -------------------------------------------------------------------------------------- weights */
 
 static void weights(const struct emit *e)
 {
@@ -173,8 +179,8 @@ static void weights(const struct emit *e)
     size_t n = e->s->weight_nbytes;
     unsigned char *bytes = mem_alloc(e->t, n + 1);
     program_copy_weights(e->s, bytes, e->swapped);
-    value g = constant_data(e, e->l->ConstStringInContext(e->context, (const char *)bytes, (unsigned)n, 1),
-                   "weights");
+    value g = constant_data(
+        e, e->l->ConstStringInContext(e->context, (const char *)bytes, (unsigned)n, 1), "weights");
     e->l->SetAlignment(g, ALIGN);
 }
 
@@ -194,7 +200,7 @@ void entry_strings(const struct emit *e)
     }
 }
 
-/* ------------------------------------------------------------------------------------- functions */
+/* ------------------------------------------------------------------------------------ functions */
 
 /* A field of struct NAME. */
 static value head(struct emit *e, value self, int field)
@@ -284,7 +290,8 @@ static void emit_init(struct emit *e, const struct program_info *info)
     return_if(e, compare_ints(e, LLVM_ULT, parameter(e, 2), size(e, info->arena_bytes)),
               const_status(e, PROGRAM_ARENA_TOO_SMALL));
     value options = given_options(e, parameter(e, 3));
-    return_if(e, compare_ints(e, LLVM_SLT, option(e, options, HEAD_THREADS), const_int(e, e->i32, 0)),
+    return_if(e,
+              compare_ints(e, LLVM_SLT, option(e, options, HEAD_THREADS), const_int(e, e->i32, 0)),
               const_status(e, PROGRAM_BAD_OPTIONS));
     if (info->weights_external)
         check_weights(e, info, options);
@@ -298,22 +305,27 @@ static void emit_init(struct emit *e, const struct program_info *info)
         pool_open(e, arena);
     set_head(e, arena, HEAD_OPENED, arena);
     if (e->s->nstate)
-        call(e, e->l->GetNamedFunction(e->module, mem_printf(e->t, "%s.begin", e->name)), &arena, 1);
+        call(e, e->l->GetNamedFunction(e->module, mem_printf(e->t, "%s.begin", e->name)), &arena,
+             1);
     store_as(e, arena, made, 0);
     e->l->BuildRet(e->at, const_status(e, PROGRAM_OK));
     function_end(e);
 }
 
-/* entry: the number of the one that runs; NULL: the model has none. Pointers of the others are not read. */
-static void check_fields(struct emit *e, const struct program_info *info, bool output, value s, value entry)
+/* entry: the number of the one that runs; NULL: the model has none. Pointers of the
+ * others are not read. */
+static void check_fields(struct emit *e, const struct program_info *info, bool output, value s,
+                         value entry)
 {
     const struct program_tensor *x = output ? info->outputs : info->inputs;
     value missing = const_status(e, output ? PROGRAM_MISSING_OUTPUT : PROGRAM_MISSING_INPUT);
     for (int i = 0; i < (output ? info->output_count : info->input_count); i++) {
-        value bad = is_null(e, field_load(e, output ? e->outputs : e->inputs, s, field_of(x[i].offset)));
+        value bad =
+            is_null(e, field_load(e, output ? e->outputs : e->inputs, s, field_of(x[i].offset)));
         if (entry)
-            bad = binary(e, LLVM_AND, bad,
-                         compare_ints(e, LLVM_EQ, entry, const_i64(e, program_entry_of(info, output, i))));
+            bad = binary(
+                e, LLVM_AND, bad,
+                compare_ints(e, LLVM_EQ, entry, const_i64(e, program_entry_of(info, output, i))));
         return_if(e, bad, missing);
     }
 }
@@ -328,7 +340,8 @@ static void emit_checked_run(struct emit *e, const struct program_info *info, va
         return_if(e, is_null(e, arg[i]), const_status(e, PROGRAM_NULL_ARGUMENT));
     return_if(e, compare_ints(e, LLVM_NE, head(e, arg[0], HEAD_OPENED), arg[0]),
               const_status(e, PROGRAM_NOT_INITIALIZED));
-    value entry = info->entry_count ? field_load(e, e->inputs, arg[1], field_of(info->entry_offset)) : NULL;
+    value entry =
+        info->entry_count ? field_load(e, e->inputs, arg[1], field_of(info->entry_offset)) : NULL;
     check_fields(e, info, false, arg[1], entry);
     check_fields(e, info, true, arg[2], entry);
     for (int i = 0; i < info->symbol_count; i++) {
@@ -363,7 +376,7 @@ static void emit_strerror(struct emit *e)
     function(e, public_name(e, "strerror"), false, e->pointer, &e->i32, 1);
     value text = string(e, "unknown status");
 #define STATUS(name, number, words)                                                                \
-    text = choose(e, compare_ints(e, LLVM_EQ, parameter(e, 0), const_int(e, e->i32, number)),           \
+    text = choose(e, compare_ints(e, LLVM_EQ, parameter(e, 0), const_int(e, e->i32, number)),      \
                   string(e, words), text);
 #define DEVICE_STATUS(name, number, words)                       /* of programs for devices */
 #include "backends/program/statuses.def"

@@ -78,7 +78,8 @@ void emit_external(struct emit *e, const struct step *step)
         const struct external_value *v = &h->value[i];
         switch (a->kind) {
         case EXTERNAL_OPERAND: case EXTERNAL_RESULT:
-            arg[n++] = v->absent ? const_null(e) : as_pointer(e, host_argument(e, step->arg[buffer++]));
+            arg[n++] =
+                v->absent ? const_null(e) : as_pointer(e, host_argument(e, step->arg[buffer++]));
             arg[n++] = shape(e, h->param + param, external_params(h, i));
             break;
         case EXTERNAL_INT: arg[n++] = host_scalar(e, h->param[param]); break;

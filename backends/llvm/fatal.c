@@ -1,7 +1,8 @@
-/* fatal.c - LLVM's fatal errors, and memory that it does not get, end a compile and not the process.
+/* fatal.c - LLVM's fatal errors, and memory that it does not get, end a compile and not the
+ * process.
  *
- * LLVM tells of both by functions of the whole process that have no argument of the caller's, so the
- * guard of a thread is a variable of that thread. A thread without one goes the way of LLVM.
+ * LLVM tells of both by functions of the whole process that have no argument of the caller's, so
+ * the guard of a thread is a variable of that thread. A thread without one goes the way of LLVM.
  */
 #include "backends/llvm/machine.h"
 
@@ -58,8 +59,8 @@ static void on_bad_alloc(void *user, const char *reason, bool dump)
     on_fatal("out of memory");
 }
 
-/* C++'s operator new: what it would throw nobody catches in a guarded thread. In another one it is the
- * caller's program that allocates: without this handler, new tries again and throws. */
+/* C++'s operator new: what it would throw nobody catches in a guarded thread. In another one it is
+ * the caller's program that allocates: without this handler, new tries again and throws. */
 static void on_no_memory(void)
 {
     void *p = dlsym(RTLD_DEFAULT, "_ZSt15set_new_handlerPFvvE");

@@ -1,5 +1,5 @@
-/* features.c - instruction sets by LLVM's names: which of them a machine may have, and the features of
- * a function that is written for one. */
+/* features.c - instruction sets by LLVM's names: which of them a machine may have, and the features
+ * of a function that is written for one. */
 #include "backends/llvm/machine.h"
 
 #include <string.h>
@@ -83,7 +83,8 @@ const char *triples_known(struct tgc *t)
 
 bool machine_has_feature(const struct emit *e, const char *name, int n)
 {
-    return strstr(mem_printf(e->t, "%s,", e->features), mem_printf(e->t, "+%.*s,", n, name)) != NULL;
+    return strstr(mem_printf(e->t, "%s,", e->features), mem_printf(e->t, "+%.*s,", n, name)) !=
+           NULL;
 }
 
 bool machine_has(const struct emit *e, enum isa isa)
@@ -110,7 +111,8 @@ const char *features_with(struct tgc *t, const char *base, enum isa isa)
     for (const char *s = isa_text[isa].features; *s;) {
         int n = (int)strcspn(s, " ");
         bool tiles = strncmp(s, "amx", (size_t)n) == 0;          /* LLVM counts it in parts */
-        text_printf(&out, "%s+%.*s", out.n ? "," : "", tiles ? (int)strlen(amx) : n, tiles ? amx : s);
+        text_printf(&out, "%s+%.*s", out.n ? "," : "", tiles ? (int)strlen(amx) : n,
+                    tiles ? amx : s);
         s += n + (s[n] == ' ');
     }
     return out.s ? out.s : "";
@@ -127,11 +129,14 @@ bool features_check_processor(struct tgc *t, const char *triple, const struct pr
                               int version)
 {
     if (!processor_runs(p, triple))
-        return diag_error(t, NULL, "--cpu=%s is no processor of --triple=%s: its triples begin with %s",
+        return diag_error(t, NULL,
+                          "--cpu=%s is no processor of --triple=%s: its triples begin with %s",
                           p->name, triple, p->architectures);
     if (version < p->llvm)
-        return diag_error(t, NULL, "--cpu=%s: LLVM %d does not know it, version %d does (Debian: apt-get "
-                                   "install libllvm%d)", p->name, version, p->llvm, p->llvm);
+        return diag_error(t, NULL,
+                          "--cpu=%s: LLVM %d does not know it, version %d does (Debian: apt-get "
+                          "install libllvm%d)",
+                          p->name, version, p->llvm, p->llvm);
     return true;
 }
 

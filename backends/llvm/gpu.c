@@ -1,5 +1,5 @@
-/* gpu.c - a program's kernels for devices as code of one architecture: PTX for NVIDIA's, a linked code
- * object for AMD's.
+/* gpu.c - a program's kernels for devices as code of one architecture: PTX for NVIDIA's, a linked
+ * code object for AMD's.
  *
  *      kernels ──gpu_kernel.c──> a module ──link──> with gpu_language.c's functions ──LLVM──> PTX
  *         │                       ^                                                        or an object
@@ -12,7 +12,8 @@
 #include <string.h>
 
 static const struct gpu_row row_of[] = {
-#define GPU(kind, text, number, exact, since, features) {GPU_##kind, text, number, exact, since, features},
+#define GPU(kind, text, number, exact, since, features)                                            \
+    {GPU_##kind, text, number, exact, since, features},
 #include "backends/llvm/gpus.def"
 #undef GPU
 };
@@ -45,7 +46,7 @@ static const char *known(struct tgc *t, int version)
     return s.s;
 }
 
-/* ------------------------------------------------------------------------------------- the module */
+/* ----------------------------------------------------------------------------------- the module */
 
 /* The device's functions, where the module calls them. */
 static bool add_functions(struct emit *e, const struct gpu_language *language)
@@ -56,22 +57,24 @@ static bool add_functions(struct emit *e, const struct gpu_language *language)
     for (const char *const *f = language->functions; *f; f++)
         text_puts(&text, *f);
     gpu_matrix_functions(e, &text);
-    LLVMMemoryBufferRef buffer = e->l->CreateMemoryBufferWithMemoryRangeCopy(text.s, text.n, "device");
+    LLVMMemoryBufferRef buffer =
+        e->l->CreateMemoryBufferWithMemoryRangeCopy(text.s, text.n, "device");
     if (e->l->ParseIRInContext(e->context, buffer, &functions, &why))
-        return diag_error(e->t, NULL, "LLVM %d does not take the devices' functions: %s", e->l->version,
-                          llvm_take(e->t, e->l, why));
+        return diag_error(e->t, NULL, "LLVM %d does not take the devices' functions: %s",
+                          e->l->version, llvm_take(e->t, e->l, why));
     e->l->SetTarget(functions, language->triple);
     e->l->SetModuleDataLayout(functions, e->layout);
     return !e->l->LinkModules2(e->module, functions) ||
            diag_error(e->t, NULL, "LLVM %d does not link the devices' functions", e->l->version);
 }
 
-/* Version 4 of code objects: every ld.lld from 14 on takes it, as do all drivers with these devices. LLVM 18 has
- * renamed the flag. */
+/* Version 4 of code objects: every ld.lld from 14 on takes it, as do all drivers with these
+ * devices. LLVM 18 has renamed the flag. */
 static void set_object_version(struct emit *e)
 {
     enum { MUST_AGREE = 0, VERSION_4 = 400 };
-    const char *key = e->l->version >= 18 ? "amdhsa_code_object_version" : "amdgpu_code_object_version";
+    const char *key =
+        e->l->version >= 18 ? "amdhsa_code_object_version" : "amdgpu_code_object_version";
     e->l->AddModuleFlag(e->module, MUST_AGREE, key, strlen(key),
                         e->l->ValueAsMetadata(const_int(e, e->i32, VERSION_4)));
 }
@@ -96,7 +99,7 @@ static bool emit_module(struct emit *e, struct program *p, const struct gpu_row 
     return true;
 }
 
-/* -------------------------------------------------------------------------------------- the code */
+/* ------------------------------------------------------------------------------------- the code */
 
 static bool generate(struct emit *e, const struct llvm_machine *m, const struct gpu_row *row,
                      struct llvm_gpu_code *code)
@@ -106,8 +109,8 @@ static bool generate(struct emit *e, const struct llvm_machine *m, const struct 
     bool is_text = row->kind == GPU_NVPTX;
     if (!machine_code(e->l, m, e->module, "function(sroa,infer-address-spaces),default<O2>",
                       is_text ? CODE_ASSEMBLY : CODE_OBJECT, &made, &error))
-        return diag_error(e->t, NULL, "LLVM %d does not compile the kernels for %s: %s", e->l->version, row->text,
-                          error.text);
+        return diag_error(e->t, NULL, "LLVM %d does not compile the kernels for %s: %s",
+                          e->l->version, row->text, error.text);
     struct text copy = {.t = e->t};
     text_write(&copy, e->l->GetBufferStart(made), e->l->GetBufferSize(made));
     e->l->DisposeMemoryBuffer(made);
@@ -116,8 +119,8 @@ static bool generate(struct emit *e, const struct llvm_machine *m, const struct 
     return is_text || gpu_link(e->t, code, e->l->version);
 }
 
-static bool compile(struct program *p, struct llvm *l, const struct gpu_row *row, struct llvm_gpu_code *code,
-                    struct text *ir)
+static bool compile(struct program *p, struct llvm *l, const struct gpu_row *row,
+                    struct llvm_gpu_code *code, struct text *ir)
 {
     struct llvm_machine m;
     struct emit e = {.t = p->t, .l = l, .s = p->s};
@@ -136,29 +139,30 @@ static bool compile(struct program *p, struct llvm *l, const struct gpu_row *row
     return ok;
 }
 
-static bool compile_guarded(struct program *p, struct llvm *l, const struct gpu_row *row, struct llvm_gpu_code *code,
-                            struct text *ir)
+static bool compile_guarded(struct program *p, struct llvm *l, const struct gpu_row *row,
+                            struct llvm_gpu_code *code, struct text *ir)
 {
     struct fatal *guard = fatal_begin(p->t);
     const struct held *before = held_last(p->t);
     if (setjmp(guard->back)) {
         held_forget_since(p->t, before);           /* LLVM's objects are as it left them */
-        return diag_error(p->t, NULL, "LLVM %d does not compile the kernels for %s: %s", l->version, row->text,
-                          guard->error.text);
+        return diag_error(p->t, NULL, "LLVM %d does not compile the kernels for %s: %s", l->version,
+                          row->text, guard->error.text);
     }
     bool ok = compile(p, l, row, code, ir);
     fatal_end(guard);
     return ok;
 }
 
-bool llvm_gpu_compile(struct program *p, const char *architecture, struct llvm_gpu_code *code, struct text *ir)
+bool llvm_gpu_compile(struct program *p, const char *architecture, struct llvm_gpu_code *code,
+                      struct text *ir)
 {
     struct llvm *l = llvm_open(p->t);
     const struct gpu_row *row = l ? find_row(architecture, l->version) : NULL;
     if (!l)
         return false;
     if (!row)
-        return diag_error(p->t, NULL, "LLVM %d makes no code for %.40s, but for %s", l->version, architecture,
-                          known(p->t, l->version));
+        return diag_error(p->t, NULL, "LLVM %d makes no code for %.40s, but for %s", l->version,
+                          architecture, known(p->t, l->version));
     return compile_guarded(p, l, row, code, ir);
 }

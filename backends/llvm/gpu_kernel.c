@@ -1,10 +1,10 @@
-/* gpu_kernel.c - kernels of devices as functions: what a work-item does. The arguments are those that
- * backends/device/kernel.c declares in the devices' own languages, so the same host launches both: a
- * pointer for each tensor, an i64 for each run-time size.
+/* gpu_kernel.c - kernels of devices as functions: what a work-item does. The arguments are those
+ * that backends/device/kernel.c declares in the devices' own languages, so the same host launches
+ * both: a pointer for each tensor, an i64 for each run-time size.
  *
- * Global memory is address space 1, a block's memory is variables of address space 3; kernels use plain
- * pointers to both, and LLVM finds the spaces again (infer-address-spaces). Counters and offsets have
- * 32 bits, as those of the devices' languages.
+ * Global memory is address space 1, a block's memory is variables of address space 3; kernels use
+ * plain pointers to both, and LLVM finds the spaces again (infer-address-spaces). Counters and
+ * offsets have 32 bits, as those of the devices' languages.
  */
 #include "backends/device/device.h"
 #include "backends/llvm/emit.h"
@@ -40,10 +40,12 @@ static void align_parameter(const struct emit *e, unsigned i)
 {
     static const char align[] = "align";
     unsigned kind = e->l->GetEnumAttributeKindForName(align, sizeof align - 1);
-    e->l->AddAttributeAtIndex(e->function, i + 1, e->l->CreateEnumAttribute(e->context, kind, PARAMETER_ALIGN));
+    e->l->AddAttributeAtIndex(e->function, i + 1,
+                              e->l->CreateEnumAttribute(e->context, kind, PARAMETER_ALIGN));
 }
 
-static void bind_parameters(struct emit *e, const struct kernel *k, const struct parameter *a, int n)
+static void bind_parameters(struct emit *e, const struct kernel *k, const struct parameter *a,
+                            int n)
 {
     int nvar = 0;
     e->place = scratch_array(e->t, (size_t)(k->nbuffer + k->nscratch) + 1, sizeof *e->place);
@@ -79,15 +81,19 @@ static value block_memory(struct emit *e, const char *name, int64_t nbytes, unsi
     return g;
 }
 
-/* A part of one array; of memory that the launch names, of which LLVM knows no size, people know it by the attribute. */
-static value place_part(struct emit *e, const struct kernel *k, const struct buffer *b, int64_t launched)
+/* A part of one array; of memory that the launch names, of which LLVM knows no size, people know it
+ * by the attribute. */
+static value place_part(struct emit *e, const struct kernel *k, const struct buffer *b,
+                        int64_t launched)
 {
-    const char *name = mem_printf(e->t, "%s_%s%s", e->name, program_kernel_name(e->gpu->p, k), launched ? "$memory" : ".tiles");
+    const char *name = mem_printf(e->t, "%s_%s%s", e->name, program_kernel_name(e->gpu->p, k),
+                                  launched ? "$memory" : ".tiles");
     value g = e->l->GetNamedGlobal(e->module, name);
     if (!g) {
         g = block_memory(e, name, launched ? 0 : device_local_at(k, NULL), PANEL_ALIGN);
         if (launched)
-            function_attribute_text(e, e->function, "tgc-local", mem_printf(e->t, "%lld", (long long)launched));
+            function_attribute_text(e, e->function, "tgc-local",
+                                    mem_printf(e->t, "%lld", (long long)launched));
     }
     return pointer_at(e, generic_pointer(e, g), e->i8, const_i64(e, device_local_at(k, b)));
 }
@@ -102,8 +108,10 @@ static value place_scratch(struct emit *e, const struct kernel *k, const struct 
     const int64_t launched = device_launched_local(e->gpu->p->backend->driver, k);
     if (launched || device_has_over(k))
         return place_part(e, k, b, launched);
-    const char *name = mem_printf(e->t, "%s_%s.tile%d", e->name, program_kernel_name(e->gpu->p, k), i);
-    return generic_pointer(e, block_memory(e, name, n ? (int64_t)n : ALIGN, b->panel ? PANEL_ALIGN : ALIGN));
+    const char *name =
+        mem_printf(e->t, "%s_%s.tile%d", e->name, program_kernel_name(e->gpu->p, k), i);
+    return generic_pointer(
+        e, block_memory(e, name, n ? (int64_t)n : ALIGN, b->panel ? PANEL_ALIGN : ALIGN));
 }
 
 void gpu_emit_kernel(struct emit *e, const struct kernel *k, const struct variant *v)
@@ -118,10 +126,11 @@ void gpu_emit_kernel(struct emit *e, const struct kernel *k, const struct varian
     e->linear = v ? v->linear : k->linear;
     e->nlinear = v ? v->nlinear : k->nlinear;
     gpu.kept = stack_find_kept(e->t, v ? v->isa : ISA_GENERIC, e->linear, e->nlinear);
-    function_begin(e, mem_printf(e->t, "%s_%s", e->name, program_kernel_name(gpu.p, k)), type_of_kernel(e, a, n),
-                   false);
+    function_begin(e, mem_printf(e->t, "%s_%s", e->name, program_kernel_name(gpu.p, k)),
+                   type_of_kernel(e, a, n), false);
     gpu_languages[gpu.row->kind].launched(e, gpu.block);
-    e->part = k->is_shared && !k->ngrid ? cast_to(e, LLVM_ZEXT, gpu_number(e, "block", 0), e->i64) : NULL;
+    e->part =
+        k->is_shared && !k->ngrid ? cast_to(e, LLVM_ZEXT, gpu_number(e, "block", 0), e->i64) : NULL;
     e->parts = e->part ? const_i64(e, gpu.p->threads) : NULL;
     bind_parameters(e, k, a, n);
     for (int i = 0; i < k->nscratch; i++)

@@ -1,5 +1,5 @@
-/* gpu_link.c - AMD's drivers load linked code objects: ld.lld, which LLVM has as a program alone, makes one
- * of an object.
+/* gpu_link.c - AMD's drivers load linked code objects: ld.lld, which LLVM has as a program alone,
+ * makes one of an object.
  */
 #include "backends/filter.h"
 #include "backends/llvm/machine.h"
@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Debian's packages have the version in the name; that of LLVM itself is the best, a newer one does. NULL: there
- * is none. */
+/* Debian's packages have the version in the name; that of LLVM itself is the best, a newer one
+ * does. NULL: there is none. */
 static const char *find_linker(struct tgc *t, int version)
 {
     enum { NEWEST = 30 };
@@ -31,14 +31,19 @@ bool gpu_link(struct tgc *t, struct llvm_gpu_code *code, int version)
 {
     const char *linker = find_linker(t, version);
     if (!linker)
-        return diag_error(t, NULL, "code objects for AMD's devices are linked by ld.lld, and no directory of PATH "
-                                   "has one: install lld (Debian: apt-get install lld-%d)", version);
+        return diag_error(
+            t, NULL,
+            "code objects for AMD's devices are linked by ld.lld, and no directory of PATH "
+            "has one: install lld (Debian: apt-get install lld-%d)",
+            version);
     const char *const word[] = {linker, "-shared", "/dev/stdin", "-o", "-", NULL};
     struct filtered f;
     if (!filter_run(t, word, code->bytes, code->nbytes, &f))
         return false;
     if (f.status == 0 && (f.out.n < 4 || memcmp(f.out.s, "\177ELF", 4) != 0))
-        return diag_error(t, NULL, "'%s' does not link the kernels: what it writes is no ELF file; --version should say LLD %d or newer",
+        return diag_error(t, NULL,
+                          "'%s' does not link the kernels: what it writes is no ELF file; "
+                          "--version should say LLD %d or newer",
                           linker, version);
     if (f.status != 0)
         return diag_error(t, NULL, "'%s' does not link the kernels: %.2000s", linker,

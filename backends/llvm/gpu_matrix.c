@@ -1,10 +1,11 @@
-/* gpu_matrix.c - a wave's products of matrices (ir/matrix.def): what each of its lanes loads of the factors, by
- * the row's layout, and the instruction, which is a function of gpu_language.c.
+/* gpu_matrix.c - a wave's products of matrices (ir/matrix.def): what each of its lanes loads of the
+ * factors, by the row's layout, and the instruction, which is a function of gpu_language.c.
  *
  *      { float, float, float, float } gpu.m16n8k16_f16(i32 a0 ... a3, i32 b0, b1, float sum0 ... sum3)
  *
- * A fragment is a vector of i32, each with the two or four elements that are neighbours of the lane's. The functions of
- * gpu_matrix.def's rows are written here, for intrinsics that take all of a fragment at once.
+ * A fragment is a vector of i32, each with the two or four elements that are neighbours of the
+ * lane's. The functions of gpu_matrix.def's rows are written here, for intrinsics that take all of
+ * a fragment at once.
  */
 #include "backends/llvm/emit.h"
 #include "ir/device_ops.h"
@@ -13,27 +14,33 @@
 
 enum { WORD = 32, MOST_WORDS = 16 };
 
-/* Where the lane's first element is: each bit of its number is one of a coordinate, which are `step` apart. */
-static value lane_offset(struct emit *e, const struct matrix_row *r, enum matrix_part part, const int64_t *step)
+/* Where the lane's first element is: each bit of its number is one of a coordinate, which are
+ * `step` apart. */
+static value lane_offset(struct emit *e, const struct matrix_row *r, enum matrix_part part,
+                         const int64_t *step)
 {
     struct matrix_bit bit[MATRIX_BITS_MAX];
     int n = matrix_bits(r, part, true, bit);
     value lane = gpu_lane(e, r->lanes), at = const_int(e, e->i32, 0);
     for (int i = 0, run; i < n; i += run) {
-        for (run = 1; i + run < n && bit[i + run].of == bit[i].of && bit[i + run].bit == bit[i].bit + run; run++)
+        for (run = 1;
+             i + run < n && bit[i + run].of == bit[i].of && bit[i + run].bit == bit[i].bit + run;
+             run++)
             ;
         if (bit[i].of == MATRIX_NONE)
             continue;
         value part_of_it = binary(e, LLVM_AND, binary(e, LLVM_LSHR, lane, const_int(e, e->i32, i)),
                                   const_int(e, e->i32, (1 << run) - 1));
         int64_t apart = step[bit[i].of] << bit[i].bit;
-        at = e->l->BuildNSWAdd(e->at, at, e->l->BuildNSWMul(e->at, part_of_it, const_int(e, e->i32, apart), ""), "");
+        at = e->l->BuildNSWAdd(
+            e->at, at, e->l->BuildNSWMul(e->at, part_of_it, const_int(e, e->i32, apart), ""), "");
     }
     return at;
 }
 
 /* How far the lane's element is from its first one. */
-static int64_t element_offset(const struct matrix_row *r, enum matrix_part part, int element, const int64_t *step)
+static int64_t element_offset(const struct matrix_row *r, enum matrix_part part, int element,
+                              const int64_t *step)
 {
     int at[MATRIX_NONE + 1];
     int64_t offset = 0;
@@ -44,33 +51,39 @@ static int64_t element_offset(const struct matrix_row *r, enum matrix_part part,
 }
 
 /* Elements from `first` on, a word of them: one load, if they are neighbours in memory as well. */
-static value load_word(struct emit *e, const struct matrix_row *r, enum matrix_part part, int first, value place,
-                       const int64_t *step)
+static value load_word(struct emit *e, const struct matrix_row *r, enum matrix_part part, int first,
+                       value place, const int64_t *step)
 {
     int bits = dtype_bits(r->dtype[part]), n = WORD / bits;
     LLVMTypeRef type = type_in_memory(e, r->dtype[part]);
-    int64_t begin = element_offset(r, part, first, step), apart = element_offset(r, part, first + 1, step) - begin;
+    int64_t begin = element_offset(r, part, first, step),
+            apart = element_offset(r, part, first + 1, step) - begin;
     if (apart == 1 || n == 1)
-        return load_as(e, e->i32, pointer_at(e, place, type, const_int(e, e->i32, begin)), WORD / 8);
+        return load_as(e, e->i32, pointer_at(e, place, type, const_int(e, e->i32, begin)),
+                       WORD / 8);
     value word = const_int(e, e->i32, 0);
     for (int i = 0; i < n; i++) {
         int64_t at = element_offset(r, part, first + i, step);
-        value v = load_as(e, type, pointer_at(e, place, type, const_int(e, e->i32, at)), (unsigned)bits / 8);
+        value v = load_as(e, type, pointer_at(e, place, type, const_int(e, e->i32, at)),
+                          (unsigned)bits / 8);
         v = binary(e, LLVM_SHL, cast_to(e, LLVM_ZEXT, v, e->i32), const_int(e, e->i32, i * bits));
         word = binary(e, LLVM_OR, word, v);
     }
     return word;
 }
 
-/* The tile by matrices of eight rows of 16 bytes, one after the other of the side, then of k: the lane gives where one row begins. */
-static value load_rows(struct emit *e, const struct matrix_row *r, enum matrix_part part, const struct uop *u, bool along, int n)
+/* The tile by matrices of eight rows of 16 bytes, one after the other of the side, then of k: the
+ * lane gives where one row begins. */
+static value load_rows(struct emit *e, const struct matrix_row *r, enum matrix_part part,
+                       const struct uop *u, bool along, int n)
 {
     int parts = n / 2, each = 128 / dtype_bits(r->dtype[part]);
     int64_t stride = TILE_STRIDE(u->arg.i);
     LLVMTypeRef result[4] = {e->i32, e->i32, e->i32, e->i32};
     const struct buffer *b = uop_buffer_of(u->src[0]);
     value lane = gpu_lane(e, r->lanes), row = binary(e, LLVM_AND, lane, const_int(e, e->i32, 7)),
-          matrix = binary(e, LLVM_AND, binary(e, LLVM_LSHR, lane, const_int(e, e->i32, 3)), const_int(e, e->i32, n - 1)),
+          matrix = binary(e, LLVM_AND, binary(e, LLVM_LSHR, lane, const_int(e, e->i32, 3)),
+                          const_int(e, e->i32, n - 1)),
           of_side = binary(e, LLVM_AND, matrix, const_int(e, e->i32, parts - 1)),
           of_k = binary(e, LLVM_LSHR, matrix, const_int(e, e->i32, parts / 2));
     value of_rows = along ? of_side : of_k, of_columns = along ? of_k : of_side;
@@ -78,17 +91,23 @@ static value load_rows(struct emit *e, const struct matrix_row *r, enum matrix_p
     value at = binary(e, LLVM_ADD, binary(e, LLVM_MUL, row, const_int(e, e->i32, stride)),
                       binary(e, LLVM_MUL, of_columns, const_int(e, e->i32, along ? each : 8)));
     at = e->l->BuildNSWAdd(e->at, operand(e, u->src[1]), at, "");
-    value place = e->l->BuildPtrToInt(e->at, pointer_at(e, place_of(e, b), type_in_memory(e, b->dtype), at), e->i64, "");
-    value f = gpu_function(e, mem_printf(e->t, "gpu.rows%d%s", n, along ? "" : "_across"),
-                           e->l->StructTypeInContext(e->context, result, (unsigned)n, 0), &e->i64, 1);
+    value place = e->l->BuildPtrToInt(
+        e->at, pointer_at(e, place_of(e, b), type_in_memory(e, b->dtype), at), e->i64, "");
+    value f =
+        gpu_function(e, mem_printf(e->t, "gpu.rows%d%s", n, along ? "" : "_across"),
+                     e->l->StructTypeInContext(e->context, result, (unsigned)n, 0), &e->i64, 1);
     value made = call(e, f, &place, 1), words = e->l->GetUndef(vector_of(e, e->i32, n));
     for (int i = 0; i < n; i++)
-        words = e->l->BuildInsertElement(e->at, words, e->l->BuildExtractValue(e->at, made, (unsigned)i, ""), const_int(e, e->i32, i), "");
+        words = e->l->BuildInsertElement(e->at, words,
+                                         e->l->BuildExtractValue(e->at, made, (unsigned)i, ""),
+                                         const_int(e, e->i32, i), "");
     return words;
 }
 
-/* Of what the thread has in registers: a word's elements are neighbours there, rounded to the factor's dtype. */
-static value load_own(struct emit *e, const struct matrix_row *r, enum matrix_part part, const struct uop *u, int n)
+/* Of what the thread has in registers: a word's elements are neighbours there, rounded to the
+ * factor's dtype. */
+static value load_own(struct emit *e, const struct matrix_row *r, enum matrix_part part,
+                      const struct uop *u, int n)
 {
     int each = WORD / dtype_bits(r->dtype[part]);
     const struct buffer *b = uop_buffer_of(u->src[0]);
@@ -96,11 +115,17 @@ static value load_own(struct emit *e, const struct matrix_row *r, enum matrix_pa
     for (int i = 0; i < n; i++) {
         value word = const_int(e, e->i32, 0);
         for (int k = 0; k < each; k++) {
-            int64_t element = matrix_own_element(r, part, i * each + k), row = element / TILE_COLUMNS(u->arg.i), term = element % TILE_COLUMNS(u->arg.i);
-            value at = e->l->BuildNSWAdd(e->at, operand(e, u->src[1]), const_int(e, e->i32, row * TILE_STRIDE(u->arg.i) + term), "");
+            int64_t element = matrix_own_element(r, part, i * each + k),
+                    row = element / TILE_COLUMNS(u->arg.i), term = element % TILE_COLUMNS(u->arg.i);
+            value at =
+                e->l->BuildNSWAdd(e->at, operand(e, u->src[1]),
+                                  const_int(e, e->i32, row * TILE_STRIDE(u->arg.i) + term), "");
             value v = load_as(e, e->f32, pointer_at(e, place_of(e, b), e->f32, at), 0);
-            v = each == 1 ? e->l->BuildBitCast(e->at, v, e->i32, "") : cast_to(e, LLVM_ZEXT, to_memory(e, r->dtype[part], v, 1), e->i32);
-            word = binary(e, LLVM_OR, word, binary(e, LLVM_SHL, v, const_int(e, e->i32, k * dtype_bits(r->dtype[part]))));
+            v = each == 1 ? e->l->BuildBitCast(e->at, v, e->i32, "")
+                          : cast_to(e, LLVM_ZEXT, to_memory(e, r->dtype[part], v, 1), e->i32);
+            word = binary(
+                e, LLVM_OR, word,
+                binary(e, LLVM_SHL, v, const_int(e, e->i32, k * dtype_bits(r->dtype[part]))));
         }
         words = e->l->BuildInsertElement(e->at, words, word, const_int(e, e->i32, i), "");
     }
@@ -110,7 +135,8 @@ static value load_own(struct emit *e, const struct matrix_row *r, enum matrix_pa
 void gpu_matrix_load(struct emit *e, const struct uop *u)
 {
     int factor;
-    const struct uop *product = matrix_of_tile(e->linear + e->position, e->nlinear - e->position, u, &factor);
+    const struct uop *product =
+        matrix_of_tile(e->linear + e->position, e->nlinear - e->position, u, &factor);
     if (!product)
         TGC_BUG(e->t, "kernel %s: a tile without a product", e->k->name);
     const struct matrix_row *r = matrix_row(MATRIX_ROW(product->arg.i));
@@ -130,7 +156,8 @@ void gpu_matrix_load(struct emit *e, const struct uop *u)
         return;
     }
     value begin = operand(e, u->src[1]);         /* of a constant 64 bits */
-    value at = e->l->BuildNSWAdd(e->at, cast_to(e, LLVM_TRUNC, begin, e->i32), lane_offset(e, r, part, step), "");
+    value at = e->l->BuildNSWAdd(e->at, cast_to(e, LLVM_TRUNC, begin, e->i32),
+                                 lane_offset(e, r, part, step), "");
     value place = pointer_at(e, place_of(e, b), type_in_memory(e, b->dtype), at);
     value words = e->l->GetUndef(e->l->VectorType(e->i32, (unsigned)n));
     for (int i = 0; i < n; i++)
@@ -143,27 +170,30 @@ void gpu_matrix_product(struct emit *e, const struct uop *u)
 {
     const struct matrix_row *r = matrix_row(MATRIX_ROW(u->arg.i));
     const struct uop *acc = u->src[0];
-    LLVMTypeRef sum = type_of(e, acc->dtype, 1), type[2 * MOST_WORDS + MOST_WORDS], result[MOST_WORDS];
+    LLVMTypeRef sum = type_of(e, acc->dtype, 1), type[2 * MOST_WORDS + MOST_WORDS],
+                result[MOST_WORDS];
     value arg[2 * MOST_WORDS + MOST_WORDS], place = acc_place(e, acc);
     int n = 0, nsum = matrix_elements(r, MATRIX_SUM);
     for (int k = 0; k < 2; k++)
         for (int i = 0; i < matrix_words(r, k ? MATRIX_B : MATRIX_A); i++) {
             type[n] = e->i32;
-            arg[n++] = e->l->BuildExtractElement(e->at, operand(e, u->src[1 + k]), const_int(e, e->i32, i), "");
+            arg[n++] = e->l->BuildExtractElement(e->at, operand(e, u->src[1 + k]),
+                                                 const_int(e, e->i32, i), "");
         }
     for (int i = 0; i < nsum; i++) {
         type[n] = result[i] = sum;
         arg[n++] = load_as(e, sum, pointer_at(e, place, sum, const_int(e, e->i32, i)), 0);
     }
-    value f = gpu_function(e, mem_printf(e->t, "gpu.%s", r->text),
-                           e->l->StructTypeInContext(e->context, result, (unsigned)nsum, 0), type, n);
+    value f =
+        gpu_function(e, mem_printf(e->t, "gpu.%s", r->text),
+                     e->l->StructTypeInContext(e->context, result, (unsigned)nsum, 0), type, n);
     value made = call(e, f, arg, n);
     for (int i = 0; i < nsum; i++)
         store_as(e, e->l->BuildExtractValue(e->at, made, (unsigned)i, ""),
                  pointer_at(e, place, sum, const_int(e, e->i32, i)), 0);
 }
 
-/* ----------------------------------------------------------------------------------- the functions */
+/* -------------------------------------------------------------------------------- the functions */
 
 struct gpu_intrinsic { const char *name, *factor, *sum, *sums, *arguments; };
 
@@ -173,7 +203,8 @@ static void put_parameters(struct text *out, const struct matrix_row *r, const c
 {
     for (int part = MATRIX_A; part <= MATRIX_SUM; part++)
         for (int i = 0; i < matrix_words(r, (enum matrix_part)part); i++)
-            text_printf(out, "%s%s %%%c%d", part + i ? ", " : "", part == MATRIX_SUM ? sum : "i32", letter[part], i);
+            text_printf(out, "%s%s %%%c%d", part + i ? ", " : "", part == MATRIX_SUM ? sum : "i32",
+                        letter[part], i);
 }
 
 /* %av, of %a0, %a1, ... */
@@ -181,8 +212,10 @@ static void put_vector(struct text *out, char part, const char *type, int n)
 {
     const char *before = "undef";
     for (int i = 0; i < n; i++) {
-        const char *made = i + 1 < n ? mem_printf(out->t, "%%%cv%d", part, i) : mem_printf(out->t, "%%%cv", part);
-        text_printf(out, "  %s = insertelement <%d x %s> %s, %s %%%c%d, i32 %d\n", made, n, type, before, type, part, i, i);
+        const char *made =
+            i + 1 < n ? mem_printf(out->t, "%%%cv%d", part, i) : mem_printf(out->t, "%%%cv", part);
+        text_printf(out, "  %s = insertelement <%d x %s> %s, %s %%%c%d, i32 %d\n", made, n, type,
+                    before, type, part, i, i);
         before = made;
     }
 }
@@ -194,7 +227,8 @@ static void put_result(struct text *out, const char *result, const struct gpu_in
     for (int i = 0; i < n; i++) {
         const char *made = i + 1 < n ? mem_printf(out->t, "%%result%d", i) : "%result";
         text_printf(out, "  %%sum%d = extractelement %s %%sums, i32 %d\n", i, f->sums, i);
-        text_printf(out, "  %s = insertvalue %s %s, %s %%sum%d, %d\n", made, result, before, f->sum, i, i);
+        text_printf(out, "  %s = insertvalue %s %s, %s %%sum%d, %d\n", made, result, before, f->sum,
+                    i, i);
         before = made;
     }
 }
@@ -208,7 +242,11 @@ static void put_arguments(struct text *out, const struct gpu_intrinsic *f, bool 
         int type = (int)strcspn(at, " ,");          /* of a mode, which is behind it */
         text_puts(out, at > f->arguments ? ", " : "");
         if (n == 1)
-            text_printf(out, "%s%s", *at == 'S' ? f->sums : f->factor, !named ? "" : *at == 'A' ? " %a" : *at == 'B' ? " %b" : " %sv");
+            text_printf(out, "%s%s", *at == 'S' ? f->sums : f->factor,
+                        !named       ? ""
+                        : *at == 'A' ? " %a"
+                        : *at == 'B' ? " %b"
+                                     : " %sv");
         else
             text_printf(out, "%.*s", named ? n : type, at);
     }
@@ -225,7 +263,8 @@ static void declare_once(struct text *out, const struct gpu_intrinsic *f)
         text_puts(out, line.s);
 }
 
-static void put_function(struct text *out, const struct matrix_row *r, const struct gpu_intrinsic *f)
+static void put_function(struct text *out, const struct matrix_row *r,
+                         const struct gpu_intrinsic *f)
 {
     struct text result = {.t = out->t};
     int words = matrix_words(r, MATRIX_A), nsum = matrix_words(r, MATRIX_SUM);
@@ -239,8 +278,9 @@ static void put_function(struct text *out, const struct matrix_row *r, const str
     put_vector(out, 'a', "i32", words);
     put_vector(out, 'b', "i32", words);
     put_vector(out, 's', f->sum, nsum);
-    text_printf(out, "  %%a = bitcast <%d x i32> %%av to %s\n  %%b = bitcast <%d x i32> %%bv to %s\n", words, f->factor, words,
-                f->factor);
+    text_printf(out,
+                "  %%a = bitcast <%d x i32> %%av to %s\n  %%b = bitcast <%d x i32> %%bv to %s\n",
+                words, f->factor, words, f->factor);
     text_printf(out, "  %%sums = call %s @llvm.amdgcn.%s(", f->sums, f->name);
     put_arguments(out, f, true);
     text_puts(out, ")\n");
@@ -251,7 +291,8 @@ static void put_function(struct text *out, const struct matrix_row *r, const str
 void gpu_matrix_functions(const struct emit *e, struct text *out)
 {
     static const struct { enum matrix_unit of; struct gpu_intrinsic f; } by[] = {
-#define GPU_MATRIX(row, intrinsic, factor, arguments) {MATRIX_##row, {intrinsic, factor, NULL, NULL, arguments}},
+#define GPU_MATRIX(row, intrinsic, factor, arguments)                                              \
+    {MATRIX_##row, {intrinsic, factor, NULL, NULL, arguments}},
 #include "backends/llvm/gpu_matrix.def"
 #undef GPU_MATRIX
     };

@@ -1,4 +1,5 @@
-/* jit.c - what the objects of a program use of this process, and the tools that are told of its code. */
+/* jit.c - what the objects of a program use of this process, and the tools that are told of its
+ * code. */
 #include "backends/llvm/jit.h"
 
 #include <dlfcn.h>

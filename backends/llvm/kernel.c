@@ -1,5 +1,5 @@
-/* kernel.c - a linear program as a function: a pointer for each buffer, an i64 for each symbol, and,
- * where threads share the kernel, which part of how many this call computes. */
+/* kernel.c - a linear program as a function: a pointer for each buffer, an i64 for each symbol,
+ * and, where threads share the kernel, which part of how many this call computes. */
 #include "backends/llvm/emit.h"
 
 void function_open(struct emit *e, value function)

@@ -1,6 +1,6 @@
-/* layout.c - the structs that callers share with a program, as LLVM's types: NAME_inputs, NAME_outputs,
- * NAME_options and struct NAME. LLVM knows the size and the alignment of a field on the module's
- * machine, so all else counts fields, not bytes.
+/* layout.c - the structs that callers share with a program, as LLVM's types: NAME_inputs,
+ * NAME_outputs, NAME_options and struct NAME. LLVM knows the size and the alignment of a field on
+ * the module's machine, so all else counts fields, not bytes.
  *
  *      NAME_inputs     a pointer for each input, then an i64 for each dimension that the caller passes
  *      NAME_outputs    a pointer for each output, behind it its shape, if a run finds that
@@ -45,7 +45,9 @@ void layout_begin(struct emit *e)
 {
     LLVMTypeRef head[HEAD_NFIELD];
     for (int i = 0; i < HEAD_NFIELD; i++)
-        head[i] = i == HEAD_THREADS || i == HEAD_PARTS ? e->i32 : i == HEAD_WEIGHTS_NBYTES ? e->size : e->pointer;
+        head[i] = i == HEAD_THREADS || i == HEAD_PARTS ? e->i32
+                  : i == HEAD_WEIGHTS_NBYTES           ? e->size
+                                                       : e->pointer;
     e->head = struct_of(e, head, HEAD_NFIELD);
     if (e->l->ABISizeOfType(e->layout, e->head) > program_team_offset())
         TGC_BUG(e->t, "the threads begin within the program's struct");
@@ -63,6 +65,6 @@ value field_at(const struct emit *e, LLVMTypeRef type, value s, int field)
 
 value field_load(const struct emit *e, LLVMTypeRef type, value s, int field)
 {
-    return load_as(e, e->l->StructGetTypeAtIndex(type, (unsigned)field), field_at(e, type, s, field),
-                   0);
+    return load_as(e, e->l->StructGetTypeAtIndex(type, (unsigned)field),
+                   field_at(e, type, s, field), 0);
 }

@@ -26,8 +26,8 @@ const char *llvm_path(struct tgc *t, const struct llvm *l);
 /* A schedule as code in this process. The functions are those of every compiled model
  * (backends/program/): what NAME_init, NAME_run and NAME_close do, by the same structs. */
 struct llvm_program;
-/* weights: where they are put, at a multiple of 64; they are the run's memory, not the compile's. ir:
- * NULL, or receives the module as text. NULL: an error says what cannot be run so. */
+/* weights: where they are put, at a multiple of 64; they are the run's memory, not the compile's.
+ * ir: NULL, or receives the module as text. NULL: an error says what cannot be run so. */
 struct llvm_program *llvm_compile(struct tgc *t, struct llvm *l, const struct schedule *s,
                                   const char *name, const char *producer, unsigned char *weights,
                                   struct text *ir);
@@ -43,8 +43,8 @@ void llvm_program_close(void *model);
 const char *llvm_program_strerror(int status);
 
 /* The instruction sets of a triple (NULL: of this machine) among those that are asked for, with the
- * portable one. tiles: AMX among them, since the code asks the system, Linux, for it (objects with a choice);
- * otherwise the set before stands for it. */
+ * portable one. tiles: AMX among them, since the code asks the system, Linux, for it (objects with
+ * a choice); otherwise the set before stands for it. */
 isa_set llvm_isa(const char *triple, isa_set asked, bool tiles);
 
 /* pack.c: a program as bytes, without its weights, which are info->weights_bytes. */
@@ -65,7 +65,8 @@ struct llvm_request {
     const struct processor *processor;     /* the code is for it alone; NULL: for isa */
     enum weights_mode weights;
     const char *const *entry;    /* by entry: "NAME_ENTRY", which its function and structs have */
-    const char *listing;         /* debugging information names lines of this file; NULL: there is none */
+    const char *listing;         /* debugging information names lines of this file;
+                                  * NULL: there is none */
 };
 /* What it needs of runtime/ beside it: functions that LLVM has none of (program_write_pieces()). */
 struct llvm_output {
@@ -78,26 +79,30 @@ struct llvm_output {
 bool llvm_write(struct tgc *t, struct llvm *l, const struct schedule *s,
                 const struct llvm_request *r, struct llvm_output *out);
 
-/* gpu.c: the kernels of a program for devices (--target=cuda, --target=amd) as code of one architecture:
+/* gpu.c: the kernels of a program for devices (--target=cuda, --target=amd) as code of one
+ * architecture:
  *
  *      "sm_80", "sm_90a"       PTX, text that ends with a NUL, which nbytes does not count
  *      "gfx90a", "gfx1100"     a linked code object (ELF, amdgcn-amd-amdhsa), which hipModuleLoadData takes
  *
  * The kernels' names, their arguments and the threads of their blocks are those of the target's own
- * language, so the same host launches both.
- * needs: p as driver->compile() is given it (p->s, p->name, p->kernel_name, the backend's driver); libLLVM
- * with the architecture (the newest that knows it), for a code object ld.lld on PATH, of no older version
- * than LLVM's; no device. false: reported, with what is missing. */
+ * language, so the same host launches both. needs: p as driver->compile() is given it (p->s,
+ * p->name, p->kernel_name, the backend's driver); libLLVM with the architecture (the newest that
+ * knows it), for a code object ld.lld on PATH, of no older version than LLVM's; no device. false:
+ * reported, with what is missing. */
 struct llvm_gpu_code {
     const unsigned char *bytes; size_t nbytes;
     const char *made_by;         /* "LLVM 19" */
-    const char *architecture;    /* that it is for: PTX also for one before what is asked for, if LLVM is older */
+    const char *architecture;    /* that it is for: PTX also for one before what is asked for, if
+                                  * LLVM is older */
 };
 struct program;
 /* ir: NULL, or receives the module as LLVM's text instead. */
-bool llvm_gpu_compile(struct program *p, const char *architecture, struct llvm_gpu_code *code, struct text *ir);
+bool llvm_gpu_compile(struct program *p, const char *architecture, struct llvm_gpu_code *code,
+                      struct text *ir);
 
-/* gpu_link.c: the ld.lld on PATH that links code objects of the libLLVM that there is; NULL: there is none of either. */
+/* gpu_link.c: the ld.lld on PATH that links code objects of the libLLVM that there is; NULL: there
+ * is none of either. */
 const char *gpu_linker_found(struct tgc *t);
 
 /* pieces.c: the function of runtime/ or runtime/host/ of that name; NULL: there is none. */

@@ -1,13 +1,13 @@
-/* loader.c - ELF objects become code in this process, without LLVM: a fresh compile and one out of the
- * cache run by the same means.
+/* loader.c - ELF objects become code in this process, without LLVM: a fresh compile and one out of
+ * the cache run by the same means.
  *
  *      one mapping   | text of all objects, stubs | read-only data, GOT | writable data |
  *                      read, execute                read                  read, write
  *
  * Everything is within 2 GB, as the small code model wants. What the objects do not define may be
- * anywhere: they read its address from the global offset table (GOT), or call a stub that jumps there.
- * Tables are read by copies and every offset, size and index is checked, since a file may be damaged.
- * relocate.c has what differs between processors. source: System V ABI.
+ * anywhere: they read its address from the global offset table (GOT), or call a stub that jumps
+ * there. Tables are read by copies and every offset, size and index is checked, since a file may be
+ * damaged. relocate.c has what differs between processors. source: System V ABI.
  */
 #include "backends/llvm/loader.h"
 #include "backends/llvm/relocate.h"
@@ -51,7 +51,8 @@ struct loaded_code {
     struct code_error *error;              /* while it is linked */
 };
 
-static bool refuse(struct loaded_code *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static bool refuse(struct loaded_code *c, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 static bool refuse(struct loaded_code *c, const char *format, ...)
 {
@@ -93,12 +94,15 @@ static bool read_head(struct loaded_code *c, struct unit *u)
     return true;
 }
 
-/* Where a section belongs (an empty one, too: a table of no elements has an address); false: nowhere
- * that is known. */
+/* Where a section belongs (an empty one, too: a table of no elements has an address); false:
+ * nowhere that is known. */
 static bool classify(struct loaded_code *c, const Elf64_Shdr *s, unsigned i, enum part *part)
 {
     bool writes = s->sh_flags & SHF_WRITE, runs = s->sh_flags & SHF_EXECINSTR;
-    *part = !(s->sh_flags & SHF_ALLOC) ? PART_NONE : runs ? PART_TEXT : writes ? PART_WRITE : PART_READ;
+    *part = !(s->sh_flags & SHF_ALLOC) ? PART_NONE
+            : runs                     ? PART_TEXT
+            : writes                   ? PART_WRITE
+                                       : PART_READ;
     if (*part == PART_NONE)
         return true;
     if ((writes && runs) || s->sh_flags & (SHF_TLS | SHF_COMPRESSED))
@@ -201,7 +205,13 @@ static bool read_symbols(struct loaded_code *c, struct unit *u)
 /* --------------------------------------------------------------------------------- relocations */
 
 /* A relocation with all that it names, checked. */
-struct relocation { enum form form; unsigned shift; uint64_t place; int64_t addend; struct symbol *symbol; };
+struct relocation {
+    enum form form;
+    unsigned shift;
+    uint64_t place;
+    int64_t addend;
+    struct symbol *symbol;
+};
 
 static bool read_relocation(struct loaded_code *c, struct unit *u, const struct section *target,
                             const Elf64_Rela *from, struct relocation *r)
@@ -231,7 +241,8 @@ static bool each_relocation(struct loaded_code *c, struct unit *u, visitor *visi
         if (s.sh_type != SHT_REL && s.sh_type != SHT_RELA)
             continue;
         if (s.sh_info >= u->head.e_shnum)
-            return refuse(c, "relocations of section %u, and there are %d", s.sh_info, u->head.e_shnum);
+            return refuse(c, "relocations of section %u, and there are %d", s.sh_info,
+                          u->head.e_shnum);
         const struct section *target = &u->section[s.sh_info];
         if (target->part == PART_NONE)
             continue;
@@ -248,7 +259,8 @@ static bool each_relocation(struct loaded_code *c, struct unit *u, visitor *visi
     return true;
 }
 
-/* Whether a call of it goes by a stub; that of another object would not need one, for a jump more. */
+/* Whether a call of it goes by a stub; that of another object would not need one, for a jump
+ * more. */
 static bool is_far(const struct symbol *s) { return !s->is_defined; }
 
 static bool note_needs(struct loaded_code *c, const struct relocation *r)
@@ -300,7 +312,8 @@ static bool map_memory(struct loaded_code *c, const uint64_t nbytes[PART_COUNT])
         at += (nbytes[p] + page - 1) / page * page;
     }
     c->begin[PART_COUNT] = at;
-    void *memory = mmap(NULL, at ? at : page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *memory =
+        mmap(NULL, at ? at : page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return refuse(c, "out of memory: %llu bytes for code", (unsigned long long)at);
     c->memory = memory;
@@ -325,7 +338,8 @@ static void place_sections(struct loaded_code *c, struct unit *u)
 
 static bool protect(struct loaded_code *c)
 {
-    static const int access[PART_COUNT] = {PROT_READ | PROT_EXEC, PROT_READ, PROT_READ | PROT_WRITE};
+    static const int access[PART_COUNT] = {PROT_READ | PROT_EXEC, PROT_READ,
+                                           PROT_READ | PROT_WRITE};
     __builtin___clear_cache((char *)c->memory, (char *)c->memory + c->begin[PART_READ]);
     for (int p = 0; p < PART_COUNT; p++)
         if (c->begin[p + 1] > c->begin[p] &&
@@ -447,8 +461,8 @@ static bool copy_objects(struct loaded_code *c, const struct code_object *object
     return true;
 }
 
-struct loaded_code *code_link(const struct code_object *object, int n, const struct code_outside *outside,
-                       struct code_error *error)
+struct loaded_code *code_link(const struct code_object *object, int n,
+                              const struct code_outside *outside, struct code_error *error)
 {
     struct loaded_code *c = calloc(1, sizeof *c);
     *error = (struct code_error){""};
@@ -468,7 +482,8 @@ struct loaded_code *code_link(const struct code_object *object, int n, const str
 }
 
 void code_each_function(const struct loaded_code *c,
-                        void (*call)(void *user, const char *name, uint64_t address, uint64_t nbytes),
+                        void (*call)(void *user, const char *name, uint64_t address,
+                                     uint64_t nbytes),
                         void *user)
 {
     for (int i = 0; i < c->nunit; i++)

@@ -1,11 +1,11 @@
-/* loader_absent.c - instead of loader.c, where objects are not ELF or the processor's relocations are
- * not known. */
+/* loader_absent.c - instead of loader.c, where objects are not ELF or the processor's relocations
+ * are not known. */
 #include "backends/llvm/loader.h"
 
 #include <stdio.h>
 
-struct loaded_code *code_link(const struct code_object *object, int n, const struct code_outside *outside,
-                       struct code_error *error)
+struct loaded_code *code_link(const struct code_object *object, int n,
+                              const struct code_outside *outside, struct code_error *error)
 {
     (void)object;
     (void)n;
@@ -23,7 +23,8 @@ uint64_t code_find(const struct loaded_code *c, const char *name)
 }
 
 void code_each_function(const struct loaded_code *c,
-                        void (*call)(void *user, const char *name, uint64_t address, uint64_t nbytes),
+                        void (*call)(void *user, const char *name, uint64_t address,
+                                     uint64_t nbytes),
                         void *user)
 {
     (void)c;

@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/* ----------------------------------------------------------------------------------------- loops */
+/* ---------------------------------------------------------------------------------------- loops */
 
 static void region_open(struct emit *e, struct region r)
 {
@@ -22,7 +22,10 @@ void loop_open(struct emit *e, const struct uop *u, value begin, value end, bool
 {
     struct region r = {.u = u, .head = block_new(e, "head"), .end = end};
     r.is_kept = e->gpu && e->gpu->kept[e->position];
-    r.is_straight = e->gpu && u && (range_is_lane(u) || (e->linear[e->position] == u && stack_is_over_registers(e->t, e->linear, e->nlinear, e->position)));
+    r.is_straight =
+        e->gpu && u &&
+        (range_is_lane(u) || (e->linear[e->position] == u &&
+                              stack_is_over_registers(e->t, e->linear, e->nlinear, e->position)));
     LLVMBasicBlockRef body = block_new(e, "body"), before = e->l->GetInsertBlock(e->at);
     r.exit = block_new(e, "exit");
     e->l->BuildBr(e->at, r.head);
@@ -55,20 +58,24 @@ void guard_open(struct emit *e, const struct uop *u, value cond)
     region_open(e, r);
 }
 
-/* Says of a device's loop, which ends with this branch, whether it becomes straight-line code: one over lanes or registers does,
- * one that is kept does not, LLVM decides for the others. For AMD it unrolls loops that touch a thread's own or local memory up to nine
- * times as far as others, in the hope that arrays become registers: ours have, and all loads of such a loop at once would not fit there.
- * A node with one option; with itself as the first operand it is no other loop's. */
+/* Says of a device's loop, which ends with this branch, whether it becomes straight-line code: one
+ * over lanes or registers does, one that is kept does not, LLVM decides for the others. For AMD it
+ * unrolls loops that touch a thread's own or local memory up to nine times as far as others, in the
+ * hope that arrays become registers: ours have, and all loads of such a loop at once would not fit
+ * there. A node with one option; with itself as the first operand it is no other loop's. */
 static void mark_unrolled(const struct emit *e, const struct region *r, value branch)
 {
     enum { USUAL = 300 };                   /* LLVM's own threshold of other loops */
     static const char kind[] = "llvm.loop";
     const struct llvm *l = e->l;
     bool decides = !r->is_straight && !r->is_kept;
-    const char *what = r->is_straight ? "llvm.loop.unroll.full" : r->is_kept ? "llvm.loop.unroll.disable" : "amdgpu.loop.unroll.threshold";
+    const char *what = r->is_straight ? "llvm.loop.unroll.full"
+                       : r->is_kept   ? "llvm.loop.unroll.disable"
+                                      : "amdgpu.loop.unroll.threshold";
     if (decides && e->gpu->row->kind != GPU_AMDGCN)
         return;
-    LLVMMetadataRef option[2] = {l->MDStringInContext2(e->context, what, strlen(what)), l->ValueAsMetadata(const_int(e, e->i32, USUAL))};
+    LLVMMetadataRef option[2] = {l->MDStringInContext2(e->context, what, strlen(what)),
+                                 l->ValueAsMetadata(const_int(e, e->i32, USUAL))};
     LLVMMetadataRef self = l->TemporaryMDNode(e->context, NULL, 0);
     LLVMMetadataRef list[2] = {self, l->MDNodeInContext2(e->context, option, decides ? 2 : 1)};
     LLVMMetadataRef node = l->MDNodeInContext2(e->context, list, 2);
@@ -136,7 +143,7 @@ void emit_range(struct emit *e, const struct uop *u)
     loop_open(e, u, begin, end, down);
 }
 
-/* ---------------------------------------------------------------------------------- accumulators */
+/* --------------------------------------------------------------------------------- accumulators */
 
 static int64_t lanes_of(const struct uop *acc)
 {

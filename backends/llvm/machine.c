@@ -1,5 +1,5 @@
-/* machine.c - what LLVM makes code for, this processor or that of a triple, and the code of a module:
- * optimized, as an object or as assembly. */
+/* machine.c - what LLVM makes code for, this processor or that of a triple, and the code of a
+ * module: optimized, as an object or as assembly. */
 #include "backends/llvm/machine.h"
 
 #include <dlfcn.h>
@@ -24,12 +24,13 @@ const char *llvm_take(struct tgc *t, const struct llvm *l, char *message)
 
 /* ----------------------------------------------------------------------------------- machines */
 
-/* Makes the architectures of triples.def known. LLVM has one list of them for the process, which two
- * threads must not enter them into at once; a second time changes nothing. */
+/* Makes the architectures of triples.def known. LLVM has one list of them for the process, which
+ * two threads must not enter them into at once; a second time changes nothing. */
 static void register_targets(const struct llvm *l)
 {
     static pthread_mutex_t registering = PTHREAD_MUTEX_INITIALIZER;
-    static const char *const arch[] = {"X86", "AArch64", "RISCV", "ARM", "SystemZ", "NVPTX", "AMDGPU"};
+    static const char *const arch[] = {"X86",     "AArch64", "RISCV", "ARM",
+                                       "SystemZ", "NVPTX",   "AMDGPU"};
     static const char *const part[] = {"TargetInfo", "Target", "TargetMC", "AsmPrinter"};
     pthread_mutex_lock(&registering);
     for (size_t a = 0; a < sizeof arch / sizeof *arch; a++)
@@ -62,7 +63,11 @@ static int own_order(void)
     return first ? LEAST_FIRST : LEAST_LAST;
 }
 
-struct open_machine { const struct llvm *l; LLVMTargetMachineRef machine; LLVMTargetDataRef layout; };
+struct open_machine {
+    const struct llvm *l;
+    LLVMTargetMachineRef machine;
+    LLVMTargetDataRef layout;
+};
 
 static void dispose(void *what)
 {
@@ -73,8 +78,8 @@ static void dispose(void *what)
         open->l->DisposeTargetMachine(open->machine);
 }
 
-/* m: its triple, cpu and features are known; title: what names the triple in messages. A program that
- * runs without a system is linked to fixed addresses. */
+/* m: its triple, cpu and features are known; title: what names the triple in messages. A program
+ * that runs without a system is linked to fixed addresses. */
 static bool machine_make(struct tgc *t, const struct llvm *l, const char *title,
                          struct llvm_machine *m)
 {
@@ -112,9 +117,11 @@ static bool read_triple(struct tgc *t, const struct llvm *l, const char *triple,
                                                                 : l->GetDefaultTargetTriple())};
     const struct triple_row *row = triple_find(m->triple);
     if (!row)
-        return diag_error(t, NULL,
-                          "--triple=%.200s: --target=llvm writes for %s; --target=c and CC=TRIPLE-gcc "
-                          "compile for all others", m->triple, triples_known(t));
+        return diag_error(
+            t, NULL,
+            "--triple=%.200s: --target=llvm writes for %s; --target=c and CC=TRIPLE-gcc "
+            "compile for all others",
+            m->triple, triples_known(t));
     m->arch = row->sets;
     m->cpu = row->cpu;
     m->features = row->features;
@@ -146,10 +153,11 @@ bool machine_of_processor(struct tgc *t, const struct llvm *l, const char *tripl
     return make_triple(t, l, m);
 }
 
-bool machine_of_gpu(struct tgc *t, const struct llvm *l, const char *triple, const char *cpu, const char *features,
-                    struct llvm_machine *m)
+bool machine_of_gpu(struct tgc *t, const struct llvm *l, const char *triple, const char *cpu,
+                    const char *features, struct llvm_machine *m)
 {
-    *m = (struct llvm_machine){.triple = triple, .cpu = cpu, .features = features, .arch = "", .abi = ""};
+    *m = (struct llvm_machine){
+        .triple = triple, .cpu = cpu, .features = features, .arch = "", .abi = ""};
     return machine_make(t, l, cpu, m);
 }
 
@@ -157,17 +165,19 @@ void machine_free(struct llvm_machine *m) { held_release(m->held); }
 
 /* --------------------------------------------------------------------------------------- code */
 
-/* The passes that kernels gain by: their loops are blocked, unrolled and vectors already, so no pass
- * unrolls another, which costs the code generator most of its time. Scalar loops become vectors.
- * Counters are as wide as addresses and count from 0 by 1, so the slowest of all, indvars, has
- * nothing to do.
- * From version 18 on instcombine would check itself. */
+/* The passes that kernels gain by: their loops are blocked, unrolled and vectors already, so no
+ * pass unrolls another, which costs the code generator most of its time. Scalar loops become
+ * vectors. Counters are as wide as addresses and count from 0 by 1, so the slowest of all, indvars,
+ * has nothing to do. From version 18 on instcombine would check itself. */
 const char *machine_passes(struct tgc *t, const struct llvm *l)
 {
     const char *combine = l->version >= 18 ? "instcombine<no-verify-fixpoint>" : "instcombine";
-    return mem_printf(t, "always-inline,function(sroa,early-cse,simplifycfg,%s,loop-mssa(loop-rotate,licm),"
-                         "loop(loop-unroll-full),sroa,early-cse,loop-vectorize,%s,"
-                         "loop-mssa(licm),simplifycfg)", combine, combine);
+    return mem_printf(
+        t,
+        "always-inline,function(sroa,early-cse,simplifycfg,%s,loop-mssa(loop-rotate,licm),"
+        "loop(loop-unroll-full),sroa,early-cse,loop-vectorize,%s,"
+        "loop-mssa(licm),simplifycfg)",
+        combine, combine);
 }
 
 static void note(struct code_error *error, const char *text)
@@ -188,7 +198,8 @@ void machine_note(LLVMDiagnosticInfoRef info, void *user)
 }
 
 bool machine_code(const struct llvm *l, const struct llvm_machine *m, LLVMModuleRef module,
-                  const char *passes, enum code code, LLVMMemoryBufferRef *to, struct code_error *error)
+                  const char *passes, enum code code, LLVMMemoryBufferRef *to,
+                  struct code_error *error)
 {
     LLVMPassBuilderOptionsRef options = l->CreatePassBuilderOptions();
     LLVMErrorRef failed = l->RunPasses(module, passes, m->machine, options);

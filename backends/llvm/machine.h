@@ -10,7 +10,8 @@
 /* features.c: triples.def */
 struct triple_row { const char *architecture, *system, *sets, *cpu, *features, *abi; };
 const struct triple_row *triple_find(const char *triple);        /* NULL: it has no row */
-const char *triples_known(struct tgc *t);                        /* their architectures, for messages */
+/* their architectures, for messages */
+const char *triples_known(struct tgc *t);
 /* Whether the sets that --cpu asks for are the triple's; false: an error. */
 bool features_check(struct tgc *t, const char *triple, isa_set asked);
 /* Whether the processor is the triple's, and LLVM of this version knows it; false: an error. */
@@ -21,7 +22,8 @@ struct llvm_machine {
     const char *triple, *cpu, *features;
     const char *arch;            /* as in isa.def; "": it has no instruction sets there */
     const char *abi;             /* the module's "target-abi"; "": the triple's own */
-    isa_set isa;                 /* kernels are written for each of them; 0: for what the machine has */
+    isa_set isa;                 /* kernels are written for each of them; 0: for what the machine
+                                  * has */
     LLVMTargetRef target;
     int relocation;
     bool swapped;                /* another order of bytes than this process's */
@@ -31,16 +33,16 @@ struct llvm_machine {
 };
 /* The processor at hand; false: an error. */
 bool machine_of_host(struct tgc *t, const struct llvm *l, struct llvm_machine *m);
-/* What all processors of the triple have (NULL: of this one), and the instruction sets of --cpu; false:
- * an error. */
+/* What all processors of the triple have (NULL: of this one), and the instruction sets of --cpu;
+ * false: an error. */
 bool machine_of_triple(struct tgc *t, const struct llvm *l, const char *triple, isa_set isa,
                        bool tiles, struct llvm_machine *m);
 /* A processor that is the triple's (NULL: this one's), alone; false: an error. */
 bool machine_of_processor(struct tgc *t, const struct llvm *l, const char *triple,
                           const struct processor *p, struct llvm_machine *m);
 /* A device's architecture; false: an error. */
-bool machine_of_gpu(struct tgc *t, const struct llvm *l, const char *triple, const char *cpu, const char *features,
-                    struct llvm_machine *m);
+bool machine_of_gpu(struct tgc *t, const struct llvm *l, const char *triple, const char *cpu,
+                    const char *features, struct llvm_machine *m);
 void machine_free(struct llvm_machine *m);
 
 /* Another of the same kind, for another thread. */
@@ -55,7 +57,8 @@ LLVMMemoryBufferRef machine_generate(struct tgc *t, const struct llvm *l,
 /* The same in any thread. false: *error says why. passes: of machine_passes() */
 const char *machine_passes(struct tgc *t, const struct llvm *l);
 bool machine_code(const struct llvm *l, const struct llvm_machine *m, LLVMModuleRef module,
-                  const char *passes, enum code code, LLVMMemoryBufferRef *to, struct code_error *error);
+                  const char *passes, enum code code, LLVMMemoryBufferRef *to,
+                  struct code_error *error);
 /* A context's handler: notes an error; user: a struct machine_notes. */
 struct machine_notes { const struct llvm *l; struct code_error *error; };
 void machine_note(LLVMDiagnosticInfoRef info, void *user);
@@ -64,7 +67,8 @@ void machine_note(LLVMDiagnosticInfoRef info, void *user);
  * setjmp(), with the error noted. What LLVM had open stays so, and is not touched again. */
 struct fatal { jmp_buf back; struct code_error error; };
 void fatal_install(const struct llvm *l);
-struct fatal *fatal_guard(struct fatal *guard);                  /* of this thread; returns the one before */
+/* of this thread; returns the one before */
+struct fatal *fatal_guard(struct fatal *guard);
 /* A guard of this thread until fatal_end(), or until t is freed. */
 struct fatal *fatal_begin(struct tgc *t);
 void fatal_end(struct fatal *guard);
@@ -72,8 +76,8 @@ void fatal_end(struct fatal *guard);
 /* split.c: the schedule's modules, for this process. */
 struct emit *split_emit(struct tgc *t, struct llvm *l, const struct llvm_machine *m,
                         const struct schedule *s, const char *name, int *nmodule);
-/* parallel.c: their objects. Meanwhile the weights are copied to where the code expects them. false: an
- * error. */
+/* parallel.c: their objects. Meanwhile the weights are copied to where the code expects them.
+ * false: an error. */
 bool parallel_generate(struct tgc *t, const struct llvm *l, const struct llvm_machine *m,
                        const struct emit *e, int n, struct code_object *object,
                        unsigned char *weights);

@@ -1,5 +1,5 @@
-/* memory.c - loads, stores and gathers: of one element, or of a vector whose lanes are neighbours, a
- * part of them, or a stride apart. A load whose condition does not hold touches no memory. */
+/* memory.c - loads, stores and gathers: of one element, or of a vector whose lanes are neighbours,
+ * a part of them, or a stride apart. A load whose condition does not hold touches no memory. */
 #include "backends/llvm/emit.h"
 
 static int kernel_position(const struct kernel *k, const struct buffer *b)
@@ -45,7 +45,8 @@ static int64_t lane_at(int64_t bits, int l)
 /* That of the access: of a device's transaction the vector's. */
 static unsigned alignment_of(enum dtype d, int64_t bits)
 {
-    return (unsigned)dtype_nbytes(d) * (bits && VECTOR_IS_ALIGNED(bits) ? (unsigned)VECTOR_LANES(bits) : 1);
+    return (unsigned)dtype_nbytes(d) *
+           (bits && VECTOR_IS_ALIGNED(bits) ? (unsigned)VECTOR_LANES(bits) : 1);
 }
 
 /* What is in memory, as a vector of elements. */

@@ -1,6 +1,6 @@
-/* module.c - a schedule as a module: its kernels, and the function of a run. In this process a kernel
- * is the variant for the best instruction set that the machine has, in a file there may be several
- * (dispatch.c). */
+/* module.c - a schedule as a module: its kernels, and the function of a run. In this process a
+ * kernel is the variant for the best instruction set that the machine has, in a file there may be
+ * several (dispatch.c). */
 #include "backends/llvm/machine.h"
 
 #include <string.h>

@@ -1,9 +1,9 @@
 /* object.c - writes a schedule by LLVM: its intermediate representation (.ll), assembly (.s), or an
  * object file (.o).
  *
- * The module has the functions of NAME.h (entry.c), the weights as data, and the kernels, for several
- * instruction sets or for one processor. Arithmetic of runtime/ is a part of it; it calls libc's functions, and the host's functions
- * of runtime/, which the caller compiles beside it.
+ * The module has the functions of NAME.h (entry.c), the weights as data, and the kernels, for
+ * several instruction sets or for one processor. Arithmetic of runtime/ is a part of it; it calls
+ * libc's functions, and the host's functions of runtime/, which the caller compiles beside it.
  */
 #include "backends/llvm/machine.h"
 
@@ -27,17 +27,18 @@ static bool name_pieces(struct tgc *t, const struct emit *e, enum llvm_file file
     }
     if (e->npiece == 0 || file == LLVM_FILE_OBJECT)
         return true;
-    return diag_error(t, NULL,
-                      "the model calls %s() of tgc's runtime, which is C: only a .o can have it, by the C "
-                      "compiler",
-                      e->piece[0]);
+    return diag_error(
+        t, NULL,
+        "the model calls %s() of tgc's runtime, which is C: only a .o can have it, by the C "
+        "compiler",
+        e->piece[0]);
 }
 
 static bool generate(const struct emit *e, const struct llvm_machine *m, enum llvm_file file,
                      struct text *out)
 {
-    LLVMMemoryBufferRef code = machine_generate(e->t, e->l, m, e->module,
-                                                file == LLVM_FILE_ASM ? CODE_ASSEMBLY : CODE_OBJECT);
+    LLVMMemoryBufferRef code = machine_generate(
+        e->t, e->l, m, e->module, file == LLVM_FILE_ASM ? CODE_ASSEMBLY : CODE_OBJECT);
     if (!code)
         return false;
     text_write(out, e->l->GetBufferStart(code), e->l->GetBufferSize(code));
@@ -58,7 +59,8 @@ static bool weights_fit(struct tgc *t, const struct emit *e)
 {
     if (e->weights_outside || e->s->weight_nbytes <= UINT32_MAX)
         return true;
-    return diag_error(t, NULL, "weights of more than 4 GB are no data of an object: --weights=file");
+    return diag_error(t, NULL,
+                      "weights of more than 4 GB are no data of an object: --weights=file");
 }
 
 static bool write_file(struct tgc *t, struct llvm *l, const struct schedule *s,
@@ -69,8 +71,9 @@ static bool write_file(struct tgc *t, struct llvm *l, const struct schedule *s,
     struct emit e = {.t = t, .l = l, .s = s};
     describe(&e, r, &info);
     if (!weights_fit(t, &e) ||
-        !(r->processor ? machine_of_processor(t, l, r->triple, r->processor, &m)
-                       : machine_of_triple(t, l, r->triple, r->isa, r->file == LLVM_FILE_OBJECT, &m)))
+        !(r->processor
+              ? machine_of_processor(t, l, r->triple, r->processor, &m)
+              : machine_of_triple(t, l, r->triple, r->isa, r->file == LLVM_FILE_OBJECT, &m)))
         return false;
     module_begin(&e, l, &m, r->name);
     set_interface(&e, &m);

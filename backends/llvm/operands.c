@@ -55,7 +55,8 @@ LLVMTypeRef acc_type(struct emit *e, const struct uop *acc)
     const struct uop *product = matrix_of_tile(e->linear, e->nlinear, tile, &factor);
     if (!product)
         TGC_BUG(e->t, "kernel %s: a tile without a product", e->k->name);
-    return e->l->VectorType(e->i32, (unsigned)matrix_words(matrix_row(MATRIX_ROW(product->arg.i)), factor ? MATRIX_B : MATRIX_A));
+    return e->l->VectorType(e->i32, (unsigned)matrix_words(matrix_row(MATRIX_ROW(product->arg.i)),
+                                                           factor ? MATRIX_B : MATRIX_A));
 }
 
 /* The element of the lanes that are open. */

@@ -1,8 +1,8 @@
 /* ops.c - the elementwise ops, on scalars and on vectors.
  *
  * Integers wrap; where the program says so (ARG_PLAIN: target/widths.c) they cannot, nor divide by
- * zero, and have LLVM's operator that need not. What neither LLVM nor a processor has is a call of a function of runtime/, whose
- * name is the op's and the type's: exp_f32, div_i64, tanh_f32x8.
+ * zero, and have LLVM's operator that need not. What neither LLVM nor a processor has is a call of
+ * a function of runtime/, whose name is the op's and the type's: exp_f32, div_i64, tanh_f32x8.
  */
 #include "backends/llvm/emit.h"
 

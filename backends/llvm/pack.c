@@ -1,13 +1,21 @@
-/* pack.c - a program in this process as bytes: what NAME_describe() returns and its objects, without
- * the weights; and back, without LLVM. */
+/* pack.c - a program in this process as bytes: what NAME_describe() returns and its objects,
+ * without the weights; and back, without LLVM. */
 #include "backends/llvm/bytes.h"
 #include "backends/llvm/jit.h"
 
 #include <string.h>
 
 /* The least bytes that a record takes. */
-enum { DIM_NBYTES = 16, TENSOR_NBYTES = 48, SYMBOL_NBYTES = 32, KERNEL_NBYTES = 32, STATE_NBYTES = 72, ENTRY_NBYTES = 40,
-       SLICE_NBYTES = 32, META_NBYTES = 16 };
+enum {
+    DIM_NBYTES = 16,
+    TENSOR_NBYTES = 48,
+    SYMBOL_NBYTES = 32,
+    KERNEL_NBYTES = 32,
+    STATE_NBYTES = 72,
+    ENTRY_NBYTES = 40,
+    SLICE_NBYTES = 32,
+    META_NBYTES = 16
+};
 
 static void put_tensor(struct text *out, const struct program_tensor *x)
 {
@@ -98,8 +106,9 @@ static void put_info(struct text *out, const struct program_info *info)
     }
     put_slices(out, info);
     put_feeds(out, info);
-    const size_t size[] = {info->arena_bytes, info->arena_align, info->weights_bytes, info->inputs_bytes,
-                           info->outputs_bytes, info->stack_bytes, info->state_bytes, info->entry_offset};
+    const size_t size[] = {info->arena_bytes,  info->arena_align,   info->weights_bytes,
+                           info->inputs_bytes, info->outputs_bytes, info->stack_bytes,
+                           info->state_bytes,  info->entry_offset};
     for (size_t i = 0; i < sizeof size / sizeof *size; i++)
         bytes_put(out, size[i]);
     bytes_put_real(out, info->flop);
@@ -114,7 +123,7 @@ void llvm_program_pack(struct text *out, const struct llvm_program *p)
         bytes_put_data(out, p->object[i].bytes, p->object[i].nbytes);
 }
 
-/* --------------------------------------------------------------------------------------- reading */
+/* -------------------------------------------------------------------------------------- reading */
 
 static void get_tensor(struct byte_reader *r, struct program_tensor *x)
 {

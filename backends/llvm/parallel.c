@@ -1,8 +1,9 @@
-/* parallel.c - modules become objects, in as many threads as there are processors; the first job is to
- * copy the weights.
+/* parallel.c - modules become objects, in as many threads as there are processors; the first job is
+ * to copy the weights.
  *
- * Each module has a context of its own, and gets a target machine of its own, so threads share nothing
- * but the number of the next module. They do not touch struct tgc: what goes wrong comes back as text.
+ * Each module has a context of its own, and gets a target machine of its own, so threads share
+ * nothing but the number of the next module. They do not touch struct tgc: what goes wrong comes
+ * back as text.
  */
 #include "backends/llvm/machine.h"
 
@@ -35,7 +36,8 @@ static void do_job(const struct work *w, struct job *job)
     struct fatal guard = {.error = {""}}, *before = fatal_guard(&guard);
     if (setjmp(guard.back) == 0) {
         m.machine = machine_again(w->l, w->m);
-        job->ok = machine_code(w->l, &m, job->module, w->passes, CODE_OBJECT, &job->object, &job->error);
+        job->ok =
+            machine_code(w->l, &m, job->module, w->passes, CODE_OBJECT, &job->object, &job->error);
         w->l->DisposeTargetMachine(m.machine);
     } else {
         job->ok = false;

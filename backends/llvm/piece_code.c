@@ -1,8 +1,8 @@
-/* piece_code.c - functions of runtime/ as functions of a module, from their text, so that what they compute
- * is written once and a module with elementary functions needs no C. No function of C takes vectors from a
- * kernel: how these are passed depends on the compiler, its flags and the function's features. The C is theirs:
- * numbers and tables of them, vectors, pointers to a result, expressions, if, for, while, return. What else it
- * has is a bug (words_wrong()).
+/* piece_code.c - functions of runtime/ as functions of a module, from their text, so that what they
+ * compute is written once and a module with elementary functions needs no C. No function of C takes
+ * vectors from a kernel: how these are passed depends on the compiler, its flags and the function's
+ * features. The C is theirs: numbers and tables of them, vectors, pointers to a result,
+ * expressions, if, for, while, return. What else it has is a bug (words_wrong()).
  *
  * One pass, by recursive descent; variables are places on the stack, which LLVM makes registers.
  */
@@ -10,7 +10,7 @@
 
 enum { MOST_ELEMENTS = 64 };
 
-/* ------------------------------------------------------------------------------------ declarations */
+/* --------------------------------------------------------------------------------- declarations */
 
 static struct operand *add_variable(struct piece *p, struct variable v)
 {
@@ -33,7 +33,8 @@ static value read_table(struct piece *p, enum ctype type)
         words_take(&p->w, ",");
     }
     value all = e->l->ConstArray(ctype_memory(e, type), item, n);
-    value g = e->l->AddGlobalInAddressSpace(e->module, e->l->TypeOf(all), "", e->gpu ? SPACE_OF_CONSTANTS : 0);
+    value g = e->l->AddGlobalInAddressSpace(e->module, e->l->TypeOf(all), "",
+                                            e->gpu ? SPACE_OF_CONSTANTS : 0);
     e->l->SetInitializer(g, all);
     e->l->SetGlobalConstant(g, 1);
     e->l->SetLinkage(g, LLVM_PRIVATE);
@@ -66,7 +67,8 @@ static bool declaration(struct piece *p)
             add_variable(p, v);
             continue;
         }
-        v.o = (struct operand){.v = on_stack(p->e, ctype_memory(p->e, type)), .type = type, .is_place = true};
+        v.o = (struct operand){
+            .v = on_stack(p->e, ctype_memory(p->e, type)), .type = type, .is_place = true};
         if (words_take(&p->w, "="))
             ctype_store(p->e, piece_read_as(p, piece_assignment(p), type), v.o.v, type);
         add_variable(p, v);
@@ -75,7 +77,7 @@ static bool declaration(struct piece *p)
     return true;
 }
 
-/* -------------------------------------------------------------------------------------- statements */
+/* ----------------------------------------------------------------------------------- statements */
 
 static void statement(struct piece *p);
 
@@ -88,7 +90,8 @@ static void go_to(struct piece *p, LLVMBasicBlockRef block)
 static void if_statement(struct piece *p)
 {
     struct emit *e = p->e;
-    LLVMBasicBlockRef then = block_new(e, "then"), other = block_new(e, "else"), after = block_new(e, "after");
+    LLVMBasicBlockRef then = block_new(e, "then"), other = block_new(e, "else"),
+                      after = block_new(e, "after");
     words_need(&p->w, "(");
     e->l->BuildCondBr(e->at, piece_condition(p, piece_expression(p)), then, other);
     words_need(&p->w, ")");
@@ -105,7 +108,8 @@ static void if_statement(struct piece *p)
 static void loop_statement(struct piece *p, bool is_for)
 {
     struct emit *e = p->e;
-    LLVMBasicBlockRef head = block_new(e, "head"), body = block_new(e, "body"), after = block_new(e, "after");
+    LLVMBasicBlockRef head = block_new(e, "head"), body = block_new(e, "body"),
+                      after = block_new(e, "after");
     int nvariable = p->nvariable;
     words_need(&p->w, "(");
     if (is_for && !declaration(p) && !words_take(&p->w, ";")) {
@@ -156,7 +160,7 @@ static void statement(struct piece *p)
     }
 }
 
-/* --------------------------------------------------------------------------------------- functions */
+/* ------------------------------------------------------------------------------------ functions */
 
 static void bind_parameters(struct piece *p)
 {

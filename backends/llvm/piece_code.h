@@ -5,8 +5,8 @@
 
 #include "backends/llvm/emit.h"
 
-/* In the order of C's conversions, from int on; what is mixed with a vector becomes one: C_MASKS (of a
- * comparison), C_INTS and C_BITS (of 32 bits, with and without a sign), C_FLOATS. */
+/* In the order of C's conversions, from int on; what is mixed with a vector becomes one: C_MASKS
+ * (of a comparison), C_INTS and C_BITS (of 32 bits, with and without a sign), C_FLOATS. */
 enum ctype {
     C_VOID, C_BOOL, C_I8, C_U8, C_I16, C_U16, C_I32, C_U32, C_I64, C_U64, C_F32, C_F64,
     C_MASKS, C_INTS, C_BITS, C_FLOATS
@@ -27,7 +27,7 @@ void words_next(struct words *w);
 bool words_are(const struct words *w, const char *s);
 bool words_take(struct words *w, const char *s);                 /* goes on behind it, if it is s */
 void words_need(struct words *w, const char *s);
-_Noreturn void words_wrong(const struct words *w);               /* a bug: the piece has what is not known */
+_Noreturn void words_wrong(const struct words *w);      /* a bug: the piece has what is not known */
 /* A type's name with what may stand before it; false: no type begins here. */
 bool words_type(struct words *w, enum ctype *type);
 
@@ -61,12 +61,14 @@ value piece_read_as(struct piece *p, struct operand o, enum ctype type);
 value piece_condition(struct piece *p, struct operand o);        /* an i1 */
 struct operand piece_expression(struct piece *p);
 struct operand piece_assignment(struct piece *p);                /* an expression without commas */
-/* "static inline float name(", and a parameter; false: there is no other. The words are behind them then. */
+/* "static inline float name(", and a parameter; false: there is no other. The words
+ * are behind them then. */
 void piece_head(struct words *w, enum ctype *result);
 bool piece_parameter(struct words *w, struct variable *a);
 
-/* piece_vectors.c: a function of vectors that is an instruction or two on all processors, of arguments that are
- * no places; false: it is none. */
-bool piece_call_vectors(struct piece *p, const char *name, const struct operand *a, int n, struct operand *r);
+/* piece_vectors.c: a function of vectors that is an instruction or two on all processors, of
+ * arguments that are no places; false: it is none. */
+bool piece_call_vectors(struct piece *p, const char *name, const struct operand *a, int n,
+                        struct operand *r);
 
 #endif

@@ -1,5 +1,6 @@
-/* piece_values.c - expressions of the functions of runtime/, as a module's instructions. By recursive descent, each
- * rule builds what it has read. Pieces that processors have an instruction for are LLVM's (builtin[]).
+/* piece_values.c - expressions of the functions of runtime/, as a module's instructions. By
+ * recursive descent, each rule builds what it has read. Pieces that processors have an instruction
+ * for are LLVM's (builtin[]).
  */
 #include "backends/llvm/piece_code.h"
 
@@ -10,7 +11,10 @@ enum { MOST_ARGUMENTS = 8 };
 
 static struct operand unary(struct piece *p);
 
-static struct operand made(value v, enum ctype type) { return (struct operand){.v = v, .type = type}; }
+static struct operand made(value v, enum ctype type)
+{
+    return (struct operand){.v = v, .type = type};
+}
 
 static value read(struct piece *p, struct operand o)
 {
@@ -24,19 +28,25 @@ value piece_read_as(struct piece *p, struct operand o, enum ctype type)
 
 value piece_condition(struct piece *p, struct operand o)
 {
-    return p->e->l->BuildICmp(p->e->at, LLVM_NE, piece_read_as(p, o, C_BOOL), const_int(p->e, p->e->i32, 0), "");
+    return p->e->l->BuildICmp(p->e->at, LLVM_NE, piece_read_as(p, o, C_BOOL),
+                              const_int(p->e, p->e->i32, 0), "");
 }
 
-static struct operand truth(struct piece *p, value i1) { return made(cast_to(p->e, LLVM_ZEXT, i1, p->e->i32), C_I32); }
+static struct operand truth(struct piece *p, value i1)
+{
+    return made(cast_to(p->e, LLVM_ZEXT, i1, p->e->i32), C_I32);
+}
 
-/* --------------------------------------------------------------------------------------- operands */
+/* ------------------------------------------------------------------------------------- operands */
 
 static struct operand number(struct piece *p)
 {
     const struct words w = p->w;
     LLVMTypeRef type = ctype_register(p->e, w.type);
     words_next(&p->w);
-    return made(w.type >= C_F32 ? p->e->l->ConstReal(type, w.real) : const_int(p->e, type, (int64_t)w.whole), w.type);
+    return made(w.type >= C_F32 ? p->e->l->ConstReal(type, w.real)
+                                : const_int(p->e, type, (int64_t)w.whole),
+                w.type);
 }
 
 static struct operand *find_variable(struct piece *p)
@@ -47,11 +57,16 @@ static struct operand *find_variable(struct piece *p)
     return NULL;
 }
 
-static const struct { const char *name; enum ctype type; double v; } constant[] = {
-    {"NAN", C_F32, NAN}, {"INFINITY", C_F32, INFINITY}, {"INT32_MAX", C_I32, INT32_MAX}, {"INT32_MIN", C_I32, INT32_MIN},
-    {"UINT32_MAX", C_U32, UINT32_MAX}};
-static const struct { const char *name; enum ctype type; uint64_t v; } wide_constant[] = {
-    {"INT64_MAX", C_I64, INT64_MAX}, {"INT64_MIN", C_I64, (uint64_t)1 << 63}, {"UINT64_MAX", C_U64, UINT64_MAX}};
+static const struct { const char *name; enum ctype type; double v;
+} constant[] = {{"NAN", C_F32, NAN},
+                {"INFINITY", C_F32, INFINITY},
+                {"INT32_MAX", C_I32, INT32_MAX},
+                {"INT32_MIN", C_I32, INT32_MIN},
+                {"UINT32_MAX", C_U32, UINT32_MAX}};
+static const struct { const char *name; enum ctype type; uint64_t v;
+} wide_constant[] = {{"INT64_MAX", C_I64, INT64_MAX},
+                     {"INT64_MIN", C_I64, (uint64_t)1 << 63},
+                     {"UINT64_MAX", C_U64, UINT64_MAX}};
 
 static bool find_constant(struct piece *p, struct operand *o)
 {
@@ -64,13 +79,15 @@ static bool find_constant(struct piece *p, struct operand *o)
         }
     for (size_t i = 0; i < sizeof wide_constant / sizeof *wide_constant; i++)
         if (words_are(&p->w, wide_constant[i].name)) {
-            *o = made(const_int(p->e, p->e->i64, (int64_t)wide_constant[i].v), wide_constant[i].type);
+            *o = made(const_int(p->e, p->e->i64, (int64_t)wide_constant[i].v),
+                      wide_constant[i].type);
             return true;
         }
     return false;
 }
 
-/* Functions that are an instruction: LLVM's intrinsic of the arguments' type, NULL: the same bits. */
+/* Functions that are an instruction: LLVM's intrinsic of the arguments' type, NULL: the same
+ * bits. */
 static const struct { const char *name; enum ctype of, to; const char *intrinsic; } builtin[] = {
     {"fabs", C_F64, C_F64, "llvm.fabs"}, {"fabsf", C_F32, C_F32, "llvm.fabs"},
     {"copysign", C_F64, C_F64, "llvm.copysign"}, {"copysignf", C_F32, C_F32, "llvm.copysign"},
@@ -78,7 +95,8 @@ static const struct { const char *name; enum ctype of, to; const char *intrinsic
     {"bits_f32", C_F32, C_U32, NULL}, {"float_bits", C_U32, C_F32, NULL},
     {"bits_f64", C_F64, C_U64, NULL}, {"double_bits", C_U64, C_F64, NULL}};
 
-static bool call_builtin(struct piece *p, const char *name, const struct operand *a, int n, struct operand *r)
+static bool call_builtin(struct piece *p, const char *name, const struct operand *a, int n,
+                         struct operand *r)
 {
     value arg[2];
     for (size_t i = 0; i < sizeof builtin / sizeof *builtin; i++) {
@@ -87,9 +105,11 @@ static bool call_builtin(struct piece *p, const char *name, const struct operand
             continue;
         for (int k = 0; k < n; k++)
             arg[k] = piece_read_as(p, a[k], builtin[i].of);
-        *r = made(builtin[i].intrinsic ? call_intrinsic(p->e, builtin[i].intrinsic, &type, 1, arg, n)
-                                       : p->e->l->BuildBitCast(p->e->at, arg[0], ctype_register(p->e, builtin[i].to), ""),
-                  builtin[i].to);
+        *r = made(
+            builtin[i].intrinsic
+                ? call_intrinsic(p->e, builtin[i].intrinsic, &type, 1, arg, n)
+                : p->e->l->BuildBitCast(p->e->at, arg[0], ctype_register(p->e, builtin[i].to), ""),
+            builtin[i].to);
         return true;
     }
     return false;
@@ -179,7 +199,9 @@ static struct operand call_named(struct piece *p, const char *name)
         return mul_add(p, a);
     if (strcmp(name, "signbit") == 0 && n == 1)
         return sign_bit(p, a[0]);
-    return call_builtin(p, name, a, n, &r) || piece_call_vectors(p, name, a, n, &r) ? r : call_other(p, name, a, n);
+    return call_builtin(p, name, a, n, &r) || piece_call_vectors(p, name, a, n, &r)
+               ? r
+               : call_other(p, name, a, n);
 }
 
 static struct operand primary(struct piece *p)
@@ -210,7 +232,8 @@ static struct operand primary(struct piece *p)
 static struct operand element(struct piece *p, struct operand pointer, value n)
 {
     LLVMTypeRef type = ctype_memory(p->e, pointer.type);
-    return (struct operand){.v = n ? pointer_at(p->e, pointer.v, type, n) : pointer.v, .type = pointer.type,
+    return (struct operand){.v = n ? pointer_at(p->e, pointer.v, type, n) : pointer.v,
+                            .type = pointer.type,
                             .is_place = true};
 }
 
@@ -242,7 +265,9 @@ static struct operand negate(struct piece *p, struct operand o)
 {
     enum ctype type = ctype_common(o.type, C_I32);
     value v = piece_read_as(p, o, type);
-    return made(ctype_is_real(type) ? p->e->l->BuildFNeg(p->e->at, v, "") : p->e->l->BuildNeg(p->e->at, v, ""), type);
+    return made(ctype_is_real(type) ? p->e->l->BuildFNeg(p->e->at, v, "")
+                                    : p->e->l->BuildNeg(p->e->at, v, ""),
+                type);
 }
 
 static struct operand cast_or_primary(struct piece *p)
@@ -278,27 +303,37 @@ static struct operand unary(struct piece *p)
     return cast_or_primary(p);
 }
 
-/* -------------------------------------------------------------------------------------- operators */
+/* ------------------------------------------------------------------------------------ operators */
 
-/* By C's precedence, the tightest last; whole, real: LLVM's operator, or comparison. Of signed integers,
- * which have others for some, one more. */
+/* By C's precedence, the tightest last; whole, real: LLVM's operator, or comparison. Of signed
+ * integers, which have others for some, one more. */
 struct operator { const char *sign; int level; bool compares; int whole, real, of_signed; };
-static const struct operator table[] = {
-    {"|", 2, false, LLVM_OR, 0, 0}, {"^", 3, false, LLVM_XOR, 0, 0}, {"&", 4, false, LLVM_AND, 0, 0},
-    {"==", 5, true, LLVM_EQ, LLVM_OEQ, 0}, {"!=", 5, true, LLVM_NE, LLVM_UNE, 0},
-    {"<", 6, true, LLVM_ULT, LLVM_OLT, LLVM_SLT}, {"<=", 6, true, LLVM_ULE, LLVM_OLE, LLVM_SLE},
-    {">", 6, true, LLVM_UGT, LLVM_OGT, LLVM_SGT}, {">=", 6, true, LLVM_UGE, LLVM_OGE, LLVM_SGE},
-    {"<<", 7, false, LLVM_SHL, 0, 0}, {">>", 7, false, LLVM_LSHR, 0, LLVM_ASHR},
-    {"+", 8, false, LLVM_ADD, LLVM_FADD, 0}, {"-", 8, false, LLVM_SUB, LLVM_FSUB, 0},
-    {"*", 9, false, LLVM_MUL, LLVM_FMUL, 0}, {"/", 9, false, LLVM_UDIV, LLVM_FDIV, LLVM_SDIV},
-    {"%", 9, false, LLVM_UREM, 0, LLVM_SREM}};
+static const struct operator table[] = {{"|", 2, false, LLVM_OR, 0, 0},
+                                        {"^", 3, false, LLVM_XOR, 0, 0},
+                                        {"&", 4, false, LLVM_AND, 0, 0},
+                                        {"==", 5, true, LLVM_EQ, LLVM_OEQ, 0},
+                                        {"!=", 5, true, LLVM_NE, LLVM_UNE, 0},
+                                        {"<", 6, true, LLVM_ULT, LLVM_OLT, LLVM_SLT},
+                                        {"<=", 6, true, LLVM_ULE, LLVM_OLE, LLVM_SLE},
+                                        {">", 6, true, LLVM_UGT, LLVM_OGT, LLVM_SGT},
+                                        {">=", 6, true, LLVM_UGE, LLVM_OGE, LLVM_SGE},
+                                        {"<<", 7, false, LLVM_SHL, 0, 0},
+                                        {">>", 7, false, LLVM_LSHR, 0, LLVM_ASHR},
+                                        {"+", 8, false, LLVM_ADD, LLVM_FADD, 0},
+                                        {"-", 8, false, LLVM_SUB, LLVM_FSUB, 0},
+                                        {"*", 9, false, LLVM_MUL, LLVM_FMUL, 0},
+                                        {"/", 9, false, LLVM_UDIV, LLVM_FDIV, LLVM_SDIV},
+                                        {"%", 9, false, LLVM_UREM, 0, LLVM_SREM}};
 enum { LEVEL_OR = 0, LEVEL_AND = 1, LEVEL_SHIFT = 7 };
 
-static struct operand apply_operator(struct piece *p, const struct operator *op, struct operand a, struct operand b)
+static struct operand apply_operator(struct piece *p, const struct operator* op, struct operand a,
+                                     struct operand b)
 {
     enum ctype type = ctype_common(a.type, op->level == LEVEL_SHIFT ? C_I32 : b.type);
     value x = piece_read_as(p, a, type), y = piece_read_as(p, b, type);
-    int is = ctype_is_real(type) ? op->real : op->of_signed && ctype_is_signed(type) ? op->of_signed : op->whole;
+    int is = ctype_is_real(type)                      ? op->real
+             : op->of_signed && ctype_is_signed(type) ? op->of_signed
+                                                      : op->whole;
     if (!is)
         words_wrong(&p->w);
     if (!op->compares)
@@ -316,7 +351,8 @@ static const struct operator *find_operator(struct piece *p, const char *behind)
     return NULL;
 }
 
-static value join(struct piece *p, LLVMTypeRef type, value a, LLVMBasicBlockRef from, value b, LLVMBasicBlockRef other)
+static value join(struct piece *p, LLVMTypeRef type, value a, LLVMBasicBlockRef from, value b,
+                  LLVMBasicBlockRef other)
 {
     value r = p->e->l->BuildPhi(p->e->at, type, "");
     p->e->l->AddIncoming(r, (value[]){a, b}, (LLVMBasicBlockRef[]){from, other}, 2);
@@ -334,7 +370,8 @@ static struct operand logic(struct piece *p, int level)
         LLVMBasicBlockRef more = block_new(e, "more"), after = block_new(e, "decided");
         value first = piece_condition(p, a);
         LLVMBasicBlockRef from = e->l->GetInsertBlock(e->at);
-        e->l->BuildCondBr(e->at, first, level == LEVEL_OR ? after : more, level == LEVEL_OR ? more : after);
+        e->l->BuildCondBr(e->at, first, level == LEVEL_OR ? after : more,
+                          level == LEVEL_OR ? more : after);
         e->l->PositionBuilderAtEnd(e->at, more);
         value second = piece_condition(p, operators(p, level + 1));
         LLVMBasicBlockRef end = e->l->GetInsertBlock(e->at);
@@ -369,7 +406,8 @@ static struct operand conditional(struct piece *p)
     struct operand c = operators(p, LEVEL_OR);
     if (!words_take(&p->w, "?"))
         return c;
-    LLVMBasicBlockRef then = block_new(e, "then"), other = block_new(e, "else"), after = block_new(e, "chosen");
+    LLVMBasicBlockRef then = block_new(e, "then"), other = block_new(e, "else"),
+                      after = block_new(e, "chosen");
     e->l->BuildCondBr(e->at, piece_condition(p, c), then, other);
     e->l->PositionBuilderAtEnd(e->at, then);
     struct operand a = piece_expression(p);

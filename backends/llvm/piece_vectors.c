@@ -1,13 +1,14 @@
-/* piece_vectors.c - what the functions of vectors in runtime/vector_math.c are made of: each instruction set's
- * file has these by its intrinsics (vector_avx2.c, vector_neon.c), a module has LLVM's own operations. */
+/* piece_vectors.c - what the functions of vectors in runtime/vector_math.c are made of: each
+ * instruction set's file has these by its intrinsics (vector_avx2.c, vector_neon.c), a module has
+ * LLVM's own operations. */
 #include "backends/llvm/piece_code.h"
 
 #include <string.h>
 
 enum kind { COMPARES, CHOOSES, INTRINSIC, BITS, SPLATS, SELECTS, CONVERTS };
 
-/* is: a comparison, or a cast, of LLVM's. CHOOSES: the first argument where the comparison holds, so the
- * second where one of them is no number. */
+/* is: a comparison, or a cast, of LLVM's. CHOOSES: the first argument where the comparison holds,
+ * so the second where one of them is no number. */
 static const struct lane_function {
     const char *name;
     enum kind kind;
@@ -38,7 +39,8 @@ static value apply_function(struct piece *p, const struct lane_function *f, valu
     LLVMTypeRef type = ctype_register(e, f->to);
     switch (f->kind) {
     case COMPARES: return e->l->BuildFCmp(e->at, f->is, arg[0], arg[1], "");
-    case CHOOSES: return choose(e, e->l->BuildFCmp(e->at, f->is, arg[0], arg[1], ""), arg[0], arg[1]);
+    case CHOOSES:
+        return choose(e, e->l->BuildFCmp(e->at, f->is, arg[0], arg[1], ""), arg[0], arg[1]);
     case INTRINSIC: return call_intrinsic(e, f->intrinsic, &type, 1, arg, f->n);
     case BITS: return e->l->BuildBitCast(e->at, arg[0], type, "");
     case SELECTS: return choose(e, arg[0], arg[1], arg[2]);
@@ -48,7 +50,8 @@ static value apply_function(struct piece *p, const struct lane_function *f, valu
     return arg[0];
 }
 
-bool piece_call_vectors(struct piece *p, const char *name, const struct operand *a, int n, struct operand *r)
+bool piece_call_vectors(struct piece *p, const char *name, const struct operand *a, int n,
+                        struct operand *r)
 {
     value arg[3];
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {

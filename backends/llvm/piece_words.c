@@ -1,16 +1,17 @@
-/* piece_words.c - the words of a piece of runtime/, which is C, and C's types and conversions as LLVM
- * has them. What a compiler leaves undefined in C stays so here.
+/* piece_words.c - the words of a piece of runtime/, which is C, and C's types and conversions as
+ * LLVM has them. What a compiler leaves undefined in C stays so here.
  */
 #include "backends/llvm/piece_code.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ------------------------------------------------------------------------------------------ words */
+/* ---------------------------------------------------------------------------------------- words */
 
 void words_wrong(const struct words *w)
 {
-    TGC_BUG(w->t, "%s of runtime/ has '%.*s', which is not known where LLVM compiles it", w->name, (int)w->n, w->s);
+    TGC_BUG(w->t, "%s of runtime/ has '%.*s', which is not known where LLVM compiles it", w->name,
+            (int)w->n, w->s);
 }
 
 static const char *skip_blanks(const char *s)
@@ -24,7 +25,10 @@ static const char *skip_blanks(const char *s)
     }
 }
 
-static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+static bool is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 /* C's type of a number without a suffix that says it. */
@@ -59,8 +63,9 @@ static void read_number(struct words *w)
 
 void words_next(struct words *w)
 {
-    static const char *const sign[] = {"<<=", ">>=", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||", "+=", "-=", "*=",
-                                       "/=", "%=", "&=", "|=", "^=", "++", "--"};
+    static const char *const sign[] = {
+        "<<=", ">>=", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||",
+        "+=",  "-=",  "*=", "/=", "%=", "&=", "|=", "^=", "++", "--"};
     w->s = skip_blanks(w->next);
     w->n = *w->s != '\0';
     w->kind = *w->s ? TOKEN_SIGN : TOKEN_END;
@@ -84,7 +89,10 @@ void words_begin(struct words *w, struct tgc *t, const char *name, const char *t
     words_next(w);
 }
 
-bool words_are(const struct words *w, const char *s) { return strlen(s) == w->n && memcmp(w->s, s, w->n) == 0; }
+bool words_are(const struct words *w, const char *s)
+{
+    return strlen(s) == w->n && memcmp(w->s, s, w->n) == 0;
+}
 
 bool words_take(struct words *w, const char *s)
 {
@@ -102,12 +110,15 @@ void words_need(struct words *w, const char *s)
 
 bool words_type(struct words *w, enum ctype *type)
 {
-    static const struct { const char *name; enum ctype type; } table[] = {
-        {"bool", C_BOOL}, {"int8_t", C_I8}, {"uint8_t", C_U8}, {"int16_t", C_I16}, {"uint16_t", C_U16}, {"int", C_I32},
-        {"int32_t", C_I32}, {"unsigned", C_U32}, {"uint32_t", C_U32}, {"int64_t", C_I64}, {"uint64_t", C_U64},
-        {"float", C_F32}, {"double", C_F64}, {"void", C_VOID},
-        {"f32x4", C_FLOATS}, {"bits_f32x4", C_BITS}, {"ints_f32x4", C_INTS}, {"mask_f32x4", C_MASKS}};
-    while (words_take(w, "static") || words_take(w, "inline") || words_take(w, "const") || words_take(w, "IN_f32x4"))
+    static const struct { const char *name; enum ctype type;
+    } table[] = {{"bool", C_BOOL},       {"int8_t", C_I8},       {"uint8_t", C_U8},
+                 {"int16_t", C_I16},     {"uint16_t", C_U16},    {"int", C_I32},
+                 {"int32_t", C_I32},     {"unsigned", C_U32},    {"uint32_t", C_U32},
+                 {"int64_t", C_I64},     {"uint64_t", C_U64},    {"float", C_F32},
+                 {"double", C_F64},      {"void", C_VOID},       {"f32x4", C_FLOATS},
+                 {"bits_f32x4", C_BITS}, {"ints_f32x4", C_INTS}, {"mask_f32x4", C_MASKS}};
+    while (words_take(w, "static") || words_take(w, "inline") || words_take(w, "const") ||
+           words_take(w, "IN_f32x4"))
         ;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (words_take(w, table[i].name)) {
@@ -117,7 +128,7 @@ bool words_type(struct words *w, enum ctype *type)
     return false;
 }
 
-/* ------------------------------------------------------------------------------------------ types */
+/* ---------------------------------------------------------------------------------------- types */
 
 static bool is_vector(enum ctype type) { return type >= C_MASKS; }
 static bool is_wide(enum ctype type) { return type == C_I64 || type == C_U64; }
@@ -163,13 +174,15 @@ static value narrow(struct emit *e, value v, enum ctype type)
     LLVMTypeRef memory = ctype_memory(e, type);
     if (memory == e->i32 || is_wide(type))
         return v;
-    return cast_to(e, ctype_is_signed(type) ? LLVM_SEXT : LLVM_ZEXT, cast_to(e, LLVM_TRUNC, v, memory), e->i32);
+    return cast_to(e, ctype_is_signed(type) ? LLVM_SEXT : LLVM_ZEXT,
+                   cast_to(e, LLVM_TRUNC, v, memory), e->i32);
 }
 
 static value is_not_zero(struct emit *e, value v, enum ctype type)
 {
     value zero = e->l->ConstNull(e->l->TypeOf(v));
-    return ctype_is_real(type) ? e->l->BuildFCmp(e->at, LLVM_UNE, v, zero, "") : e->l->BuildICmp(e->at, LLVM_NE, v, zero, "");
+    return ctype_is_real(type) ? e->l->BuildFCmp(e->at, LLVM_UNE, v, zero, "")
+                               : e->l->BuildICmp(e->at, LLVM_NE, v, zero, "");
 }
 
 value ctype_convert(struct emit *e, value v, enum ctype from, enum ctype to)
@@ -182,8 +195,9 @@ value ctype_convert(struct emit *e, value v, enum ctype from, enum ctype to)
     if (to == C_BOOL)
         return cast_to(e, LLVM_ZEXT, is_not_zero(e, v, from), e->i32);
     if (ctype_is_real(to))
-        return ctype_is_real(from) ? cast_to(e, to > from ? LLVM_FPEXT : LLVM_FPTRUNC, v, type)
-                             : cast_to(e, ctype_is_signed(from) ? LLVM_SITOFP : LLVM_UITOFP, v, type);
+        return ctype_is_real(from)
+                   ? cast_to(e, to > from ? LLVM_FPEXT : LLVM_FPTRUNC, v, type)
+                   : cast_to(e, ctype_is_signed(from) ? LLVM_SITOFP : LLVM_UITOFP, v, type);
     if (ctype_is_real(from))
         return narrow(e, cast_to(e, ctype_is_signed(to) ? LLVM_FPTOSI : LLVM_FPTOUI, v, type), to);
     if (is_wide(to))

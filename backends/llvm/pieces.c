@@ -1,6 +1,7 @@
-/* pieces.c - the functions of runtime/ that work on the host's data (sort, find, strings, trees) as tgc
- * itself has them, for code that is made in this process. Arithmetic is the module's own (piece_code.c). embed (runtime/embed.c) writes the
- * pieces' text, and a list of those that are functions. */
+/* pieces.c - the functions of runtime/ that work on the host's data (sort, find, strings,
+ * trees) as tgc itself has them, for code that is made in this process. Arithmetic is the
+ * module's own (piece_code.c). embed (runtime/embed.c) writes the pieces' text, and a list of
+ * those that are functions. */
 #include "backends/llvm/llvm.h"
 
 #include <math.h>

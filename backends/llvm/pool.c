@@ -1,6 +1,6 @@
-/* pool.c - a program's threads in a file, in LLVM's IR: what NAME_init(), NAME_close() and the call of a
- * shared kernel do with them. The pool itself is runtime/threads.c's, which the C compiler makes a part
- * of the object; its struct team is in the arena, behind the fields that layout.c has:
+/* pool.c - a program's threads in a file, in LLVM's IR: what NAME_init(), NAME_close() and the call
+ * of a shared kernel do with them. The pool itself is runtime/threads.c's, which the C compiler
+ * makes a part of the object; its struct team is in the arena, behind the fields that layout.c has:
  *
  *      struct NAME    itself if it is open · NAME_options · kernels · parts | struct team | kept[], odd
  *
@@ -33,7 +33,8 @@ void pool_emit_share(struct emit *e)
     value parts = field_load(e, e->head, self, HEAD_PARTS);
     value hook = field_load(e, e->head, self, HEAD_PARALLEL_FOR);
     store_as(e, cast_to(e, LLVM_ZEXT, parts, e->i64), task, 8);
-    LLVMBasicBlockRef after = begin_when(e, compare_ints(e, LLVM_EQ, parts, const_int(e, e->i32, 1)));
+    LLVMBasicBlockRef after =
+        begin_when(e, compare_ints(e, LLVM_EQ, parts, const_int(e, e->i32, 1)));
     call_hook(e, body, body_type, (value[]){task, const_int(e, e->i32, 0)}, 2);
     e->l->BuildRetVoid(e->at);
     e->l->PositionBuilderAtEnd(e->at, after);

@@ -9,7 +9,8 @@
 #include <assert.h>
 #include <string.h>
 
-static_assert((int)MOST_THREADS <= (int)PROGRAM_THREADS, "a team has as many threads as --threads says");
+static_assert((int)MOST_THREADS <= (int)PROGRAM_THREADS,
+              "a team has as many threads as --threads says");
 
 struct head {
     const struct head *opened;
@@ -79,9 +80,10 @@ int llvm_program_init(const struct llvm_program *p, void **model, void *arena, s
     return PROGRAM_OK;
 }
 
-/* Whether a pointer is missing that the run needs: if it is one of an entry, those of the others are not
- * read. */
-static bool is_missing(const struct program_info *info, bool output, const void *fields, int64_t entry)
+/* Whether a pointer is missing that the run needs: if it is one of an entry, those of the others
+ * are not read. */
+static bool is_missing(const struct program_info *info, bool output, const void *fields,
+                       int64_t entry)
 {
     const struct program_tensor *x = output ? info->outputs : info->inputs;
     for (int i = 0; i < (output ? info->output_count : info->input_count); i++) {

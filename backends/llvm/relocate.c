@@ -1,5 +1,5 @@
-/* relocate.c - relocations and stubs of x86-64 and AArch64: those of the small code model, which is what
- * LLVM writes for this process.
+/* relocate.c - relocations and stubs of x86-64 and AArch64: those of the small code model, which is
+ * what LLVM writes for this process.
  *
  * source: System V ABI, its supplements for x86-64 and AArch64.
  */

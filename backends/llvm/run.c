@@ -3,8 +3,8 @@
  *      i32 NAME_run(self, in, out)      see layout.c
  *
  * The arguments were checked before (program.c). Each step begins with a call of step(self, index),
- * which is program.c's as well; threads share a kernel by threads.c; state.c has what is kept for the
- * next run.
+ * which is program.c's as well; threads share a kernel by threads.c; state.c has what is kept for
+ * the next run.
  */
 #include "backends/llvm/emit.h"
 

@@ -1,16 +1,17 @@
-/* split.c - a schedule as several modules, so that threads can make code of them: kernels, the largest
- * first, each into the module that has least as yet; then the run, which calls them.
+/* split.c - a schedule as several modules, so that threads can make code of them: kernels, the
+ * largest first, each into the module that has least as yet; then the run, which calls them.
  *
- * How many modules there are depends on the schedule alone, so the code is the same on a machine with
- * more processors. A small program is one module: each has costs of its own, 3 to 6 ms. Those of a second
- * one pay early, since a program of one module is made by one thread.
+ * How many modules there are depends on the schedule alone, so the code is the same on a machine
+ * with more processors. A small program is one module: each has costs of its own, 3 to 6 ms. Those
+ * of a second one pay early, since a program of one module is made by one thread.
  */
 #include "backends/llvm/machine.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Uops of linear programs: what a program of two modules has at least, and what each module of more. */
+/* Uops of linear programs: what a program of two modules has at least, and what each module of
+ * more. */
 enum { TWO_MODULES_UOPS = 700, MODULE_UOPS = 1500, MOST_MODULES = 32 };
 
 struct share { const struct kernel *k; const struct variant *v; int nuop, module; };
@@ -28,8 +29,8 @@ static int compare_order(const void *a, const void *b)
     return (x->k->index > y->k->index) - (x->k->index < y->k->index);
 }
 
-/* The kernels that have functions of their own, in their order, each with its module. Returns how many
- * modules there are. */
+/* The kernels that have functions of their own, in their order, each with its module. Returns how
+ * many modules there are. */
 static int share_kernels(struct emit *e, struct share *share, int *n)
 {
     int total = 0, load[MOST_MODULES] = {0};

@@ -3,9 +3,10 @@
  *
  *      arena   struct NAME · kept[], odd | states | intermediates
  *
- * kept[] and odd (whether runs of odd number come next, which read the other of a state's two places;
- * where there are several entries, a bit for each state) are the last words of struct NAME. backends/program/state.c has the layout of both arena and block,
- * and writes the same functions as C.
+ * kept[] and odd (whether runs of odd number come next, which read the other of a state's two
+ * places; where there are several entries, a bit for each state) are the last words of struct NAME.
+ * backends/program/state.c has the layout of both arena and block, and writes the same functions as
+ * C.
  */
 #include "backends/llvm/emit.h"
 
@@ -61,7 +62,8 @@ static void turn(struct emit *e, value self)
     if (n == 0)
         word = binary(e, LLVM_XOR, word, const_i64(e, 1));
     for (int i = 0; i < n; i++) {
-        value is = compare_ints(e, LLVM_EQ, load_as(e, e->i64, e->var[e->s->graph->entry_number->id], WORD),
+        value is = compare_ints(e, LLVM_EQ,
+                                load_as(e, e->i64, e->var[e->s->graph->entry_number->id], WORD),
                                 const_i64(e, i));
         value stored = const_i64(e, (int64_t)state_turns(e->s, i));
         word = binary(e, LLVM_XOR, word, choose(e, is, stored, const_i64(e, 0)));
@@ -213,7 +215,8 @@ static value emit_begin(struct emit *e)
     return function;
 }
 
-/* The first bytes of a block: a mark, the layout's version, a hash of the model, the block's size. */
+/* The first bytes of a block: a mark, the layout's version, a hash of the model, the block's
+ * size. */
 enum { HEAD_FIELDS = 4 };
 struct head_field { size_t at; value v; };
 static void head_of_block(struct emit *e, struct head_field field[HEAD_FIELDS])
@@ -224,7 +227,8 @@ static void head_of_block(struct emit *e, struct head_field field[HEAD_FIELDS])
     field[0] = (struct head_field){0, const_i64(e, (int64_t)mark)};
     field[1] = (struct head_field){WORD, const_int(e, e->i32, VERSION)};
     field[2] = (struct head_field){2 * WORD, const_i64(e, (int64_t)e->s->graph->state_hash)};
-    field[3] = (struct head_field){3 * WORD, const_i64(e, (int64_t)program_state_bytes(e->t, e->s))};
+    field[3] =
+        (struct head_field){3 * WORD, const_i64(e, (int64_t)program_state_bytes(e->t, e->s))};
 }
 
 /* The bytes of each piece of state k, of the length that kept[] at `kept` says. */

@@ -1,12 +1,12 @@
-/* threads.c - kernels that threads share, in LLVM's IR: a call's arguments are a task on the stack of
- * the run, and each thread calls a function of the kernel's with it.
+/* threads.c - kernels that threads share, in LLVM's IR: a call's arguments are a task on the stack
+ * of the run, and each thread calls a function of the kernel's with it.
  *
  *      void share(self, body, task, i64 saves)    the program's (program.c, in a file pool.c): writes
  *                                                 into the task how many parts there are, then runs
  *      void KERNEL.part(task, i32 part)           for part 0 to parts - 1, each in a thread
  *
- * A task, in words of 8 bytes: the number of parts, the kernel's function if the processor chooses it
- * (dispatch.c), then the kernel's arguments.
+ * A task, in words of 8 bytes: the number of parts, the kernel's function if the processor chooses
+ * it (dispatch.c), then the kernel's arguments.
  */
 #include "backends/llvm/emit.h"
 
@@ -27,8 +27,8 @@ static const char *part_name(const struct emit *e, const struct kernel *k)
     return mem_printf(e->t, "%s.part", k->name);
 }
 
-/* Begins the function: returns if there is no such part, since a caller's parallel_for may count too
- * far. */
+/* Begins the function: returns if there is no such part, since a caller's parallel_for
+ * may count too far. */
 static void check_part(struct emit *e, value part, value parts)
 {
     LLVMBasicBlockRef none = block_new(e, "none"), some = block_new(e, "some");

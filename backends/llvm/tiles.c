@@ -1,4 +1,5 @@
-/* tiles.c - tiles of AMX by LLVM's intrinsics, which name registers by constants, as the instructions do.
+/* tiles.c - tiles of AMX by LLVM's intrinsics, which name registers by constants, as the
+ * instructions do.
  *
  *      call void @llvm.x86.ldtilecfg(ptr @tiles)        the shapes, known at the kernel's end
  *      call void @llvm.x86.tilezero(i8 0)
@@ -7,8 +8,8 @@
  *      call void @llvm.x86.tilestored64(i8 0, ptr %y, i64 64)
  *      call void @llvm.x86.tilerelease()
  *
- * Files alone have such kernels: their NAME_init() asks has_amx() of runtime/vector_amx.c, which asks the
- * system for the registers.
+ * Files alone have such kernels: their NAME_init() asks has_amx() of runtime/vector_amx.c, which
+ * asks the system for the registers.
  */
 #include "backends/llvm/emit.h"
 
@@ -58,7 +59,8 @@ static void move(struct emit *e, const char *intrinsic, value tile, const struct
 {
     const struct buffer *b = uop_buffer_of(u->src[0]);
     int64_t stride = TILE_STRIDE(u->arg.i) * (int64_t)dtype_nbytes(b->dtype);
-    value place = pointer_at(e, place_of(e, b), type_in_memory(e, b->dtype), offset_wide(e, u->src[1]));
+    value place =
+        pointer_at(e, place_of(e, b), type_in_memory(e, b->dtype), offset_wide(e, u->src[1]));
     call_intrinsic(e, intrinsic, NULL, 0, (value[]){tile, place, const_int(e, e->i64, stride)}, 3);
 }
 
@@ -80,9 +82,12 @@ void emit_tile(struct emit *e, const struct uop *u)
         break;
     case OP_INTRINSIC:
         if (INTRINSIC_ROW(u->arg.i) != INTRINSIC_TILE_DOT)
-            TGC_BUG(e->t, "%s of tiles has no form in LLVM", intrinsic_name(INTRINSIC_ROW(u->arg.i)));
-        call_intrinsic(e, "llvm.x86.tdpbusd", NULL, 0,
-                       (value[]){number_of(e, u->src[0]), number_of(e, u->src[1]), number_of(e, u->src[2])}, 3);
+            TGC_BUG(e->t, "%s of tiles has no form in LLVM",
+                    intrinsic_name(INTRINSIC_ROW(u->arg.i)));
+        call_intrinsic(
+            e, "llvm.x86.tdpbusd", NULL, 0,
+            (value[]){number_of(e, u->src[0]), number_of(e, u->src[1]), number_of(e, u->src[2])},
+            3);
         break;
     case OP_ASSIGN:
         if (!uop_is_intrinsic(u->src[1], INTRINSIC_TILE_DOT) || u->src[1]->src[0] != u->src[0])

@@ -2,8 +2,8 @@
  *
  * A value of the IR is one of LLVM's: bool an i1; integers of less than 32 bits an i32, with the
  * bits above them as their sign says; narrow floats a float that their format has; strings a
- * pointer. In a vector, bytes are i8. In memory every element has the size that its dtype has there.
- * Pointers point to bytes, since version 14 still types them.
+ * pointer. In a vector, bytes are i8. In memory every element has the size that its dtype has
+ * there. Pointers point to bytes, since version 14 still types them.
  */
 #include "backends/llvm/emit.h"
 
@@ -41,7 +41,7 @@ LLVMTypeRef type_in_memory(const struct emit *e, enum dtype d)
     }
 }
 
-/* ------------------------------------------------------------------------------------- constants */
+/* ------------------------------------------------------------------------------------ constants */
 
 value const_int(const struct emit *e, LLVMTypeRef type, int64_t v)
 {
@@ -69,7 +69,8 @@ value splat(const struct emit *e, value v, int lanes)
     if (lanes == 1)
         return v;
     LLVMTypeRef type = vector_of(e, e->l->TypeOf(v), lanes);
-    value one = e->l->BuildInsertElement(e->at, e->l->GetUndef(type), v, const_int(e, e->i32, 0), "");
+    value one =
+        e->l->BuildInsertElement(e->at, e->l->GetUndef(type), v, const_int(e, e->i32, 0), "");
     return e->l->BuildShuffleVector(e->at, one, e->l->GetUndef(type),
                                     e->l->ConstNull(vector_of(e, e->i32, lanes)), "");
 }
@@ -85,7 +86,7 @@ value shuffle(const struct emit *e, value a, value b, const int *from, int n)
                                     e->l->ConstVector(lane, (unsigned)n), "");
 }
 
-/* ------------------------------------------------------------------------------------ operations */
+/* ----------------------------------------------------------------------------------- operations */
 
 value binary(const struct emit *e, enum llvm_opcode op, value a, value b)
 {
@@ -119,7 +120,9 @@ value call_intrinsic(const struct emit *e, const char *name, LLVMTypeRef *type, 
 
 static LLVMAttributeRef extension(const struct emit *e, LLVMTypeRef type)
 {
-    const char *name = type == e->i32 ? "signext" : type == e->i8 || type == e->i16 ? "zeroext" : NULL;
+    const char *name = type == e->i32                    ? "signext"
+                       : type == e->i8 || type == e->i16 ? "zeroext"
+                                                         : NULL;
     if (!name)
         return NULL;
     return e->l->CreateEnumAttribute(
@@ -151,11 +154,12 @@ void extend_call(const struct emit *e, value made, const LLVMTypeRef *type, int 
 /* Files of pieces that compute with numbers and vectors alone. */
 static bool is_arithmetic(const struct snippet *s)
 {
-    return strcmp(s->file, "number") == 0 || strcmp(s->file, "math") == 0 || strcmp(s->file, "vector_math") == 0;
+    return strcmp(s->file, "number") == 0 || strcmp(s->file, "math") == 0 ||
+           strcmp(s->file, "vector_math") == 0;
 }
 
-/* A function of vectors, "exp_f32x8", is compiled from the text of four lanes, with OpenCL C's name where C
- * has a cast. */
+/* A function of vectors, "exp_f32x8", is compiled from the text of four lanes, with OpenCL C's name
+ * where C has a cast. */
 const struct snippet *piece_text(const struct emit *e, const char *name, int *lanes)
 {
     const char *x = strstr(name, "_f32x");
@@ -215,7 +219,7 @@ value call_piece(struct emit *e, const char *name, LLVMTypeRef result, value *ar
     return call(e, f, arg, n);
 }
 
-/* ---------------------------------------------------------------------------------------- memory */
+/* --------------------------------------------------------------------------------------- memory */
 
 value pointer_at(const struct emit *e, value base, LLVMTypeRef element, value offset)
 {
@@ -245,8 +249,9 @@ void store_as(const struct emit *e, value v, value pointer, unsigned align)
 
 value generic_pointer(const struct emit *e, value p)
 {
-    return e->l->GetPointerAddressSpace(e->l->TypeOf(p)) ? e->l->BuildAddrSpaceCast(e->at, p, e->pointer, "")
-                                                         : e->l->BuildBitCast(e->at, p, e->pointer, "");
+    return e->l->GetPointerAddressSpace(e->l->TypeOf(p))
+               ? e->l->BuildAddrSpaceCast(e->at, p, e->pointer, "")
+               : e->l->BuildBitCast(e->at, p, e->pointer, "");
 }
 
 value on_stack(struct emit *e, LLVMTypeRef type)
@@ -270,7 +275,8 @@ void function_attribute(const struct emit *e, value function, unsigned at, const
     e->l->AddAttributeAtIndex(function, at, e->l->CreateEnumAttribute(e->context, kind, 0));
 }
 
-value gpu_function(const struct emit *e, const char *name, LLVMTypeRef result, LLVMTypeRef *type, int n)
+value gpu_function(const struct emit *e, const char *name, LLVMTypeRef result, LLVMTypeRef *type,
+                   int n)
 {
     value f = e->l->GetNamedFunction(e->module, name);
     if (f)
@@ -281,7 +287,8 @@ value gpu_function(const struct emit *e, const char *name, LLVMTypeRef result, L
     return f;
 }
 
-void function_attribute_text(const struct emit *e, value function, const char *name, const char *text)
+void function_attribute_text(const struct emit *e, value function, const char *name,
+                             const char *text)
 {
     e->l->AddAttributeAtIndex(function, ~0u,
                               e->l->CreateStringAttribute(e->context, name, (unsigned)strlen(name),

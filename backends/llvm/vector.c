@@ -84,7 +84,7 @@ static value emit_nearest(struct emit *e, const struct uop *u)
     return cast_to(e, LLVM_TRUNC, v, vector_of(e, e->i8, u->lanes));
 }
 
-/* ------------------------------------------------------------------------------------ intrinsics */
+/* ----------------------------------------------------------------------------------- intrinsics */
 
 static bool has(const struct emit *e, const char *feature)
 {
@@ -102,15 +102,15 @@ static value x86_dot(struct emit *e, value sum, value a, value b, int n)
     return call_intrinsic(e, name, NULL, 0, arg, 3);
 }
 
-/* NEON's: of signed bytes alone, or with I8MM of unsigned ones in a. A byte less 128 is the signed byte
- * whose highest bit is the other one. */
+/* NEON's: of signed bytes alone, or with I8MM of unsigned ones in a. A byte less 128 is the signed
+ * byte whose highest bit is the other one. */
 static value neon_dot(struct emit *e, value sum, value a, value b, int n, bool centered)
 {
     LLVMTypeRef types[2] = {vector_of(e, e->i32, n), vector_of(e, e->i8, DOT_BYTES * n)};
     if (centered)
         a = binary(e, LLVM_XOR, a, splat(e, const_int(e, e->i8, -128), DOT_BYTES * n));
-    return call_intrinsic(e, centered ? "llvm.aarch64.neon.sdot" : "llvm.aarch64.neon.usdot", types, 2,
-                          (value[]){sum, a, b}, 3);
+    return call_intrinsic(e, centered ? "llvm.aarch64.neon.sdot" : "llvm.aarch64.neon.usdot", types,
+                          2, (value[]){sum, a, b}, 3);
 }
 
 /* NEON without these: products of 16 bits, each four of which are added in pairs, twice. */
@@ -123,8 +123,9 @@ static value neon_pairs(struct emit *e, value sum, value a, value b)
         int from[LANES];
         for (int i = 0; i < LANES; i++)
             from[i] = LANES * k + i;
-        part[k] = call_intrinsic(e, "llvm.aarch64.neon.smull", &type, 1,
-                                 (value[]){shuffle(e, x, NULL, from, LANES), shuffle(e, y, NULL, from, LANES)}, 2);
+        part[k] = call_intrinsic(
+            e, "llvm.aarch64.neon.smull", &type, 1,
+            (value[]){shuffle(e, x, NULL, from, LANES), shuffle(e, y, NULL, from, LANES)}, 2);
     }
     for (int n = NPART / 2; n > 0; n /= 2)
         for (int k = 0; k < n; k++)
@@ -176,7 +177,8 @@ static value native_lookup(struct emit *e, value table, value index, int n)
     LLVMTypeRef type = vector_of(e, e->i8, n);
     value part[NPART];
     for (int i = 0; i < NPART; i++)
-        part[i] = load_as(e, type, pointer_at(e, table, e->i8, const_int(e, e->i64, REGISTER * i)), 1);
+        part[i] =
+            load_as(e, type, pointer_at(e, table, e->i8, const_int(e, e->i64, REGISTER * i)), 1);
     const char *name = "llvm.x86.avx512.vpermi2var.qi.512";
     value low = call_intrinsic(e, name, NULL, 0, (value[]){part[0], index, part[1]}, 3);
     value high = call_intrinsic(e, name, NULL, 0, (value[]){part[2], index, part[3]}, 3);
@@ -201,8 +203,8 @@ static value emit_lookup(struct emit *e, const struct uop *u)
         at = cast_to(e, is_signed ? LLVM_SEXT : LLVM_ZEXT, at, e->i64);
         if (is_signed)
             at = binary(e, LLVM_ADD, at, const_int(e, e->i64, 128));
-        v = e->l->BuildInsertElement(e->at, v, load_as(e, e->i8, pointer_at(e, table, e->i8, at), 1),
-                                     lane, "");
+        v = e->l->BuildInsertElement(
+            e->at, v, load_as(e, e->i8, pointer_at(e, table, e->i8, at), 1), lane, "");
     }
     return v;
 }
@@ -248,7 +250,8 @@ bool emit_vector(struct emit *e, const struct uop *u)
     case OP_LANES: v = const_lanes(e, e->i32, u->lanes); break;
     case OP_FOLD: v = emit_fold(e, u); break;
     case OP_LANE:
-        v = e->l->BuildExtractElement(e->at, operand(e, u->src[0]), const_int(e, e->i32, u->arg.i), "");
+        v = e->l->BuildExtractElement(e->at, operand(e, u->src[0]), const_int(e, e->i32, u->arg.i),
+                                      "");
         break;
     case OP_NARROW: v = emit_narrow(e, u); break;
     case OP_NEAREST: v = emit_nearest(e, u); break;

@@ -16,7 +16,8 @@ static void write_image(struct program *p, const struct buffer *b, struct text *
                 b->dtype == DTYPE_F16 ? "true" : "false");
 }
 
-static void write_images(struct program *p, struct buffer *const *b, int n, int *done, struct text *out)
+static void write_images(struct program *p, struct buffer *const *b, int n, int *done,
+                         struct text *out)
 {
     for (int i = 0; i < n; i++)
         if (b[i]->is_image && device_image(p, b[i]) == *done) {
@@ -47,7 +48,8 @@ void opencl_image_tables(struct program *p, struct text *out)
     const struct schedule *s = p->s;
     int done = 0;
     program_write_text(p, out, snippet_find("opencl_image_types")->text);
-    text_printf(out, "\nenum { %s_IMAGES = %d };\nstatic const struct image_of image_of[] = {\n", p->upper, p->nimage);
+    text_printf(out, "\nenum { %s_IMAGES = %d };\nstatic const struct image_of image_of[] = {\n",
+                p->upper, p->nimage);
     write_images(p, s->buffer, s->nbuffer, &done, out);
     write_images(p, s->weight, s->nweight, &done, out);
     text_puts(out, "};\n\n");

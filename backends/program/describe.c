@@ -126,7 +126,8 @@ void describe_write(struct program *p, struct text *out)
                 flop, p->name, p->name, p->upper);
     text_printf(out, "        %d, %s, %zu,\n", s->nstate, s->nstate ? "state_info" : "NULL",
                 program_state_bytes(p->t, s));
-    text_printf(out, "        %d, %s, %s,\n", schedule_count_entries(s), schedule_count_entries(s) ? "entry_info" : "NULL",
+    text_printf(out, "        %d, %s, %s,\n", schedule_count_entries(s),
+                schedule_count_entries(s) ? "entry_info" : "NULL",
                 schedule_count_entries(s) ? mem_printf(p->t, "offsetof(%s_inputs, dim_%s)", p->name,
                                                        p->var_name[s->graph->entry_number->id])
                                           : "(size_t)-1");

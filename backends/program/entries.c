@@ -1,5 +1,6 @@
-/* entries.c - the runs of a graph with several entries: NAME_ENTRY_run() with structs of its own, over
- * NAME_run(), whose structs have the tensors of all entries, and dim_entry, which says which one runs.
+/* entries.c - the runs of a graph with several entries: NAME_ENTRY_run() with structs of its own,
+ * over NAME_run(), whose structs have the tensors of all entries, and dim_entry, which says which
+ * one runs.
  */
 #include "backends/program/program.h"
 
@@ -105,7 +106,8 @@ static bool has_bind(const struct program *p, int entry, bool output)
 static void write_bind_signature(struct program *p, int entry, bool output, struct text *out)
 {
     const char *which = output ? "output" : "input";
-    text_printf(out, "int %s_bind_%s(%s *self, int %s, void *buffer, size_t at)", function_of(p, entry), which, p->name, which);
+    text_printf(out, "int %s_bind_%s(%s *self, int %s, void *buffer, size_t at)",
+                function_of(p, entry), which, p->name, which);
 }
 
 void entries_write_header(struct program *p, struct text *out)
@@ -113,9 +115,15 @@ void entries_write_header(struct program *p, struct text *out)
     int n = schedule_count_entries(p->s);
     if (n == 0)
         return;
-    text_printf(out, "/* The model's entries: runs over one context and its states. %s_run() is all of them, for tools:\n"
-                     " * in.dim_entry is the number of the one that runs, and pointers of the others may be NULL.%s */\n",
-                p->name, p->backend->device ? " The bind functions\n * count the inputs and outputs of their entry." : "");
+    text_printf(out,
+                "/* The model's entries: runs over one context and its states. %s_run() is all of "
+                "them, for tools:\n"
+                " * in.dim_entry is the number of the one that runs, and pointers of the others "
+                "may be NULL.%s */\n",
+                p->name,
+                p->backend->device
+                    ? " The bind functions\n * count the inputs and outputs of their entry."
+                    : "");
     for (int e = 0; e < n; e++) {
         text_printf(out, "\n/* %d: ", e);
         text_comment(out, p->s->graph->entry[e].name);
@@ -140,10 +148,12 @@ static void write_function(struct program *p, int entry, bool enqueue, struct te
     const struct schedule *s = p->s;
     struct fields in = fields_of(p, entry, false), results = fields_of(p, entry, true);
     write_signature(p, entry, enqueue, out);
-    text_printf(out, "\n{\n    %s_inputs all_in;\n    %s_outputs all_out;\n"
-                     "    if (!in || !out)\n        return %s_NULL_ARGUMENT;\n"
-                     "    memset(&all_in, 0, sizeof all_in);\n    memset(&all_out, 0, sizeof all_out);\n",
-                p->name, p->name, p->upper);
+    text_printf(
+        out,
+        "\n{\n    %s_inputs all_in;\n    %s_outputs all_out;\n"
+        "    if (!in || !out)\n        return %s_NULL_ARGUMENT;\n"
+        "    memset(&all_in, 0, sizeof all_in);\n    memset(&all_out, 0, sizeof all_out);\n",
+        p->name, p->name, p->upper);
     for (int i = 0; i < in.n; i++)
         text_printf(out, "    all_in.%s = in->%s;\n", p->buffer_name[in.b[i]->id], in.name[i]);
     for (int i = 0; i < s->nvar; i++)
@@ -152,7 +162,8 @@ static void write_function(struct program *p, int entry, bool enqueue, struct te
                         p->var_name[s->var[i]->id]);
     text_printf(out, "    all_in.dim_%s = %d;\n", p->var_name[s->graph->entry_number->id], entry);
     for (int i = 0; i < results.n; i++)
-        text_printf(out, "    all_out.%s = out->%s;\n", p->buffer_name[results.b[i]->id], results.name[i]);
+        text_printf(out, "    all_out.%s = out->%s;\n", p->buffer_name[results.b[i]->id],
+                    results.name[i]);
     text_printf(out, "    int status = %s_%s(self, &all_in, &all_out%s);\n", p->name,
                 enqueue ? "enqueue" : "run", enqueue ? ", event" : "");
     for (int i = 0; i < results.n; i++)
@@ -167,8 +178,11 @@ static void write_bind_function(struct program *p, int entry, bool output, struc
     const struct graph_entry *x = &p->s->graph->entry[entry];
     const char *which = output ? "output" : "input";
     write_bind_signature(p, entry, output, out);
-    text_printf(out, "\n{\n    return %s < 0 || %s >= %d ? %s_BAD_OPTIONS\n               : %s_bind_%s(self, %d + %s, buffer, at);\n}\n\n",
-                which, which, output ? x->noutput : x->ninput, p->upper, p->name, which, output ? x->output : x->input, which);
+    text_printf(out,
+                "\n{\n    return %s < 0 || %s >= %d ? %s_BAD_OPTIONS\n               : "
+                "%s_bind_%s(self, %d + %s, buffer, at);\n}\n\n",
+                which, which, output ? x->noutput : x->ninput, p->upper, p->name, which,
+                output ? x->output : x->input, which);
 }
 
 void entries_write_functions(struct program *p, struct text *out)

@@ -1,8 +1,9 @@
-/* feeds.c - what NAME_describe() says of inputs beyond their types: of which symbols a run-time size is
- * made, so that tools find the symbols' values and compare, and which integers the model's uses allow.
+/* feeds.c - what NAME_describe() says of inputs beyond their types: of which symbols a run-time
+ * size is made, so that tools find the symbols' values and compare, and which integers the model's
+ * uses allow.
  *
- * A rule is the size in postfix: numbers, $K for symbols[K] of the description, and names of ops, of
- * which runtime/fit.c knows those of `known`.
+ * A rule is the size in postfix: numbers, $K for symbols[K] of the description, and names of ops,
+ * of which runtime/fit.c knows those of `known`.
  */
 #include "backends/program/program.h"
 #include "passes/analysis/allowed.h"
@@ -11,7 +12,8 @@
 
 static bool is_known(enum op op)
 {
-    static const enum op known[] = {OP_ADD, OP_SUB, OP_MUL, OP_NEG, OP_FLOORDIV, OP_FLOORMOD, OP_MIN, OP_MAX};
+    static const enum op known[] = {OP_ADD,      OP_SUB,      OP_MUL, OP_NEG,
+                                    OP_FLOORDIV, OP_FLOORMOD, OP_MIN, OP_MAX};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (op == known[i])
             return true;
@@ -74,7 +76,8 @@ const struct buffer *feeds_buffer(const struct schedule *s, int i)
 }
 
 /* allowed: by the graph's inputs, if the schedule has it. */
-static struct allowed allowed_of(const struct schedule *s, const struct allowed *allowed, const struct buffer *b)
+static struct allowed allowed_of(const struct schedule *s, const struct allowed *allowed,
+                                 const struct buffer *b)
 {
     bool counts = dtype_is_int(b->dtype) || b->dtype == DTYPE_BOOL;
     for (int i = 0; s->graph && i < s->graph->ninput; i++)

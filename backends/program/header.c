@@ -106,10 +106,11 @@ static void write_macros(struct program *p, struct text *out)
         text_printf(out, "#define %s_WEIGHTS_BYTES %zu    /* the size of %s.weights */\n", p->upper,
                     s->weight_nbytes, p->name);
     if (p->weights != WEIGHTS_FILE && s->nweight > 0 && p->backend->kernel)
-        text_printf(out,
-                    "/* %s_WEIGHTS_SECTION, defined for %s.c as a string (\".flash\"), is the section "
-                    "that\n * the weights lie in. */\n",
-                    p->upper, p->name);
+        text_printf(
+            out,
+            "/* %s_WEIGHTS_SECTION, defined for %s.c as a string (\".flash\"), is the section "
+            "that\n * the weights lie in. */\n",
+            p->upper, p->name);
     text_putc(out, '\n');
 }
 
@@ -156,21 +157,26 @@ static const char options_text[] =
 
 /* Of programs for devices. */
 static const char device_options_text[] =
-    "    int device;                     /* as `tgc devices` counts; 0: the first GPU, else the first */\n"
+    "    int device;                     /* as `tgc devices` counts; 0: the first GPU, else the "
+    "first */\n"
     "    /* The caller's HANDLES; NULL: the model's own. */\n"
     "    void *context, *queue;\n"
     "    /* Functions of yours, which get `user`, too, or NULL.\n"
-    "     * A cache of programs that the driver has compiled, by a key that is a file's name. load_program\n"
-    "     * copies a binary to `to` if it has no more than `size` bytes, and returns its size, or 0CACHE_NOTE. */\n"
+    "     * A cache of programs that the driver has compiled, by a key that is a file's name. "
+    "load_program\n"
+    "     * copies a binary to `to` if it has no more than `size` bytes, and returns its size, or "
+    "0CACHE_NOTE. */\n"
     "    size_t (*load_program)(void *user, const char *key, void *to, size_t size);\n"
     "    void (*save_program)(void *user, const char *key, const void *binary, size_t size);\n"
-    "    /* Told each kernel's nanoseconds by the device's clock; kernels then wait for each other. */\n"
+    "    /* Told each kernel's nanoseconds by the device's clock; kernels then wait for each "
+    "other. */\n"
     "    void (*on_kernel_time)(void *user, int index, const char *kernel, double ns);\n"
     "    /* Told what is wrong with the device, in a sentence, when a call fails. */\n"
     "    void (*on_error)(void *user, const char *text);\n";
 
 static const char image_options_text[] =
-    "    /* How tensors become images: 1 images of two axes over the memory, 2 of one axis, 3 images that\n"
+    "    /* How tensors become images: 1 images of two axes over the memory, 2 of one axis, 3 "
+    "images that\n"
     "     * are filled by copies; 0: the first of these that the device has. */\n"
     "    int images;\n";
 
@@ -178,7 +184,8 @@ static const char image_options_text[] =
 static void write_options(struct program *p, struct text *out)
 {
     static const struct text_word none[] = {{NULL, NULL}};
-    const char *text = mem_printf(p->t, "%s%s%s} model_options;\n\n", options_text, p->backend->device ? device_options_text : "",
+    const char *text = mem_printf(p->t, "%s%s%s} model_options;\n\n", options_text,
+                                  p->backend->device ? device_options_text : "",
                                   p->nimage > 0 ? image_options_text : "");
     program_write_words(p, out, text, p->backend->device ? p->backend->word : none);
 }
@@ -196,13 +203,17 @@ static const char functions_text[] =
     "const struct model_info *model_describe(void);\n\n";
 
 static const char device_functions_text[] =
-    "/* The run without waiting for its end: inputs and results must stay until then. event, unless NULL,\n"
+    "/* The run without waiting for its end: inputs and results must stay until then. event, "
+    "unless NULL,\n"
     " * becomes the END_HANDLE. A run in which the host computes, too,\n"
     " * waits for what it reads. */\n"
-    "int model_enqueue(model_self *self, const model_inputs *in, model_outputs *out, void **event);\n"
+    "int model_enqueue(model_self *self, const model_inputs *in, model_outputs *out, void "
+    "**event);\n"
     "int model_wait(model_self *self);     /* for the end of all runs */\n"
-    "/* Makes BUFFER_HANDLE of the model's context, from the byte `at` on, a multiple of 128, the input or output\n"
-    " * of this number in model_inputs or model_outputs, in place of a pointer in the following runs. It holds\n"
+    "/* Makes BUFFER_HANDLE of the model's context, from the byte `at` on, a multiple of 128, the "
+    "input or output\n"
+    " * of this number in model_inputs or model_outputs, in place of a pointer in the following "
+    "runs. It holds\n"
     " * an output's bound, an input of each run's size. NULL: a pointer again. */\n"
     "int model_bind_input(model_self *self, int input, void *buffer, size_t at);\n"
     "int model_bind_output(model_self *self, int output, void *buffer, size_t at);\n\n";
@@ -242,7 +253,8 @@ static const char info_text[] =
     "};\n"
     "struct model_entry {\n"
     "    const char *name;\n"
-    "    int input, input_count, output, output_count;   /* those of all inputs and outputs that it has */\n"
+    "    int input, input_count, output, output_count;   /* those of all inputs and outputs that "
+    "it has */\n"
     "};\n"
     "struct model_slice {                /* a part of an output that has a name */\n"
     "    const char *name;\n"
@@ -253,9 +265,11 @@ static const char info_text[] =
     "    const char *key, *value;\n"
     "};\n"
     "struct model_feed {                 /* what callers check of an input, and draw for it */\n"
-    "    const char *const *rule;        /* [rank]: NULL: the size is fixed; else what it follows from, in postfix:\n"
+    "    const char *const *rule;        /* [rank]: NULL: the size is fixed; else what it follows "
+    "from, in postfix:\n"
     "                                     * \"$0 2 mul\" is twice symbols[0]; NULL for rank 0 */\n"
-    "    int64_t least, most;            /* integers that its uses allow; least > most: it holds none */\n"
+    "    int64_t least, most;            /* integers that its uses allow; least > most: it holds "
+    "none */\n"
     "};\n"
     "struct model_info {\n"
     "    int version;                    /* of this layout: 5 */\n"
@@ -275,11 +289,13 @@ static const char info_text[] =
     "    size_t state_bytes;             /* MODEL_STATE_BYTES; 0: no state */\n"
     "    int entry_count;                /* 0: the model is one run */\n"
     "    const struct model_entry *entries;\n"
-    "    size_t entry_offset;            /* of an int64_t in model_inputs: the entry that model_run runs */\n"
+    "    size_t entry_offset;            /* of an int64_t in model_inputs: the entry that "
+    "model_run runs */\n"
     "    int slice_count, meta_count;\n"
     "    const struct model_slice *slices;\n"
     "    const struct model_meta *meta;  /* what the model says of itself */\n"
-    "    const struct model_feed *feeds; /* [input_count + state_count]: of inputs, then of states */\n"
+    "    const struct model_feed *feeds; /* [input_count + state_count]: of inputs, then of states "
+    "*/\n"
     "};\n\n";
 
 static void write_example(struct program *p, struct text *out)
@@ -317,7 +333,9 @@ void header_write(struct program *p, struct text *out)
     else
         text_puts(out, " *\n * No heap, no files, no global state: the arena holds everything that "
                        "changes.\n");
-    text_puts(out, " *\n * This header is its user's without obligation. SPDX-License-Identifier: 0BSD */\n");
+    text_puts(
+        out,
+        " *\n * This header is its user's without obligation. SPDX-License-Identifier: 0BSD */\n");
     text_printf(out, "#ifndef %s_H\n#define %s_H\n\n#include <stddef.h>\n#include <stdint.h>\n\n",
                 p->upper, p->upper);
     text_puts(out, "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n");

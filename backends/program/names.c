@@ -282,9 +282,10 @@ void text_literal(struct text *out, const void *p, size_t n)
  * bidirectional marks, zero-width ones, surrogates, non-characters. */
 static bool is_plain_unit(unsigned c)
 {
-    return c >= 0xa0 && c != 0x61c && !(c >= 0x200b && c <= 0x200f) && !(c >= 0x2028 && c <= 0x202e) &&
-           !(c >= 0x2060 && c <= 0x206f) && !(c >= 0xd800 && c < 0xe000) &&
-           !(c >= 0xfdd0 && c < 0xfdf0) && c != 0xfeff && c < 0xfff0;
+    return c >= 0xa0 && c != 0x61c && !(c >= 0x200b && c <= 0x200f) &&
+           !(c >= 0x2028 && c <= 0x202e) && !(c >= 0x2060 && c <= 0x206f) &&
+           !(c >= 0xd800 && c < 0xe000) && !(c >= 0xfdd0 && c < 0xfdf0) && c != 0xfeff &&
+           c < 0xfff0;
 }
 
 static void put_utf8(struct text *out, unsigned c)

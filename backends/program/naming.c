@@ -91,7 +91,8 @@ static const struct { enum taken kind; const char *word; } taken_words[] = {
 #undef STATUS
 };
 /* Of which there is one for each input, output or state, with its number. */
-static const char *const tables[] = {"input_dim", "output_dim", "state_dim", "feed_rule", "selftest_input", "selftest_output"};
+static const char *const tables[] = {"input_dim", "output_dim",     "state_dim",
+                                     "feed_rule", "selftest_input", "selftest_output"};
 #define COUNT(table) (sizeof(table) / sizeof *(table))
 
 /* prefix: NULL, or the program's name */
@@ -99,10 +100,12 @@ static void add_taken(struct names *names, enum taken kind, const char *prefix)
 {
     for (size_t i = 0; i < COUNT(taken_words); i++)
         if (taken_words[i].kind == kind)
-            names_add(names, prefix ? mem_printf(names->t, "%s_%s", prefix, taken_words[i].word) : taken_words[i].word);
+            names_add(names, prefix ? mem_printf(names->t, "%s_%s", prefix, taken_words[i].word)
+                                    : taken_words[i].word);
 }
 
-/* No name of the model is one of these: reserved words, macros, and macros and enumerators with the program's name. */
+/* No name of the model is one of these: reserved words, macros, and macros and enumerators with the
+ * program's name. */
 static struct names *names_of_macros(struct program *p)
 {
     struct names *taken = names_reserved(p->t);
@@ -110,11 +113,13 @@ static struct names *names_of_macros(struct program *p)
     add_taken(taken, OWN, p->upper);
     for (int i = 0; i < p->s->nvar; i++)
         if (p->var_name && p->var_name[p->s->var[i]->id])
-            names_add(taken, mem_printf(p->t, "%s_MAX_%s", p->upper, name_upper(p->t, p->var_name[p->s->var[i]->id])));
+            names_add(taken, mem_printf(p->t, "%s_MAX_%s", p->upper,
+                                        name_upper(p->t, p->var_name[p->s->var[i]->id])));
     return taken;
 }
 
-/* What is of the program around the functions alone: kernels are not called so, dimensions may be. */
+/* What is of the program around the functions alone: kernels are not called so,
+ * dimensions may be. */
 static void hold_names_of_main(struct program *p, bool held)
 {
     for (size_t i = 0; i < COUNT(taken_words); i++)
@@ -125,10 +130,12 @@ static void hold_names_of_main(struct program *p, bool held)
 /* ---------------------------------------------------------------------------------- giving them */
 
 /* Macros are in capitals: names that differ in case alone would have one. */
-static const char *name_var(struct program *p, struct names *names, struct names *capitals, const char *wanted)
+static const char *name_var(struct program *p, struct names *names, struct names *capitals,
+                            const char *wanted)
 {
     const char *bound = mem_printf(p->t, "%s_MAX_", p->upper);
-    if (strncmp(name_mangle(p->t, wanted), bound, strlen(bound)) == 0)       /* as another one's macro is */
+    /* as another one's macro is */
+    if (strncmp(name_mangle(p->t, wanted), bound, strlen(bound)) == 0)
         wanted = mem_printf(p->t, "dim_%s", wanted);
     for (;;) {
         const char *name = names_unique(names, wanted, "n"), *capital = name_upper(p->t, name);
@@ -262,7 +269,8 @@ static void name_buffers(struct program *p)
 /* Takes the names that the entry's structs and functions have, if all of them are free. */
 static bool take_names(struct program *p, const char *base)
 {
-    static const char *const of[] = {"inputs", "outputs", "run", "enqueue", "bind_input", "bind_output"};
+    static const char *const of[] = {"inputs",  "outputs",    "run",
+                                     "enqueue", "bind_input", "bind_output"};
     for (int take = 0; take < 2; take++)
         for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
             const char *name = mem_printf(p->t, "%s_%s", base, of[i]);
@@ -290,11 +298,11 @@ static void name_entries(struct program *p)
 
 void program_name_all(struct program *p)
 {
-    static const char *const own[] = {"init",   "run",     "close",   "strerror", "describe",
-                                      "inputs", "outputs", "options", "info",     "tensor",
-                                      "dim",    "symbol",  "kernel",  "status",   "weights_data",
-                                      "reset",  "save",    "restore", "state",    "enqueue", "entry",
-                                      "wait",   "bind_input", "bind_output", "slice", "meta"};
+    static const char *const own[] = {
+        "init",         "run",        "close",       "strerror", "describe", "inputs",  "outputs",
+        "options",      "info",       "tensor",      "dim",      "symbol",   "kernel",  "status",
+        "weights_data", "reset",      "save",        "restore",  "state",    "enqueue", "entry",
+        "wait",         "bind_input", "bind_output", "slice",    "meta"};
     const struct schedule *s = p->s;
     const struct host_call *h;
     p->file = names_of_files(p->t);
@@ -354,7 +362,8 @@ static bool is_table(const char *s)
 {
     for (size_t k = 0; k < COUNT(tables); k++) {
         size_t n = strlen(tables[k]);
-        if (strncmp(s, tables[k], n) == 0 && s[n] == '_' && s[n + 1] && !s[n + 1 + strspn(s + n + 1, "0123456789")])
+        if (strncmp(s, tables[k], n) == 0 && s[n] == '_' && s[n + 1] &&
+            !s[n + 1 + strspn(s + n + 1, "0123456789")])
             return true;
     }
     return false;

@@ -198,7 +198,8 @@ static void write_title(struct program *p, struct text *out)
         text_narrowing(out, &s->graph->narrowing);
     }
     if (p->t->math != DTYPE_VOID)
-        text_printf(out, ";\n * factors of products are rounded to %s (--math), sums are f32", dtype_name(p->t->math));
+        text_printf(out, ";\n * factors of products are rounded to %s (--math), sums are f32",
+                    dtype_name(p->t->math));
     const char *pthread = p->threads > 1 && !p->backend->device ? " -pthread" : "";
     text_printf(out, ".\n *\n *     cc -O2%s -c %s.c                     a library, see %s.h\n",
                 pthread, p->name, p->name);
@@ -206,8 +207,9 @@ static void write_title(struct program *p, struct text *out)
         text_printf(out, " *     cc -O2%s -D%s_MAIN %s.c -o %s     a program, see %s --help\n",
                     pthread, p->upper, p->name, p->name, p->name);
     /* no SPDX line: it would speak for the weights, too */
-    text_puts(out, " *\n * What tgc has written here, the parts of its runtime included, is its user's "
-                   "without obligation\n * (0BSD). The model and its weights keep their own terms. */\n");
+    text_puts(
+        out, " *\n * What tgc has written here, the parts of its runtime included, is its user's "
+             "without obligation\n * (0BSD). The model and its weights keep their own terms. */\n");
 }
 
 static const char long_strings[] =
@@ -308,21 +310,23 @@ static void write_step_hook(struct program *p, struct text *out)
 /* Inlined, all kernels' frames would be one, on the stack even while another kernel runs. */
 static const char own_frame[] =
     "/* A kernel's variables are on the stack while it runs, and no longer. */\n"
-    "#ifdef __GNUC__\n#define OWN_FRAME __attribute__((noinline))\n#else\n#define OWN_FRAME\n#endif\n"
-    "/* A loop that is not to be unrolled: what it loads would be kept, and there are fewer registers. "
+    "#ifdef __GNUC__\n#define OWN_FRAME __attribute__((noinline))\n#else\n#define "
+    "OWN_FRAME\n#endif\n"
+    "/* A loop that is not to be unrolled: what it loads would be kept, and there are fewer "
+    "registers. "
     "*/\n"
     "#ifdef __clang__\n#define KEEP_LOOP _Pragma(\"clang loop unroll(disable)\")\n"
     "#elif defined __GNUC__\n#define KEEP_LOOP _Pragma(\"GCC unroll 1\")\n"
     "#else\n#define KEEP_LOOP\n#endif\n\n";
 
 /* Its "unroll 1" permits gcc to copy a body once. */
-static const char kept_twice[] =
-    "/* How often such a loop runs, hidden from gcc, which unrolls loops of two iterations always. */\n"
-    "#if defined __GNUC__ && !defined __clang__\n"
-    "static inline int kept_twice(void)\n{\n    int n = 2;\n"
-    "    __asm__(\"\" : \"+r\"(n));\n    return n;\n}\n"
-    "#define " PROGRAM_KEPT_TWICE " kept_twice()\n"
-    "#else\n#define " PROGRAM_KEPT_TWICE " 2\n#endif\n\n";
+static const char kept_twice[] = "/* How often such a loop runs, hidden from gcc, which unrolls "
+                                 "loops of two iterations always. */\n"
+                                 "#if defined __GNUC__ && !defined __clang__\n"
+                                 "static inline int kept_twice(void)\n{\n    int n = 2;\n"
+                                 "    __asm__(\"\" : \"+r\"(n));\n    return n;\n}\n"
+                                 "#define " PROGRAM_KEPT_TWICE " kept_twice()\n"
+                                 "#else\n#define " PROGRAM_KEPT_TWICE " 2\n#endif\n\n";
 
 /* Predictive commoning (with -O2 since gcc 12, as part of vectorization) may load elements beyond a
  * loop's last iteration and store them back unchanged, which C11 forbids: 5.1.2.4p27. */
@@ -335,7 +339,8 @@ static const char no_invented_stores[] =
 
 /* With few registers, kernels load elements again instead. */
 static const char load_again[] =
-    "/* A kernel whose loops' iterations share more elements than there are registers: each loads its\n"
+    "/* A kernel whose loops' iterations share more elements than there are registers: each loads "
+    "its\n"
     " * own. gcc's predictive commoning would keep them. */\n"
     "#if defined __GNUC__ && !defined __clang__\n"
     "#define " PROGRAM_LOAD_AGAIN " __attribute__((optimize(\"no-predictive-commoning\")))\n"
@@ -417,7 +422,8 @@ static struct program *program_new(struct tgc *t, const struct schedule *s,
         p->snippets.language = mem_printf(t, "%s_driver", p->backend->name);
     if (p->backend->interface)
         p->snippets.family = mem_printf(t, "%s_driver", p->backend->interface);
-    p->device_snippets = (struct snippet_set){.t = t, .language = p->backend->name, .family = p->backend->vectors};
+    p->device_snippets =
+        (struct snippet_set){.t = t, .language = p->backend->name, .family = p->backend->vectors};
     p->threads = program_threads(s);
     p->head_bytes = program_head_bytes(s);
     p->tasks.t = t;
@@ -431,7 +437,8 @@ void program_write_header(struct tgc *t, const struct schedule *s, const struct 
     header_write(program_new(t, s, o), h);
 }
 
-const char *const *program_entry_names(struct tgc *t, const struct schedule *s, const struct program_options *o)
+const char *const *program_entry_names(struct tgc *t, const struct schedule *s,
+                                       const struct program_options *o)
 {
     return program_new(t, s, o)->entry_name;
 }
@@ -450,8 +457,11 @@ void program_write_pieces(struct tgc *t, const struct schedule *s, const struct 
     write_includes(p, c);
     if (snippets_any(&p->snippets, "threads")) {
         snippets_write(p, c, "threads", NULL);
-        text_printf(c, "static_assert(sizeof(struct team) <= %zu, \"the intermediates begin behind the "
-                       "threads\");\n\n", program_team_bytes(s));
+        text_printf(
+            c,
+            "static_assert(sizeof(struct team) <= %zu, \"the intermediates begin behind the "
+            "threads\");\n\n",
+            program_team_bytes(s));
     }
     write_pieces(p, c);
     variants_write_pieces(p, c);
@@ -477,7 +487,8 @@ bool program_write_c(struct tgc *t, const struct schedule *s, const struct progr
     p->parameters = mem_array(t, (size_t)s->nkernel + 1, sizeof *p->parameters);
     for (int i = 0; i < s->nkernel; i++)
         if (!program_is_twin(p, s->kernel[i]))
-            lines_write_kernel(p, s->kernel[i], program_variant_on_device(p, s->kernel[i]), &kernels);
+            lines_write_kernel(p, s->kernel[i], program_variant_on_device(p, s->kernel[i]),
+                               &kernels);
     variants_write(p, &kernels);
     if (p->tasks.n > 0) {
         text_printf(&kernels, "/* The kernels' parts, as threads call them. */\n%s", p->tasks.s);

@@ -110,7 +110,8 @@ void program_write_words(const struct program *p, struct text *out, const char *
 int program_threads(const struct schedule *s);
 /* Bytes at the begin of the arena for struct NAME. */
 size_t program_head_bytes(const struct schedule *s);
-/* In it, where a program whose struct is no C's has its struct team, and how many bytes that may take. */
+/* In it, where a program whose struct is no C's has its struct team, and how many
+ * bytes that may take. */
 size_t program_team_offset(void);
 size_t program_team_bytes(const struct schedule *s);
 /* NAME_ARENA_BYTES: what the caller provides. */
@@ -132,10 +133,10 @@ int64_t dim_bound(const struct uop *dim);                         /* the upper b
 void describe_write_dims(struct program *p, struct text *out, const char *table,
                          const struct buffer *b, int index);
 
-/* ------------------------------------------------------------------------------------ the program */
+/* ---------------------------------------------------------------------------------- the program */
 
-/* queues.c of backends/device/: the queue of a kernel, those of other queues for which it waits, whether others
- * wait for it. by_queues: its part of the run goes by several queues. */
+/* queues.c of backends/device/: the queue of a kernel, those of other queues for which it waits,
+ * whether others wait for it. by_queues: its part of the run goes by several queues. */
 enum { DEVICE_QUEUES = 4 };
 struct device_turn { int queue, nwait, wait[DEVICE_QUEUES]; bool signals, by_queues; };
 
@@ -174,18 +175,21 @@ struct program {
     bool device_doubles;
     size_t *place, device_nbytes;
     size_t device_states;        /* where states begin in the memory */
-    /* tensors that have places of their own, behind those of inputs and outputs: by buffer id, from 1
-     * on, and of the states together; 0: the memory's */
+    /* tensors that have places of their own, behind those of inputs and outputs: by buffer id, from
+     * 1 on, and of the states together; 0: the memory's */
     int *own_place, place_of_states, nown;
     /* by buffer id, of tensors that kernels read as images: its number, from 1 on */
     int *image_number, nimage;
     void *device_code;           /* what the target's compiler has made */
-    size_t device_mapped_nbytes; /* the most that a step of the host accesses of the memory, each tensor rounded up to 64 */
+    size_t device_mapped_nbytes; /* the most that a step of the host accesses of the memory, each
+                                  * tensor rounded up to 64 */
     int device_arguments;        /* of all kernels */
-    int *device_part;            /* by kernel: where the part of a run that begins with it ends; 0: none does */
+    int *device_part;            /* by kernel: where the part of a run that begins with it
+                                  * ends; 0: none does */
     int device_queues;           /* that a run takes, the caller's among them */
     struct device_turn *turn;    /* by kernel */
-    int *span;                   /* by buffer->id: what the host has of it in this step, from 1; 0: nothing */
+    int *span;                   /* by buffer->id: what the host has of it in this step,
+                                  * from 1; 0: nothing */
 };
 
 /* The host code around kernels of a device. Statements are those of a function with `self` and
@@ -195,20 +199,23 @@ struct device {
     bool (*begin)(struct program *p);
     void (*types)(struct program *p, struct text *out);          /* before struct NAME */
     void (*fields)(struct program *p, struct text *out);         /* of struct NAME */
-    /* The kernels' text; what its compiler makes of it, false: reported; what of them is in NAME.c. */
+    /* The kernels' text; what its compiler makes of it, false: reported; what of
+     * them is in NAME.c. */
     const char *(*text)(struct program *p, const char *kernels);
     bool (*compile)(struct program *p, const char *text);
     void (*kernels)(struct program *p, const char *text, struct text *out);
     /* The functions that open the device and launch kernels, and those of NAME.h but init, enqueue,
      * close; behind step(). */
     void (*functions)(struct program *p, struct text *out);
-    void (*check)(struct program *p, struct text *out);          /* in NAME_init(), of an arena that nothing was written to */
+    /* in NAME_init(), of an arena that nothing was written to */
+    void (*check)(struct program *p, struct text *out);
     void (*open)(struct program *p, struct text *out);           /* in NAME_init() */
     void (*close)(struct program *p, struct text *out);          /* in NAME_close() */
     /* Where the host accesses a buffer, after what to_host() writes for a step that accesses it. */
     const char *(*host_view)(struct program *p, const struct buffer *b);
     void (*to_host)(struct program *p, const struct step *step, struct text *out);
-    /* The same for all states, which are at the place it returns; reads false: it stores them all. */
+    /* The same for all states, which are at the place it returns; reads false: it stores them
+     * all. */
     const char *(*states_to_host)(struct program *p, bool reads, bool writes, struct text *out);
     /* "&& ...": what else an input or output that is NULL must be, to be missing. */
     const char *(*is_absent)(struct program *p, const struct buffer *b);
@@ -229,26 +236,32 @@ struct backend {
     void (*call)(struct program *p, const struct kernel *k, struct text *out);
     const struct device *device; /* NULL: kernels run on the processor, in the caller's arena */
     const struct driver *driver; /* of a device: backends/device/device.h */
-    /* Of a device: whether LLVM compiles its kernels here, or only their text is asked for; NULL: what is compiled here does not depend on it */
+    /* Of a device: whether LLVM compiles its kernels here, or only their text is asked for; NULL:
+     * what is compiled here does not depend on it */
     bool (*by_llvm)(struct tgc *t, bool as_text);
-    /* Of a device: the file of runtime/ whose pieces stand for those that the driver's own has not, an interface that
-     * several drivers have by other names; its handles are struct driver then. NULL: there is none. */
+    /* Of a device: the file of runtime/ whose pieces stand for those that the driver's own has not,
+     * an interface that several drivers have by other names; its handles are struct driver then.
+     * NULL: there is none. */
     const char *interface;
-    /* The prefix of the pieces that kernels' vectors are made of, where the language has none of its own; NULL: none */
+    /* The prefix of the pieces that kernels' vectors are made of, where the language has none of
+     * its own; NULL: none */
     const char *vectors;
     const char *barrier;         /* where a block's threads wait; NULL: it has one thread */
-    /* A function of runtime/: of an f32, and of m, that of the block's thread whose number is t ^ m; NULL: there is one thread */
+    /* A function of runtime/: of an f32, and of m, that of the block's thread whose number is t ^
+     * m; NULL: there is one thread */
     const char *shuffle;
-    const char *unroll;          /* a line before a loop that becomes straight-line code; NULL: none */
+    const char *unroll;       /* a line before a loop that becomes straight-line code; NULL: none */
     /* where in dimension d of a kernel's grid a thread is; if the kernel has blocks, its block */
     const char *(*place)(struct program *p, const struct kernel *k, int d);
-    /* Of a language one of whose compilers forgets conditions of threads behind barriers that stand in a condition: how many
-     * blocks there are in dimension d. A loop over blocks stands there then. NULL: conditions do. */
+    /* Of a language one of whose compilers forgets conditions of threads behind barriers that stand
+     * in a condition: how many blocks there are in dimension d. A loop over blocks stands there
+     * then. NULL: conditions do. */
     const char *(*blocks)(struct program *p, int d);
     /* Of devices, words of the header's text: HANDLES, END_HANDLE, BUFFER_HANDLE, CACHE_NOTE. */
     const struct text_word *word;
 };
-extern const struct backend backend_c, backend_llvm, backend_opencl, backend_cuda, backend_metal, backend_amd;
+extern const struct backend backend_c, backend_llvm, backend_opencl, backend_cuda, backend_metal,
+    backend_amd;
 
 /* lines.c: in[from..] belongs to the nodes of that title; `from` was appended to `to` just now; the
  * file is complete. */
@@ -265,11 +278,13 @@ const struct kernel **twins_find(struct tgc *t, const struct schedule *s);
 /* variants.c: kernels for each instruction set, and pick_kernels() */
 bool program_has_variants(const struct program *p);
 const char *program_variant_name(const struct program *p, const struct kernel *k, enum isa isa);
-/* A device has one program of each kernel: in vectors, if there are some; but without a grid not where
- * work-items share the loops, which they do in the portable program alone. NULL: the portable one. */
+/* A device has one program of each kernel: in vectors, if there are some; but without a
+ * grid not where work-items share the loops, which they do in the portable program alone.
+ * NULL: the portable one. */
 const struct variant *program_variant_on_device(const struct program *p, const struct kernel *k);
 void variants_write(struct program *p, struct text *out);
-void variants_write_pieces(struct program *p, struct text *out); /* runtime/'s functions on vectors that are used */
+/* runtime/'s functions on vectors that are used */
+void variants_write_pieces(struct program *p, struct text *out);
 
 void header_write(struct program *p, struct text *out);
 /* struct weights, before the kernels */

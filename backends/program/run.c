@@ -21,7 +21,8 @@ static void write_missing_of(struct program *p, struct text *out, int entry, boo
     const struct schedule *s = p->s;
     struct buffer *const *b = output ? s->output : s->input;
     int n = output ? s->noutput : s->ninput, count = 0;
-    struct text_list list = {.out = out, .separator = " ||", .line = out->n, .indent = 8, .tail = strlen("))")};
+    struct text_list list = {
+        .out = out, .separator = " ||", .line = out->n, .indent = 8, .tail = strlen("))")};
     for (int i = 0; i < n; i++) {
         if ((output ? entry_of_output(s, i) : entry_of_input(s, i)) != entry)
             continue;
@@ -29,7 +30,8 @@ static void write_missing_of(struct program *p, struct text *out, int entry, boo
             text_puts(out, "    if (");
         else if (count == 1)
             text_printf(out, "    if (%s && (", entry_condition(p, entry));
-        const char *null = mem_printf(p->t, "!%s->%s", output ? "out" : "in", p->buffer_name[b[i]->id]);
+        const char *null =
+            mem_printf(p->t, "!%s->%s", output ? "out" : "in", p->buffer_name[b[i]->id]);
         if (p->backend->device)
             null = mem_printf(p->t, "(%s%s)", null, p->backend->device->is_absent(p, b[i]));
         list_put(&list, null);
@@ -140,7 +142,8 @@ static void write_host_call(struct program *p, struct text *out, const struct st
 /* Whether the host itself accesses intermediates in this step. */
 static bool is_of_host(struct tgc *t, const struct step *step)
 {
-    return step->kind == STEP_HOST || uop_reads_memory(t, step->cond) || uop_reads_memory(t, step->trip);
+    return step->kind == STEP_HOST || uop_reads_memory(t, step->cond) ||
+           uop_reads_memory(t, step->trip);
 }
 
 static void write_steps(struct program *p, struct text *out)
@@ -217,8 +220,8 @@ void run_write(struct program *p, struct text *out)
     write_shapes(p, &body);
     bool of_device = p->backend->device != NULL;
     text_printf(out, "%s(%s *self, const %s_inputs *in, %s_outputs *out%s)\n{\n",
-                of_device ? "static int enqueue_list" : mem_printf(p->t, "int %s_run", p->name), p->name, p->name,
-                p->name, of_device ? ", void **event" : "");
+                of_device ? "static int enqueue_list" : mem_printf(p->t, "int %s_run", p->name),
+                p->name, p->name, p->name, of_device ? ", void **event" : "");
     write_checks(p, out);
     bool reads = false; /* states' initial values may be the only weights */
     for (int i = 0; i < s->nweight; i++)
@@ -245,7 +248,10 @@ void run_write(struct program *p, struct text *out)
     text_puts(out, body.s ? body.s : "");
     lines_move(p, &body, out);
     if (of_device)
-        text_printf(out, "    status = mark(self, event);\n    if (status != %s_OK)\n        return status;\n", p->upper);
+        text_printf(
+            out,
+            "    status = mark(self, event);\n    if (status != %s_OK)\n        return status;\n",
+            p->upper);
     state_write_end(p, out);
     text_printf(out, "    step(self, -1);\n    return %s_OK;\n}\n\n", p->upper);
     entries_write_functions(p, out);

@@ -8,7 +8,8 @@ const char *program_buffer(struct program *p, const struct buffer *b)
     const char *name = p->buffer_name[root->id];
     if (!name)
         TGC_BUG(p->t, "buffer %d is not in the schedule", root->id);
-    bool on_device = p->backend->device && root->kind != BUFFER_WEIGHT && (root->kind != BUFFER_INPUT || root->state);
+    bool on_device = p->backend->device && root->kind != BUFFER_WEIGHT &&
+                     (root->kind != BUFFER_INPUT || root->state);
     p->buffer_used[root->id] = !on_device;
     const char *s = on_device                    ? p->backend->device->host_view(p, root)
                     : root->state                   ? name

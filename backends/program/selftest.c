@@ -2,8 +2,8 @@
  *
  * The reference is the interpreter, run on the model's graph and on pseudo-random inputs that the
  * program generates, too (runtime/fill.c, which is also compiled into tgc). Where the interpreter
- * would take long, or the results are large, there is none, unless the user asks for it. Nor is there one
- * where roundings decide the results, and the program says why.
+ * would take long, or the results are large, there is none, unless the user asks for it. Nor is
+ * there one where roundings decide the results, and the program says why.
  */
 #include "backends/program/program.h"
 #include "passes/analysis/error.h"
@@ -20,8 +20,9 @@ static const int64_t most_element_operations = 400000000;
 enum { OPERATIONS_A_WEIGHT = 30, FLOP_AN_OPERATION = 64 };
 /* Orders of summing up, and functions of libraries. */
 static const double default_rtol = 1e-3, default_atol = 1e-4;
-/* Standard deviations of what rounding adds: one of 5e8 elements is farther off. More than so much of the largest result is
- * estimated of networks that amplify errors, several times too much (error.c), and would let broken kernels pass. */
+/* Standard deviations of what rounding adds: one of 5e8 elements is farther off. More than so much
+ * of the largest result is estimated of networks that amplify errors, several times too much
+ * (error.c), and would let broken kernels pass. */
 static const double rounding_deviations = 6, most_rounding = 0x1p-5;
 
 /* What --selftest says where there is no reference. */
@@ -30,9 +31,12 @@ static const char it_takes_long[] = "the interpreter would take long" AND_ALWAYS
 static const char they_are_large[] = "they would be large" AND_ALWAYS;
 static const char it_is_told[] = "the program was made with --vectors=never";
 static const char it_has_strings[] = "the model takes or makes strings";
-static const char it_lacks_graph[] = "the interpreter knows no graph of the model, or it has no outputs";
-static const char it_refuses[] = "the model refuses the inputs that are drawn, or the interpreter cannot run it";
-static const char it_amplifies[] = "for the inputs that are drawn, roundings decide what the model computes";
+static const char it_lacks_graph[] =
+    "the interpreter knows no graph of the model, or it has no outputs";
+static const char it_refuses[] =
+    "the model refuses the inputs that are drawn, or the interpreter cannot run it";
+static const char it_amplifies[] =
+    "for the inputs that are drawn, roundings decide what the model computes";
 
 /* ------------------------------------------------------------------------------ the interpreter */
 
@@ -49,7 +53,8 @@ static bool is_asked_for(const struct program *p)
 
 /* NULL: *why. */
 static struct tensor *random_tensor(struct program *p, const struct buffer *b, const int64_t *var,
-                                    int nvar, int index, const struct program_feed *feed, const char **why)
+                                    int nvar, int index, const struct program_feed *feed,
+                                    const char **why)
 {
     struct tensor *x = MEM_NEW(p->t, struct tensor);
     x->dtype = b->dtype;
@@ -66,7 +71,8 @@ static struct tensor *random_tensor(struct program *p, const struct buffer *b, c
         return NULL;
     x->nelem = (int64_t)nelem;
     unsigned char *bytes = mem_array(p->t, nelem + 1, size);
-    fill_random(dtype_name(b->dtype), bytes, size, nelem, (uint32_t)index + 1, feed->least, feed->most);
+    fill_random(dtype_name(b->dtype), bytes, size, nelem, (uint32_t)index + 1, feed->least,
+                feed->most);
     x->data = mem_array(p->t, (size_t)x->nelem + 1, 8);
     union scalar *v = x->data;
     for (int64_t i = 0; i < x->nelem; i++)
@@ -113,9 +119,10 @@ static struct tensor *first_tensor(struct program *p, const struct buffer *b, co
     return x;
 }
 
-/* The results of one run of each entry in turn, over states that each of them leaves to the next. */
-static bool compute_entries(struct program *p, struct eval_env *env, int64_t *var, struct uop *const *root,
-                            struct tensor **result)
+/* The results of one run of each entry in turn, over states that each of them leaves to the
+ * next. */
+static bool compute_entries(struct program *p, struct eval_env *env, int64_t *var,
+                            struct uop *const *root, struct tensor **result)
 {
     const struct graph *g = p->s->graph;
     int caller = g->noutput - g->npart, first = g->ninput - g->nstate;
@@ -145,14 +152,16 @@ static bool compute_entries(struct program *p, struct eval_env *env, int64_t *va
 }
 
 /* Results of a narrow type are neighbours at most; what is rounded within propagates to them. */
-static void set_tolerance(struct program *p, struct tensor *const *result, struct program_vectors *v)
+static void set_tolerance(struct program *p, struct tensor *const *result,
+                          struct program_vectors *v)
 {
     double neighbour = 0;
     for (int i = 0; i < p->s->noutput; i++)
         if (dtype_is_float(result[i]->dtype) && dtype_bits(result[i]->dtype) < 32)
             neighbour = fmax(neighbour, 2 * error_unit(result[i]->dtype));
     v->rtol = default_rtol + neighbour;
-    v->atol = default_atol + fmin(most_rounding, rounding_deviations * error_of_rounding(p->t, p->s->graph));
+    v->atol = default_atol +
+              fmin(most_rounding, rounding_deviations * error_of_rounding(p->t, p->s->graph));
 }
 
 /* Inputs a few roundings away from x. */
@@ -191,13 +200,15 @@ static bool is_near(const struct tensor *a, const struct tensor *b, const struct
     return true;
 }
 
-/* Whether inputs that are a few roundings apart give the same results, as far as that is quickly found out. */
-static bool is_conditioned(struct program *p, const struct eval_env *env, struct uop *const *root, struct tensor *const *result,
-                           const struct program_vectors *v)
+/* Whether inputs that are a few roundings apart give the same results, as far as that is
+ * quickly found out. */
+static bool is_conditioned(struct program *p, const struct eval_env *env, struct uop *const *root,
+                           struct tensor *const *result, const struct program_vectors *v)
 {
     enum { PART = 4 };
     int n = p->s->noutput;
-    struct tensor **value = mem_array(p->t, (size_t)env->n + 1, sizeof *value), **other = mem_array(p->t, (size_t)n + 1, sizeof *other);
+    struct tensor **value = mem_array(p->t, (size_t)env->n + 1, sizeof *value),
+                  **other = mem_array(p->t, (size_t)n + 1, sizeof *other);
     struct eval_env again = *env;
     for (int i = 0; i < env->n; i++)
         value[i] = nudged(p->t, env->value[i]);
@@ -251,7 +262,8 @@ static const struct program_vectors *compute_vectors(struct program *p, const ch
                            .nhost = g->nhost};
     if (!(g->nentry ? compute_entries(p, &env, by_id, root, result)
                     : eval_graph(p->t, root, s->noutput, &env, result))) {
-        *why = is_asked_for(p) || !eval_graph(p->t, root, 0, &env, result) ? it_refuses : it_takes_long;
+        *why = is_asked_for(p) || !eval_graph(p->t, root, 0, &env, result) ? it_refuses
+                                                                           : it_takes_long;
         return NULL;
     }
     v->output = mem_array(p->t, (size_t)s->noutput, sizeof *v->output);
@@ -320,8 +332,8 @@ static const char device_flags[] =
 static const char image_flags[] =
     "        else if (strcmp(argv[i], \"--images\") == 0 && i + 1 < argc)\n"
     "            options.images = atoi(argv[++i]);\n";
-static const char device_usage[] =
-    "    fprintf(out, \"       --device N     the N-th that `tgc devices` lists; 0: the first GPU, else the first\\n\");\n";
+static const char device_usage[] = "    fprintf(out, \"       --device N     the N-th that `tgc "
+                                   "devices` lists; 0: the first GPU, else the first\\n\");\n";
 
 void selftest_write(struct program *p, const struct program_vectors *v, struct text *out)
 {
@@ -338,7 +350,8 @@ void selftest_write(struct program *p, const struct program_vectors *v, struct t
     text_printf(out, "#ifdef %s_MAIN\n\n", p->upper);
     text_puts(out, "/* What the interpreter of tgc computed from the inputs of fill_random(). "
                    "*/\nstruct vector { const void *data; size_t nbytes; };\n");
-    text_printf(out, "enum { selftest_count = %d };\nstatic const char selftest_why[] = \"%s\";\n", v != NULL, v ? "" : why);
+    text_printf(out, "enum { selftest_count = %d };\nstatic const char selftest_why[] = \"%s\";\n",
+                v != NULL, v ? "" : why);
     text_puts(out, "static const double SELFTEST_RTOL = ");
     text_double(out, v ? v->rtol : default_rtol);
     text_puts(out, ", SELFTEST_ATOL = ");
@@ -357,14 +370,15 @@ void selftest_write(struct program *p, const struct program_vectors *v, struct t
     program_write_text(p, out, snippet_find("fit_sizes")->text);
     text_putc(out, '\n');
     const struct device *d = p->backend->device;
-    const struct text_word word[] = {{"MODEL_FILE", p->name},
-                                     {"DEVICE_FUNCTIONS", d ? device_functions : ""},
-                                     {"DEVICE_HOOKS", d ? "    options.on_error = on_error;\n" : ""},
-                                     {"DEVICE_FLAGS", p->nimage > 0 ? mem_printf(p->t, "%s%s", device_flags, image_flags)
-                                                     : d             ? device_flags
-                                                                     : ""},
-                                     {"DEVICE_USAGE", d ? device_usage : ""},
-                                     {NULL, NULL}};
+    const struct text_word word[] = {
+        {"MODEL_FILE", p->name},
+        {"DEVICE_FUNCTIONS", d ? device_functions : ""},
+        {"DEVICE_HOOKS", d ? "    options.on_error = on_error;\n" : ""},
+        {"DEVICE_FLAGS", p->nimage > 0 ? mem_printf(p->t, "%s%s", device_flags, image_flags)
+                         : d           ? device_flags
+                                       : ""},
+        {"DEVICE_USAGE", d ? device_usage : ""},
+        {NULL, NULL}};
     program_write_words(p, out, snippet_find("main")->text, word);
     text_puts(out, "\n#endif\n");
 }

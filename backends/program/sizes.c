@@ -23,9 +23,18 @@ int program_threads(const struct schedule *s)
     return 1;
 }
 
-/* Static assertions in the program check that these suffice: the sizes of a mutex, a condition and a
- * thread differ between POSIX systems. */
-enum { STRUCT = 128, TEAM = 384, WORKER = 64, DEVICE = 2560, KERNEL = 64, ARGUMENT = 16, PLACE = 32, IMAGE = 24 };
+/* Static assertions in the program check that these suffice: the sizes of a mutex, a condition and
+ * a thread differ between POSIX systems. */
+enum {
+    STRUCT = 128,
+    TEAM = 384,
+    WORKER = 64,
+    DEVICE = 2560,
+    KERNEL = 64,
+    ARGUMENT = 16,
+    PLACE = 32,
+    IMAGE = 24
+};
 
 size_t program_team_offset(void) { return STRUCT; }
 
@@ -47,7 +56,8 @@ static size_t image_bytes(const struct schedule *s, size_t *places)
     return n > 0 ? n * IMAGE + *places * KERNEL + 8 : 0;
 }
 
-/* The program's tensor maps, and what there is for all of them: the function that makes them, room to align them. */
+/* The program's tensor maps, and what there is for all of them: the function that makes them, room
+ * to align them. */
 static size_t map_bytes(struct uop *const *u, int n)
 {
     const size_t MAP = 128, MAPS = MAP + 8;

@@ -1,5 +1,5 @@
-/* slices.c - the names of parts of outputs, and what the model says of itself, in NAME.h and in the tables of
- * NAME_describe().
+/* slices.c - the names of parts of outputs, and what the model says of itself, in NAME.h and in the
+ * tables of NAME_describe().
  *
  *      #define PILOT_AT_POLICY_PLAN 0             out.policy + PILOT_AT_POLICY_PLAN
  *      #define PILOT_SIZE_POLICY_PLAN 990
@@ -19,10 +19,12 @@ void slices_write_macros(struct program *p, struct text *out)
         const struct graph_output *o = output_at(p, i);
         for (int k = 0; k < o->nslice; k++) {
             const struct graph_slice *s = &o->slice[k];
-            const char *word = mem_printf(p->t, "%s_%s", p->buffer_name[p->s->output[i]->id], s->name);
-            const char *name = name_upper(p->t, names_unique(names, name_upper(p->t, word), "PART"));
-            text_printf(out, "#define %s_AT_%s %lld\n#define %s_SIZE_%s %lld\n", p->upper, name, (long long)s->begin,
-                        p->upper, name, (long long)s->size);
+            const char *word =
+                mem_printf(p->t, "%s_%s", p->buffer_name[p->s->output[i]->id], s->name);
+            const char *name =
+                name_upper(p->t, names_unique(names, name_upper(p->t, word), "PART"));
+            text_printf(out, "#define %s_AT_%s %lld\n#define %s_SIZE_%s %lld\n", p->upper, name,
+                        (long long)s->begin, p->upper, name, (long long)s->size);
         }
     }
 }
@@ -37,7 +39,8 @@ int slices_write_info(struct program *p, struct text *out)
                 text_printf(out, "static const struct %s_slice slice_info[] = {\n", p->name);
             text_puts(out, "    {");
             text_string(out, o->slice[k].name);
-            text_printf(out, ", %d, %lld, %lld},\n", i, (long long)o->slice[k].begin, (long long)o->slice[k].size);
+            text_printf(out, ", %d, %lld, %lld},\n", i, (long long)o->slice[k].begin,
+                        (long long)o->slice[k].size);
         }
     }
     text_puts(out, n ? "};\n" : "");

@@ -110,9 +110,12 @@ void state_write_fields(struct program *p, struct text *out)
         text_puts(out, " */\n");
     }
     if (states_have_two_places(p->s))
-        text_puts(out, schedule_count_entries(p->s)
-                           ? "    uint64_t odd;                   /* of each state: how often it was stored */\n"
-                           : "    int odd;                        /* the number of runs: who lies where */\n");
+        text_puts(
+            out,
+            schedule_count_entries(p->s)
+                ? "    uint64_t odd;                   /* of each state: how often it was stored "
+                  "*/\n"
+                : "    int odd;                        /* the number of runs: who lies where */\n");
 }
 
 static void write_table(struct program *p, struct text *out)
@@ -133,7 +136,8 @@ static void write_table(struct program *p, struct text *out)
         struct state_pieces q = state_pieces(st);
         size_t start = out->n;
         text_printf(out, "    {{%zu, %zu}, %zu, %zu, %zu, %zu, %d},", st->place[0], st->place[1],
-                    state_block_offset(p->t, s, i), q.parts, q.stride, q.row, state_var_position(v, st->length));
+                    state_block_offset(p->t, s, i), q.parts, q.stride, q.row,
+                    state_var_position(v, st->length));
         text_pad(out, start, 52);
         text_puts(out, " /* ");
         text_comment(out, st->name);
@@ -359,7 +363,8 @@ static void write_place(struct program *p, struct text *out, const struct buffer
     text_printf(out, "    %s *const %s = (%s *)(void *)(states + ", dtype_ctype(b->dtype),
                 p->buffer_name[b->id], dtype_ctype(b->dtype));
     if (state_has_two_places(st))
-        text_printf(out, "(%s ? %zu : %zu));", state_is_odd(p, st), st->place[!next], st->place[next]);
+        text_printf(out, "(%s ? %zu : %zu));", state_is_odd(p, st), st->place[!next],
+                    st->place[next]);
     else
         text_printf(out, "%zu);", st->place[0] + first);
     text_pad(out, start, 72);
@@ -406,8 +411,8 @@ static void write_turns(struct program *p, int entry, struct text *out)
 {
     uint64_t stored = state_turns(p->s, entry);
     if (stored)
-        text_printf(out, "    if (%s)\n        self->odd ^= UINT64_C(%llu);\n", entry_condition(p, entry),
-                    (unsigned long long)stored);
+        text_printf(out, "    if (%s)\n        self->odd ^= UINT64_C(%llu);\n",
+                    entry_condition(p, entry), (unsigned long long)stored);
 }
 
 const char *state_is_odd(struct program *p, const struct state *st)
@@ -521,7 +526,8 @@ void state_write_info(struct program *p, struct text *out)
         text_printf(out, ", %zu, (size_t)-1}, %d, ", state_block_offset(p->t, s, i),
                     st->length ? st->axis : -1);
         if (length >= 0)
-            text_printf(out, "%zu},\n", (size_t)STATE_BLOCK_HEAD + (size_t)length * sizeof(int64_t));
+            text_printf(out, "%zu},\n",
+                        (size_t)STATE_BLOCK_HEAD + (size_t)length * sizeof(int64_t));
         else
             text_puts(out, "(size_t)-1},\n");
     }

@@ -54,7 +54,8 @@ static void swap_numbers(unsigned char *p, size_t nbytes, size_t of_one)
         }
 }
 
-/* What is not written as it is in memory is written in pieces, so that no large weight is there twice. */
+/* What is not written as it is in memory is written in pieces, so that no large
+ * weight is there twice. */
 static bool write_stored(const struct buffer *b, const struct byte_sink *sink, unsigned char *piece)
 {
     bool swapped = sink->swapped && dtype_nbytes(b->dtype) > 1;
@@ -91,7 +92,8 @@ bool program_write_weights(struct tgc *t, const struct schedule *s, const struct
     int i = 0;
     for (const struct buffer *b; (b = next_weight(s, &i)); at += b->nbytes) {
         if (b->offset < at)
-            TGC_BUG(t, "weight %d lies at %zu, before the end of the one before it", i - 1, b->offset);
+            TGC_BUG(t, "weight %d lies at %zu, before the end of the one before it", i - 1,
+                    b->offset);
         while (at < b->offset) {
             size_t n = b->offset - at < sizeof zeros ? b->offset - at : sizeof zeros;
             if (!sink->write(sink->context, zeros, n))
@@ -155,10 +157,10 @@ void weights_write_declaration(struct program *p, struct text *out)
 static void write_as_string(struct program *p, struct text *out, const struct buffer *b)
 {
     size_t n = weight_nelem(b) > 0 ? weight_nelem(b) : 1;
-    text_printf(
-        out,
-        "alignas(64) static const union { weight_unit unit[%zu]; %s value[%zu]; } %s_data WEIGHTS_PLACE = {",
-        b->nbytes / 2 + b->nbytes % 2 + 1, dtype_ctype(b->dtype), n, p->buffer_name[b->id]);
+    text_printf(out,
+                "alignas(64) static const union { weight_unit unit[%zu]; %s value[%zu]; } %s_data "
+                "WEIGHTS_PLACE = {",
+                b->nbytes / 2 + b->nbytes % 2 + 1, dtype_ctype(b->dtype), n, p->buffer_name[b->id]);
     struct held *packed;
     text_units(out, stored_bytes(p->t, b, &packed), b->nbytes);
     held_release(packed);
@@ -197,8 +199,8 @@ static void write_as_array(struct program *p, struct text *out, const struct buf
     size_t n = weight_nelem(b);
     struct held *packed;
     const unsigned char *bytes = stored_bytes(p->t, b, &packed);
-    text_printf(out, "alignas(64) static const %s %s_data[%zu] WEIGHTS_PLACE = {", dtype_ctype(b->dtype),
-                p->buffer_name[b->id], n > 0 ? n : 1);
+    text_printf(out, "alignas(64) static const %s %s_data[%zu] WEIGHTS_PLACE = {",
+                dtype_ctype(b->dtype), p->buffer_name[b->id], n > 0 ? n : 1);
     size_t start = out->n;
     for (size_t i = 0; i < n || i == 0; i++) {
         if (i == 0 || out->n - start > LINE_BYTES - 16) {
@@ -257,7 +259,8 @@ static const char unit_text[] =
     "/* The numbers' bytes, two in each unit. */\n"
     "#if u'\303\251' != 0xe9\n"
     "#error \"this file is UTF-8, and is read as something else (-finput-charset)\"\n#endif\n"
-    "#ifdef __cplusplus\ntypedef char16_t weight_unit;\n#else\ntypedef uint_least16_t weight_unit;\n"
+    "#ifdef __cplusplus\ntypedef char16_t weight_unit;\n#else\ntypedef uint_least16_t "
+    "weight_unit;\n"
     "#endif\n\n";
 
 static const char place_text[] =

@@ -1,9 +1,11 @@
-/* main.c - openpilot's loop with a model in C: frames of two cameras, one run for each pair, a name for each part of what comes out.
+/* main.c - openpilot's loop with a model in C: frames of two cameras, one run for each pair, a name
+ * for each part of what comes out.
  *
  *      app [--camera tici|mici] [--frames N] [--drop K] [--cpu]
  *
- * The frames are drawn by the program. They lie in two buffers of its own OpenCL context, where the model reads them: nothing copies
- * a frame. Where there is no OpenCL device (or with --cpu) the same frames go to the processor's build, which is linked beside it.
+ * The frames are drawn by the program. They lie in two buffers of its own OpenCL context, where the
+ * model reads them: nothing copies a frame. Where there is no OpenCL device (or with --cpu) the
+ * same frames go to the processor's build, which is linked beside it.
  */
 #include "pilot.h"
 #include "pilot_cpu.h"
@@ -15,21 +17,23 @@
 #include <string.h>
 #include <time.h>
 
-/* ---------------------------------------------------------------- what is called of OpenCL; #include <CL/cl.h> has it, too */
+/* ------------------------------------- what is called of OpenCL; #include <CL/cl.h> has it, too */
 
 int clGetPlatformIDs(unsigned most, void **platform, unsigned *n);
 int clGetDeviceIDs(void *platform, unsigned long type, unsigned most, void **device, unsigned *n);
-void *clCreateContext(const void *properties, unsigned n, void *const *device, void *notify, void *user, int *error);
+void *clCreateContext(const void *properties, unsigned n, void *const *device, void *notify,
+                      void *user, int *error);
 void *clCreateCommandQueue(void *context, void *device, unsigned long properties, int *error);
 void *clCreateBuffer(void *context, unsigned long flags, size_t size, void *host, int *error);
-int clEnqueueWriteBuffer(void *queue, void *buffer, unsigned wait, size_t at, size_t size, const void *from, unsigned n, void *list, void *event);
+int clEnqueueWriteBuffer(void *queue, void *buffer, unsigned wait, size_t at, size_t size,
+                         const void *from, unsigned n, void *list, void *event);
 int clWaitForEvents(unsigned n, void *const *event);
 int clReleaseEvent(void *event);
 int clReleaseMemObject(void *buffer);
 int clReleaseCommandQueue(void *queue);
 int clReleaseContext(void *context);
 
-/* ------------------------------------------------------------------------------------------------------------- the two builds */
+/* ------------------------------------------------------------------------------- the two builds */
 
 /* The device's, in a context and a queue of the program's. */
 struct device { pilot *model; void *context, *queue, *frame[2]; };
@@ -46,7 +50,8 @@ static int open_device(struct device *d, size_t frame_bytes)
     void *platform, *device;
     pilot_options options;
     memset(&options, 0, sizeof options);
-    if (clGetPlatformIDs(1, &platform, NULL) != 0 || clGetDeviceIDs(platform, 0xffffffff, 1, &device, NULL) != 0)
+    if (clGetPlatformIDs(1, &platform, NULL) != 0 ||
+        clGetDeviceIDs(platform, 0xffffffff, 1, &device, NULL) != 0)
         return PILOT_NO_DEVICE;
     d->context = clCreateContext(NULL, 1, &device, NULL, NULL, NULL);
     d->queue = d->context ? clCreateCommandQueue(d->context, device, 0, NULL) : NULL;
@@ -57,7 +62,7 @@ static int open_device(struct device *d, size_t frame_bytes)
     options.queue = d->queue;
     options.on_error = on_error;
     int status = pilot_init(&d->model, arena, sizeof arena, &options);
-    for (int i = 0; i < 2 && status == PILOT_OK; i++) {          /* the first two inputs of both entries */
+    for (int i = 0; i < 2 && status == PILOT_OK; i++) {   /* the first two inputs of both entries */
         status = pilot_prepare_bind_input(d->model, i, d->frame[i], 0);
         if (status == PILOT_OK)
             status = pilot_run_bind_input(d->model, i, d->frame[i], 0);
@@ -78,14 +83,18 @@ static void close_device(struct device *d)
         clReleaseContext(d->context);
 }
 
-/* Puts the run into the queue, behind the frames, and waits for its end; openpilot does other work in between. */
-static int run_on_device(struct device *d, bool drop, const pilot_run_inputs *in, pilot_run_outputs *out)
+/* Puts the run into the queue, behind the frames, and waits for its end; openpilot does
+ * other work in between. */
+static int run_on_device(struct device *d, bool drop, const pilot_run_inputs *in,
+                         pilot_run_outputs *out)
 {
     void *event = NULL;
-    pilot_prepare_inputs less = {in->frame, in->big_frame, in->tfm, in->big_tfm, in->dim_width, in->dim_height, in->dim_stride,
-                                 in->dim_uv, in->dim_bytes};
+    pilot_prepare_inputs less = {in->frame,      in->big_frame, in->tfm,
+                                 in->big_tfm,    in->dim_width, in->dim_height,
+                                 in->dim_stride, in->dim_uv,    in->dim_bytes};
     pilot_prepare_outputs none = {NULL};
-    int status = drop ? pilot_prepare_enqueue(d->model, &less, &none, &event) : pilot_run_enqueue(d->model, in, out, &event);
+    int status = drop ? pilot_prepare_enqueue(d->model, &less, &none, &event)
+                      : pilot_run_enqueue(d->model, in, out, &event);
     if (event) {
         clWaitForEvents(1, &event);
         clReleaseEvent(event);
@@ -94,18 +103,21 @@ static int run_on_device(struct device *d, bool drop, const pilot_run_inputs *in
 }
 
 /* The processor's build has structs of the same fields. */
-static int run_on_cpu(pilot_cpu *model, bool drop, const pilot_run_inputs *in, pilot_run_outputs *out)
+static int run_on_cpu(pilot_cpu *model, bool drop, const pilot_run_inputs *in,
+                      pilot_run_outputs *out)
 {
-    pilot_cpu_prepare_inputs less = {in->frame, in->big_frame, in->tfm, in->big_tfm, in->dim_width, in->dim_height, in->dim_stride,
-                                     in->dim_uv, in->dim_bytes};
+    pilot_cpu_prepare_inputs less = {in->frame,      in->big_frame, in->tfm,
+                                     in->big_tfm,    in->dim_width, in->dim_height,
+                                     in->dim_stride, in->dim_uv,    in->dim_bytes};
     pilot_cpu_prepare_outputs none = {NULL};
     pilot_cpu_run_inputs all;
     pilot_cpu_run_outputs results = {out->vision, out->policy};
     memcpy(&all, in, sizeof all);
-    return drop ? pilot_cpu_prepare_run(model, &less, &none) : pilot_cpu_run_run(model, &all, &results);
+    return drop ? pilot_cpu_prepare_run(model, &less, &none)
+                : pilot_cpu_run_run(model, &all, &results);
 }
 
-/* ------------------------------------------------------------------------------------------------------------------ the frames */
+/* ----------------------------------------------------------------------------------- the frames */
 
 static const struct camera { const char *name; int width, height, stride, uv, bytes; } cameras[] = {
     {"tici", 1928, 1208, 2048, 2048 * 1216, 2048 * (1216 + 608)},
@@ -118,21 +130,25 @@ static void draw(unsigned char *frame, const struct camera *c, int time, int siz
     memset(frame, 16, (size_t)c->bytes);
     for (int y = 0; y < c->height; y++)
         for (int x = 0; x < c->width; x++)
-            frame[y * c->stride + x] = (unsigned char)(40 + 37 * (((x + 9 * time) / size + y / size) % 6));
+            frame[y * c->stride + x] =
+                (unsigned char)(40 + 37 * (((x + 9 * time) / size + y / size) % 6));
     for (int y = 0; y < c->height / 2; y++)
         for (int x = 0; x < c->width; x++)
-            frame[c->uv + y * c->stride + x] = (unsigned char)(128 + 20 * ((x / 2 + 4 * time) / size % 3 - 1) * (x % 2 ? 1 : -1));
+            frame[c->uv + y * c->stride + x] =
+                (unsigned char)(128 + 20 * ((x / 2 + 4 * time) / size % 3 - 1) * (x % 2 ? 1 : -1));
 }
 
 /* From a point of the network's 512 x 256 pixels to one of the frame. */
 static void aim(float tfm[9], const struct camera *c, float zoom)
 {
     const float scale = (float)c->width / 512 * zoom;
-    const float matrix[9] = {scale, 0, (float)c->width / 2 - 256 * scale, 0, scale, (float)c->height / 2 - 128 * scale, 0, 0, 1};
+    const float matrix[9] = {scale, 0,     (float)c->width / 2 - 256 * scale,
+                             0,     scale, (float)c->height / 2 - 128 * scale,
+                             0,     0,     1};
     memcpy(tfm, matrix, sizeof matrix);
 }
 
-/* -------------------------------------------------------------------------------------------------------------------- the loop */
+/* ------------------------------------------------------------------------------------- the loop */
 
 static double milliseconds(void)
 {
@@ -148,8 +164,8 @@ static void print_parts(const pilot_run_outputs *out)
     const float *const output[] = {out->vision, out->policy};
     for (int i = 0; i < info->slice_count; i++) {
         const struct pilot_slice *s = &info->slices[i];
-        printf("  %s.%s: %zu numbers, the first %.4f\n", info->outputs[s->output].name, s->name, s->size,
-               (double)output[s->output][s->begin]);
+        printf("  %s.%s: %zu numbers, the first %.4f\n", info->outputs[s->output].name, s->name,
+               s->size, (double)output[s->output][s->begin]);
     }
 }
 
@@ -188,7 +204,9 @@ int main(int argc, char **argv)
     struct device device = {NULL, NULL, NULL, {NULL, NULL}};
     pilot_cpu *cpu = NULL;
     if (!read_arguments(&a, argc, argv)) {
-        fprintf(stderr, "usage: %s [--camera tici|mici] [--frames N] [--drop K: every K-th] [--cpu]\n", argv[0]);
+        fprintf(stderr,
+                "usage: %s [--camera tici|mici] [--frames N] [--drop K: every K-th] [--cpu]\n",
+                argv[0]);
         return 2;
     }
     const struct camera *c = a.camera;
@@ -207,7 +225,8 @@ int main(int argc, char **argv)
         for (int k = 0; k < 2; k++) {
             draw(frame[k], c, i, k ? 60 : 25);
             if (!cpu)               /* a camera writes into these buffers itself */
-                clEnqueueWriteBuffer(device.queue, device.frame[k], 1, 0, (size_t)c->bytes, frame[k], 0, NULL, NULL);
+                clEnqueueWriteBuffer(device.queue, device.frame[k], 1, 0, (size_t)c->bytes,
+                                     frame[k], 0, NULL, NULL);
         }
         desire[1] = i % 4 == 3;
         double begin = milliseconds();

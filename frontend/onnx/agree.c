@@ -128,14 +128,15 @@ static bool count(struct trial *r, const struct uop *a, const struct uop *b, str
     return true;
 }
 
-/* A size that is a dimension of its own can be as large as the other one, whatever that is: of "past", "new" and "total" no
- * values that are tried apart would agree. */
+/* A size that is a dimension of its own can be as large as the other one, whatever that is: of
+ * "past", "new" and "total" no values that are tried apart would agree. */
 static bool try_equal(struct trial *r, const struct uop *a, const struct uop *b, struct verdict *v)
 {
     for (int i = 0; i < r->nvar; i++) {
         int64_t value[2];
         bool of_a = a->op == OP_VAR && a->arg.p == r->var[i];
-        if ((!of_a && !(b->op == OP_VAR && b->arg.p == r->var[i])) || (of_a ? b : a)->op == OP_CONST)
+        if ((!of_a && !(b->op == OP_VAR && b->arg.p == r->var[i])) ||
+            (of_a ? b : a)->op == OP_CONST)
             continue;
         if (!trial_run(r, a, b, value))
             return false;

@@ -149,7 +149,8 @@ static bool add_output(struct lower *l, const ValueInfoProto *o, const TypeProto
         return diag_error(l->t, &at, "is declared as %s, but the nodes make %s", dtype_name(d),
                           lib_describe(&(struct lib){l->t, &at}, v->tensor));
     compare_declared(l, &at, type ? type->tensor_type->shape : NULL, v->tensor);
-    VEC_PUSH(l->t, out->output, out->noutput, *cap, ((struct graph_output){.name = name, .value = v->tensor}));
+    VEC_PUSH(l->t, out->output, out->noutput, *cap,
+             ((struct graph_output){.name = name, .value = v->tensor}));
     return true;
 }
 

@@ -349,7 +349,8 @@ static void warn_of_import(struct onnx_model *m, const struct onnx_body *b, cons
         return;
     VEC_PUSH(m->tgc, m->assumed, m->nassumed, m->cap_assumed, n->domain);
     struct place at = onnx_place_node(m, n);
-    diag_warn(m->tgc, &at, "the %s does not import its operator set '%.100s'; version %d is assumed",
+    diag_warn(m->tgc, &at,
+              "the %s does not import its operator set '%.100s'; version %d is assumed",
               f ? "function" : "model", n->domain, onnx_newest_opset(n->domain));
 }
 

@@ -110,8 +110,8 @@ static bool map_file(struct onnx_model *m, const struct place *at, const char *l
     return false;
 }
 
-/* A tensor's bytes raise the limit, however many tensors name them, and however many the file says that
- * it has: by no more than the file stores. */
+/* A tensor's bytes raise the limit, however many tensors name them, and however many the file says
+ * that it has: by no more than the file stores. */
 static void allow_memory(struct onnx_model *m, struct onnx_mapping *map, size_t nbytes)
 {
     size_t left = map->file.stored - map->used, more, *limit = &m->tgc->mem_limit;

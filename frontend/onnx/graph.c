@@ -280,8 +280,12 @@ struct graph *onnx_lower(struct tgc *t, struct onnx_model *m,
 {
     enum { MAX_ROUNDS = 8 };
     struct fact_list facts = {0};
-    const struct lower start = {
-        .t = t, .model = m, .options = options, .facts = &facts, .subgraph = walk_subgraph, .again = onnx_lower};
+    const struct lower start = {.t = t,
+                                .model = m,
+                                .options = options,
+                                .facts = &facts,
+                                .subgraph = walk_subgraph,
+                                .again = onnx_lower};
     struct lower l = start;
     int ndiag = t->ndiag, nerror = t->nerror;
     struct graph *out = NULL;

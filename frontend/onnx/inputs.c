@@ -147,8 +147,9 @@ const char *onnx_next_term(struct tgc *t, const char **rest)
     return mem_printf(t, "%.*s", (int)n, begin);
 }
 
-/* What exporters name "past_sequence_length + sequence_length" or "past + 1": the sum of dimensions that have names of
- * their own, and of numbers. NULL: it is a name like any other. A given --dim of the whole name comes first. */
+/* What exporters name "past_sequence_length + sequence_length" or "past + 1": the sum of dimensions
+ * that have names of their own, and of numbers. NULL: it is a name like any other. A given --dim of
+ * the whole name comes first. */
 static struct uop *sum_of_symbols(struct lower *l, const char *name)
 {
     struct uop *sum = NULL;
@@ -198,7 +199,8 @@ static bool close_symbols(struct lower *l)
         return diag_error(l->t, &at,
                           "%s unknown: %s; fix %s with --dim NAME=N, or keep %s open up to a bound "
                           "with --dim NAME=..N; no size that was tried works: %s",
-                          are, what.s, them, them, to.why ? to.why : "the model is too large to try");
+                          are, what.s, them, them,
+                          to.why ? to.why : "the model is too large to try");
     if (!to.bound)
         return diag_error(l->t, &at, "%s unknown: %s; fix %s with\n   %s", are, what.s, them,
                           to.fixed);

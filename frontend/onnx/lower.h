@@ -351,8 +351,8 @@ void lower_hint_found(struct lower *l);
 bool lower_check_operators(struct lower *l);
 /* " --dim NAME=VALUE", quoted where a shell needs it */
 void put_dim_option(struct text *x, const char *name, const char *value);
-/* suggest.c: values of --dim that were tried, for l->symbol[i] where wanted[i]; NULL: none works, and
- * `why` the last one does not. */
+/* suggest.c: values of --dim that were tried, for l->symbol[i] where wanted[i]; NULL: none works,
+ * and `why` the last one does not. */
 struct suggestion { const char *fixed, *bound, *why; };
 struct suggestion lower_suggest(struct lower *l, const bool *wanted);
 /* A note with other sizes than the --dim that are given, with which the model failed. */

@@ -174,8 +174,8 @@ static struct uop *unpacked(const struct node *n, struct uop *x, int i)
     return uop_reshape(n->t, part, dim, 3);
 }
 
-/* q, k, v with their share of the bias (input 3), which is [q + k + v]. Keys and values in heads have
- * been projected before: their share is not added. */
+/* q, k, v with their share of the bias (input 3), which is [q + k + v]. Keys and values in heads
+ * have been projected before: their share is not added. */
 static bool add_projection_bias(const struct node *n, struct uop *v[3])
 {
     struct uop *begin = uop_int(n->t, 0);

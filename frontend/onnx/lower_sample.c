@@ -558,7 +558,8 @@ bool lower_image_decoder(struct node *n)
     dim[2] = uop_int(t, order == 2 ? 1 : 3);
     /* the codes of a PNG, and its bytes of 4 samples of 16 bits, its rows' filters, those of its
      * passes included */
-    room = uop_int(t, sat_add(IMAGE_TABLES, sat_mul(most[0] + 8, sat_add(sat_mul(most[1], 8), 16))));
+    room =
+        uop_int(t, sat_add(IMAGE_TABLES, sat_mul(most[0] + 8, sat_add(sat_mul(most[1], 8), 16))));
     param[0] = x->dim[0];
     param[1] = uop_int(t, order);
     for (int a = 0; a < 2; a++) {

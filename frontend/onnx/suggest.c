@@ -3,9 +3,9 @@
  *
  * A size that a model leaves open is often not free: a network halves an image five times, a
  * detector needs a grid, a signal's window has to fit. What a model asks of its dimensions is in
- * its nodes, so the model is lowered with some sizes, smallest first: fixed, one dimension after the
- * other and then several, then open up to a bound. If no size works, the message says why the last
- * one does not.
+ * its nodes, so the model is lowered with some sizes, smallest first: fixed, one dimension after
+ * the other and then several, then open up to a bound. If no size works, the message says why the
+ * last one does not.
  */
 #include "frontend/onnx/lower.h"
 
@@ -26,7 +26,8 @@ enum {
 struct trials {
     struct lower *l;
     struct onnx_dim_option *dim; int ndim;           /* those that are chosen are the first */
-    bool *is_first, *is_few;     /* of them: the first axis of an input; that are not tried with many */
+    bool *is_first, *is_few;     /* of them: the first axis of an input; that are not tried with
+                                  * many */
     int nchosen, left;
     const char *why;             /* the last one that did not work */
     bool warned;                 /* the last one: a part of the model does not work, as a branch */
@@ -130,7 +131,8 @@ static bool find_fixed(struct trials *r, int64_t *size)
     return first_size > 0;
 }
 
-/* All of them up to a bound; then from the size that works on; then the few alone, the others fixed. */
+/* All of them up to a bound; then from the size that works on; then the few alone, the others
+ * fixed. */
 static bool find_bound(struct trials *r, int64_t fixed)
 {
     struct onnx_dim_option *at = mem_copy(r->l->t, r->dim, (size_t)r->nchosen * sizeof *at);

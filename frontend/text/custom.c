@@ -270,7 +270,8 @@ static bool read_parts(struct reader *r, struct custom *c, bool results)
     return expect(r, ')', results ? "after the results" : "after the operands and attributes");
 }
 
-/* The types hold together, whatever the operands' sizes are: symbols are known where they are used. */
+/* The types hold together, whatever the operands' sizes are: symbols are known where they are
+ * used. */
 static bool check_types(struct reader *r, const struct custom *c)
 {
     struct reader inner;
@@ -307,7 +308,8 @@ static bool check_callee(struct reader *r, const struct custom *c, const struct 
     return custom_unknown(r, name);
 }
 
-/* `name` is the token before the reader's next one. If a call begins there, checks what it calls. */
+/* `name` is the token before the reader's next one. If a call begins there, checks what it
+ * calls. */
 static bool check_value(struct reader *r, const struct custom *c, const struct token *name)
 {
     bool call = r->token.kind == TOKEN_PUNCT && r->token.punct == '(';

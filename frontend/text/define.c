@@ -155,11 +155,11 @@ static bool check_host(struct reader *r, const struct call *c, const struct toke
         return read_error(r, at, "there is no host function '%.100s'; tgc ops --tg lists them",
                           function);
     if (c->narg != f->nin || nout != f->nout || nparam != f->nparam || nresult != f->nresult)
-        return read_error(r, at,
-                          "'%s' takes %d inputs, %d params and %d vars and has %d results; here are "
-                          "%d, %d, %d and %d",
-                          f->name, f->nin, f->nparam, f->nresult, f->nout, c->narg, nparam, nresult,
-                          nout);
+        return read_error(
+            r, at,
+            "'%s' takes %d inputs, %d params and %d vars and has %d results; here are "
+            "%d, %d, %d and %d",
+            f->name, f->nin, f->nparam, f->nresult, f->nout, c->narg, nparam, nresult, nout);
     for (int i = 0; i < f->nin + f->nout; i++) {
         bool input = i < f->nin;
         enum dtype expected = host_function_dtype(f, i),
@@ -258,7 +258,8 @@ static bool check_host_sizes(struct reader *r, const struct token *at,
         char letter = (char)('a' + i), one_less = (char)('A' + i);
         bool sizes = strchr(f->needs, letter) || strchr(f->needs, one_less);
         if (sizes && sym_eval(param[i], b.value, b.n, &v) && v < 0 && (runs || param[i]->vmax < 0))
-            return read_error(r, at, "param %d of '%s' is a size or a position; here it may be %lld",
+            return read_error(r, at,
+                              "param %d of '%s' is a size or a position; here it may be %lld",
                               i + 1, f->name, (long long)v);
     }
     const char *word = f->needs;
@@ -272,11 +273,12 @@ static bool check_host_sizes(struct reader *r, const struct token *at,
             have = known ? sat_mul(have, v) : 0;
         }
         if (known && needed > have)
-            return read_error(r, at,
-                              "with these params '%s' touches %lld elements of its %s %d, which has "
-                              "%lld: give params that go with the shapes (ir/host.def)",
-                              f->name, (long long)needed, input ? "input" : "result",
-                              input ? i + 1 : i - f->nin + 1, (long long)have);
+            return read_error(
+                r, at,
+                "with these params '%s' touches %lld elements of its %s %d, which has "
+                "%lld: give params that go with the shapes (ir/host.def)",
+                f->name, (long long)needed, input ? "input" : "result",
+                input ? i + 1 : i - f->nin + 1, (long long)have);
     }
     return true;
 }

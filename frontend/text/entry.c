@@ -5,9 +5,10 @@
  *      state %queue : u8[4, 6, 128, 256] [ "as" string ] [ "=" init ]       zeros, or as a weight's
  *      entry "warp" { input ... output ... keep %queue = %next }
  *
- * An entry is a graph that the program runs by itself: it has inputs, outputs and names of its own, and
- * sees the weights, states, symbols and functions of the text. A graph without entries may have
- * states, too. What several entries compute from states alone is one computation, in the runs of each.
+ * An entry is a graph that the program runs by itself: it has inputs, outputs and names of its own,
+ * and sees the weights, states, symbols and functions of the text. A graph without entries may have
+ * states, too. What several entries compute from states alone is one computation, in the runs of
+ * each.
  */
 #include "frontend/text/reader.h"
 
@@ -29,10 +30,12 @@ bool read_import(struct reader *r)
     void *base;
     size_t nbytes;
     if (one.at.kind != TOKEN_NAME)
-        return one.at.kind == TOKEN_BAD ? false
-                                        : read_error(r, &one.at, "found %s, expected a name for the import",
-                                                     token_describe(r, &one.at));
-    if (call_is_known(one.name) || import_find(r, one.name) || tg_library_find(r->library, one.name))
+        return one.at.kind == TOKEN_BAD
+                   ? false
+                   : read_error(r, &one.at, "found %s, expected a name for the import",
+                                token_describe(r, &one.at));
+    if (call_is_known(one.name) || import_find(r, one.name) ||
+        tg_library_find(r->library, one.name))
         return read_error(r, &one.at, "'%.60s' is the name of a function already", one.name);
     lex_next(r);
     struct token file = {0};
@@ -83,11 +86,14 @@ bool import_run(struct call *c, const struct import *import)
         return read_error(r, &c->attr[0].at, "an imported model has no attributes");
     for (int i = 0; i < c->narg; i++) {
         if (!(operand[i] = call_arg(c, i)))
-            return c->failed ? false : read_error(r, &c->arg[i].at, "an imported model's operand is absent");
+            return c->failed
+                       ? false
+                       : read_error(r, &c->arg[i].at, "an imported model's operand is absent");
         for (int a = 0; a < operand[i]->ndim; a++)
             if (operand[i]->dim[a]->op != OP_CONST)
-                return read_error(r, &c->arg[i].at, "axis %d of this operand of %s has no fixed size; an imported "
-                                                    "model is compiled for one size: fix it by --dim",
+                return read_error(r, &c->arg[i].at,
+                                  "axis %d of this operand of %s has no fixed size; an imported "
+                                  "model is compiled for one size: fix it by --dim",
                                   a, c->name);
     }
     int origin = r->t->current_origin;
@@ -96,10 +102,11 @@ bool import_run(struct call *c, const struct import *import)
     if (!g)
         return false;
     if (g->ninput != c->narg)
-        return read_error(r, &c->at, "%s has %d inputs, and %d operands are given", c->name, g->ninput, c->narg);
+        return read_error(r, &c->at, "%s has %d inputs, and %d operands are given", c->name,
+                          g->ninput, c->narg);
     if (c->nwanted > g->noutput)
-        return read_error(r, &c->at, "%s has %d outputs, and %d results are named", c->name, g->noutput,
-                          c->nwanted);
+        return read_error(r, &c->at, "%s has %d outputs, and %d results are named", c->name,
+                          g->noutput, c->nwanted);
     for (int i = 0; i < c->narg; i++)
         if (!fits(c, i, g->input[i], operand[i]))
             return false;
@@ -133,9 +140,10 @@ bool read_state(struct reader *r)
     const char *name = at.text;
     struct uop *first = NULL;
     if (at.kind != TOKEN_REF)
-        return at.kind == TOKEN_BAD ? false
-                                    : read_error(r, &at, "found %s, expected the state's name, as in %%x",
-                                                 token_describe(r, &at));
+        return at.kind == TOKEN_BAD
+                   ? false
+                   : read_error(r, &at, "found %s, expected the state's name, as in %%x",
+                                token_describe(r, &at));
     lex_next(r);
     bool ok = expect(r, ':', "and the type") && read_type(r, &type) &&
               (!accept_word(r, "as") || read_text(r, &name, "a name"));
@@ -162,11 +170,13 @@ bool read_keep(struct reader *r)
     struct uop *state = at.kind == TOKEN_REF ? find_state(r, at.text) : NULL;
     int entry = r->in_entry ? r->nentry - 1 : -1;
     if (!state)
-        return at.kind == TOKEN_BAD ? false
-                                    : read_error(r, &at, "found %s, expected a state: state %%x : f32[8]",
-                                                 token_describe(r, &at));
+        return at.kind == TOKEN_BAD
+                   ? false
+                   : read_error(r, &at, "found %s, expected a state: state %%x : f32[8]",
+                                token_describe(r, &at));
     lex_next(r);
-    if (!expect(r, '=', "and the next value") || !read_operand(r, &o) || !settle_operand(r, &o, DTYPE_I64))
+    if (!expect(r, '=', "and the next value") || !read_operand(r, &o) ||
+        !settle_operand(r, &o, DTYPE_I64))
         return false;
     if (region_depth(r))
         return read_error(r, &at, "what is kept inside a region");
@@ -217,7 +227,8 @@ bool entries_check(struct reader *r)
     for (int i = 0; i < r->nentry; i++)
         of_entries += r->entry[i].ninput + r->entry[i].noutput + r->entry[i].nhost;
     if (r->nentry && of_entries != r->ninput + r->noutput + r->nhost)
-        return read_error(r, &r->token, "the graph has inputs, outputs or checks outside of its entries");
+        return read_error(r, &r->token,
+                          "the graph has inputs, outputs or checks outside of its entries");
     for (int i = 0; i < r->nkept; i++)
         if (r->nentry && r->kept[i].to.entry < 0)
             return read_error(r, &r->token, "a state is kept outside of the entries");
@@ -226,8 +237,9 @@ bool entries_check(struct reader *r)
         for (int k = 0; k < r->nkept; k++)
             kept |= r->kept[k].to.in == r->state[i];
         if (!kept)
-            return read_error(r, &r->token, "nothing keeps the state '%.100s': make it a weight, or add keep "
-                                            "%%%s = ...",
+            return read_error(r, &r->token,
+                              "nothing keeps the state '%.100s': make it a weight, or add keep "
+                              "%%%s = ...",
                               uop_buffer_of(r->state[i])->name, uop_buffer_of(r->state[i])->name);
     }
     return true;
@@ -242,7 +254,8 @@ void entries_finish(struct reader *r, struct graph *g)
     for (int i = 0; i < r->nkept; i++) {
         const char *name = uop_buffer_of(r->kept[i].to.in)->name;
         g->kept[i] = r->kept[i].to;
-        VEC_PUSH(r->t, r->output, r->noutput, r->cap_output, ((struct graph_output){.name = name, .value = r->kept[i].value}));
+        VEC_PUSH(r->t, r->output, r->noutput, r->cap_output,
+                 ((struct graph_output){.name = name, .value = r->kept[i].value}));
     }
     g->ninput = r->ninput, g->input = r->input;
     g->noutput = r->noutput, g->output = r->output;

@@ -100,7 +100,8 @@ static bool read_function(struct reader *r, const struct token *name, struct uop
             return true;
         }
     return read_error(r, name,
-                      "'%.100s' is no function of integers (floordiv, floormod, min and max are), and calls do not nest: "
+                      "'%.100s' is no function of integers (floordiv, floormod, min and max are), "
+                      "and calls do not nest: "
                       "name the result, as in %%h = %.100s(...), and give %%h here",
                       name->text, name->text);
 }

@@ -379,13 +379,15 @@ static bool read_dims(struct kernel_reader *k, struct uop **dim, int *n)
     return expect(&k->r, ']', "behind the shape");
 }
 
-/* How many elements a panel of local memory has: rows of the panel's length, and as many as it repeats after. */
+/* How many elements a panel of local memory has: rows of the panel's length, and as many as it
+ * repeats after. */
 static bool read_panel(struct kernel_reader *k, struct buffer *b)
 {
     struct token at = k->r.token;
     int64_t nbytes = (int64_t)dtype_nbytes(b->dtype);
-    return read_int(k, &b->panel) && ((b->panel > 0 && sat_mul(b->panel, nbytes) % PANEL_ALIGN == 0) ||
-           read_error(&k->r, &at, "a panel is a multiple of %d bytes", PANEL_ALIGN));
+    return read_int(k, &b->panel) &&
+           ((b->panel > 0 && sat_mul(b->panel, nbytes) % PANEL_ALIGN == 0) ||
+            read_error(&k->r, &at, "a panel is a multiple of %d bytes", PANEL_ALIGN));
 }
 
 /* The order of a weight's elements: sizes, and strides in those that the text lists. */
@@ -459,7 +461,9 @@ static bool read_cluster(struct kernel_reader *k, struct buffer *b)
     if (!read_int(k, &of))
         return false;
     if (n < 2 || n > CLUSTER_MOST || of < 0 || of >= GRID_RANK)
-        return read_error(&k->r, &at, "a cluster of %lld blocks of dimension %lld; it has 2 to %d of 0 to %d", (long long)n, (long long)of, CLUSTER_MOST, GRID_RANK - 1);
+        return read_error(&k->r, &at,
+                          "a cluster of %lld blocks of dimension %lld; it has 2 to %d of 0 to %d",
+                          (long long)n, (long long)of, CLUSTER_MOST, GRID_RANK - 1);
     b->cluster = (int)n;
     b->cluster_of = (int)of;
     return true;
@@ -475,7 +479,8 @@ static bool read_producers(struct kernel_reader *k, struct buffer *b)
     if (!read_int(k, &n))
         return false;
     if (n < 1 || n > THREADS_OF_BLOCK)
-        return read_error(&k->r, &at, "%lld producers; there are 1 to %d", (long long)n, THREADS_OF_BLOCK);
+        return read_error(&k->r, &at, "%lld producers; there are 1 to %d", (long long)n,
+                          THREADS_OF_BLOCK);
     b->producers = (int)n;
     return true;
 }
@@ -490,7 +495,8 @@ static bool read_ring(struct kernel_reader *k, struct buffer *b)
     if (!read_int(k, &n))
         return false;
     if (n < 2 || n > RING_MAX)
-        return read_error(&k->r, &at, "a ring of %lld parts; it has 2 to %d", (long long)n, RING_MAX);
+        return read_error(&k->r, &at, "a ring of %lld parts; it has 2 to %d", (long long)n,
+                          RING_MAX);
     b->ring = (int)n;
     for (int i = 0; i < TRANSFER_COUNT; i++)
         if (accept_word(&k->r, transfer_name((enum transfer)i))) {
@@ -525,9 +531,11 @@ static bool read_memory(struct kernel_reader *k, enum buffer_kind kind, const ch
     b->is_local = accept_word(&k->r, space_name(SPACE_LOCAL));
     if (b->is_local && kind != BUFFER_SCRATCH)
         return read_error(&k->r, &space, "only scratch is local");
-    b->is_global = kind == BUFFER_SCRATCH && !b->is_local && accept_word(&k->r, space_name(SPACE_GLOBAL));
+    b->is_global =
+        kind == BUFFER_SCRATCH && !b->is_local && accept_word(&k->r, space_name(SPACE_GLOBAL));
     b->counts = b->is_global && accept_word(&k->r, "counts");
-    b->is_register = kind == BUFFER_SCRATCH && !b->is_local && !b->is_global && accept_word(&k->r, "registers");
+    b->is_register =
+        kind == BUFFER_SCRATCH && !b->is_local && !b->is_global && accept_word(&k->r, "registers");
     b->is_over = b->is_local && accept_word(&k->r, "over");
     b->leaves = b->is_local && accept_word(&k->r, "leaves");
     if (b->is_local && accept_word(&k->r, "panels") && !read_panel(k, b))
@@ -608,7 +616,8 @@ static bool read_end(struct kernel_reader *k)
 
 struct arguments {
     enum op op;
-    int64_t a, b, n, by, lanes, lane, part, stride, groups, aligned, image, rows, columns, limit, id, plain, count, nbytes, swizzle, cluster, of, role, more, all;
+    int64_t a, b, n, by, lanes, lane, part, stride, groups, aligned, image, rows, columns, limit,
+        id, plain, count, nbytes, swizzle, cluster, of, role, more, all;
     enum intrinsic row;
     const char *params;          /* of an intrinsic, a letter each */
     int64_t param[INTRINSIC_PARAMS];
@@ -636,11 +645,28 @@ static bool read_arguments_of(struct kernel_reader *k, const char *params, struc
     struct {
         const char *name;
         int64_t *v;
-    } named[] = {{"lanes", &a->lanes},   {"part", &a->part}, {"stride", &a->stride},
-                 {"groups", &a->groups}, {"limit", &a->limit}, {"id", &a->id},
-                 {"rows", &a->rows},     {"columns", &a->columns}, {"plain", &a->plain}, {"count", &a->count}, {"nbytes", &a->nbytes}, {"swizzle", &a->swizzle},
-                 {"cluster", &a->cluster}, {"of", &a->of}, {"more", &a->more}, {"all", &a->all},
-                 {"n", &a->n}, {"a", &a->a}, {"b", &a->b}, {"lane", &a->lane},     {"aligned", &a->aligned}, {"image", &a->image}};
+    } named[] = {{"lanes", &a->lanes},
+                 {"part", &a->part},
+                 {"stride", &a->stride},
+                 {"groups", &a->groups},
+                 {"limit", &a->limit},
+                 {"id", &a->id},
+                 {"rows", &a->rows},
+                 {"columns", &a->columns},
+                 {"plain", &a->plain},
+                 {"count", &a->count},
+                 {"nbytes", &a->nbytes},
+                 {"swizzle", &a->swizzle},
+                 {"cluster", &a->cluster},
+                 {"of", &a->of},
+                 {"more", &a->more},
+                 {"all", &a->all},
+                 {"n", &a->n},
+                 {"a", &a->a},
+                 {"b", &a->b},
+                 {"lane", &a->lane},
+                 {"aligned", &a->aligned},
+                 {"image", &a->image}};
     enum { NAMED = sizeof named / sizeof *named };
     *a = (struct arguments){.op = OP_COUNT, .params = params};
     if (!accept(&k->r, '{'))
@@ -763,13 +789,15 @@ static bool pack_argument(enum op op, const struct arguments *a, int64_t *bits)
         return is_between(a->n, 1, 1024);
     case OP_REGISTERS:
         *bits = REGISTERS_BITS(a->n, a->more);
-        return is_between(a->n, ROLE_REGISTERS_LEAST, ROLE_REGISTERS_MOST) && is_between(a->more, 0, 1);
+        return is_between(a->n, ROLE_REGISTERS_LEAST, ROLE_REGISTERS_MOST) &&
+               is_between(a->more, 0, 1);
     case OP_COPY: case OP_PUT:
         *bits = a->lanes;
         return is_between(a->lanes, 1, COPY_NBYTES_MOST);
     case OP_MBAR_RELEASE:
         *bits = RELEASE_BITS(a->n, a->lanes, cluster);
-        return is_between(a->cluster, 0, CLUSTER_MOST) && is_between(a->n, 0, RING_MAX) && is_between(a->lanes, 1, 1024);
+        return is_between(a->cluster, 0, CLUSTER_MOST) && is_between(a->n, 0, RING_MAX) &&
+               is_between(a->lanes, 1, 1024);
     case OP_WAIT: case OP_MATRIX_WAIT:
         *bits = WAIT_BITS(a->n, a->id);
         return is_between(a->n, 0, RING_MAX) && is_between(a->id, 0, ID_MAX);
@@ -791,7 +819,9 @@ static bool pack_argument(enum op op, const struct arguments *a, int64_t *bits)
 
 static enum dtype result_dtype(enum op op, struct uop *const *src)
 {
-    return op == OP_STORE && src[2] ? src[2]->dtype : op == OP_ASSIGN || op == OP_SHUFFLE || op == OP_MATRIX ? src[0]->dtype : DTYPE_VOID;
+    return op == OP_STORE && src[2]                                 ? src[2]->dtype
+           : op == OP_ASSIGN || op == OP_SHUFFLE || op == OP_MATRIX ? src[0]->dtype
+                                                                    : DTYPE_VOID;
 }
 
 /* op "(" operands ")" arguments; `name`: of the result, or END. A stage's first operand is its

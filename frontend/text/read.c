@@ -176,12 +176,13 @@ static bool read_statement(struct reader *r)
     if (accept_word(r, "graph"))
         return read_text(r, &r->graph_name, "the graph's name") &&
                (!accept_word(r, "producer") || read_text(r, &r->producer, "the producer"));
-    return at.kind == TOKEN_BAD ? false
-                                : read_error(r, &at,
-                                             "found %s, expected input, weight, output, dim, "
-                                             "host, graph, def, extern, import, state, keep, entry, meta, or "
-                                             "a result: %%name = ...",
-                                             token_describe(r, &at));
+    return at.kind == TOKEN_BAD
+               ? false
+               : read_error(r, &at,
+                            "found %s, expected input, weight, output, dim, "
+                            "host, graph, def, extern, import, state, keep, entry, meta, or "
+                            "a result: %%name = ...",
+                            token_describe(r, &at));
 }
 
 static bool begins_statement(const struct reader *r)
@@ -282,9 +283,10 @@ bool read_version(struct reader *r)
         return read_error(r, &at, "found %s, expected 'tg 1': this is no .tg graph",
                           token_describe(r, &at));
     if (!token_int(&r->token, &version) || version != 1)
-        return read_error(r, &r->token,
-                          "found %s, expected 1: the only version of the format that this tgc reads",
-                          token_describe(r, &r->token));
+        return read_error(
+            r, &r->token,
+            "found %s, expected 1: the only version of the format that this tgc reads",
+            token_describe(r, &r->token));
     lex_next(r);
     return true;
 }

@@ -95,7 +95,8 @@ struct reader {
     struct graph_entry *entry;
     int nentry;
     size_t cap_entry;
-    bool in_entry;                       /* the last one is being read: it is the outermost region */
+    bool in_entry;                       /* the last one is being read: it is the outermost
+                                          * region */
     struct uop **state;                  /* inputs that the context keeps */
     int nstate;
     size_t cap_state;
@@ -322,8 +323,8 @@ bool custom_unknown(struct reader *r, const struct token *name);
  * false: there is none. */
 bool read_bound(struct reader *r, const struct token *at, struct attr_value *v);
 /* A reader of c's text, from the mark on. */
-void custom_reader(struct reader *inner, struct tgc *t, struct tg_library *l, const struct custom *c,
-                   const struct lex_mark *mark);
+void custom_reader(struct reader *inner, struct tgc *t, struct tg_library *l,
+                   const struct custom *c, const struct lex_mark *mark);
 /* Reads a part's type. Symbols of an operand that stand alone for the first time become x's sizes,
  * all other sizes have to be x's. x NULL: a result; or an operand of which nothing is known. false:
  * reported, at `at` what x is not. */

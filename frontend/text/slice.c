@@ -12,7 +12,8 @@ bool read_meta(struct reader *r)
 {
     struct token at = r->token;
     struct graph_meta m;
-    if (!read_text(r, &m.key, "a key") || !expect(r, '=', "and its value") || !read_text(r, &m.value, "its value"))
+    if (!read_text(r, &m.key, "a key") || !expect(r, '=', "and its value") ||
+        !read_text(r, &m.value, "its value"))
         return false;
     if (r->region)
         return read_error(r, &at, "meta inside an entry or a region: it is of the whole program");
@@ -28,9 +29,10 @@ static bool read_slice(struct reader *r, const struct graph_output *output, stru
 {
     struct token at = r->token;
     if (at.kind != TOKEN_NAME)
-        return at.kind == TOKEN_BAD ? false
-                                    : read_error(r, &at, "found %s, expected the name of a part of the output",
-                                                 token_describe(r, &at));
+        return at.kind == TOKEN_BAD
+                   ? false
+                   : read_error(r, &at, "found %s, expected the name of a part of the output",
+                                token_describe(r, &at));
     s->name = at.text;
     for (int i = 0; i < output->nslice; i++)
         if (!strcmp(output->slice[i].name, s->name))
@@ -61,12 +63,16 @@ bool read_slices(struct reader *r, struct graph_output *output)
         if (!read_slice(r, output, &s))
             return false;
         if (s.size > n - sum)
-            return read_error(r, &at, "the parts have more elements than the last axis, which has %lld", (long long)n);
+            return read_error(r, &at,
+                              "the parts have more elements than the last axis, which has %lld",
+                              (long long)n);
         sum += s.size;
         VEC_PUSH(r->t, output->slice, output->nslice, cap, s);
     } while (accept(r, ','));
     if (sum < n)
-        return read_error(r, &at, "the parts have %lld of the %lld elements of the last axis: name the others, too",
-                          (long long)sum, (long long)n);
+        return read_error(
+            r, &at,
+            "the parts have %lld of the %lld elements of the last axis: name the others, too",
+            (long long)sum, (long long)n);
     return expect(r, '}', "after the parts");
 }

@@ -1,6 +1,7 @@
-/* tables.c - the tables of a host call, which say where its function reads and where it goes on: trees,
- * n-grams, regular expressions, the vectors of classes. The functions follow them unchecked, so they are
- * weights, and every number in them is checked here. What ONNX's operators make is right as it is made.
+/* tables.c - the tables of a host call, which say where its function reads and where it goes on:
+ * trees, n-grams, regular expressions, the vectors of classes. The functions follow them unchecked,
+ * so they are weights, and every number in them is checked here. What ONNX's operators make is
+ * right as it is made.
  */
 #include "frontend/text/reader.h"
 
@@ -142,7 +143,8 @@ static double walk_value(const int64_t *p, bool wide)
     return wide ? value : (double)narrow;
 }
 
-/* (feature, first child, value in two): a leaf is its own child, and no number is greater than its value. */
+/* (feature, first child, value in two): a leaf is its own child, and no number is
+ * greater than its value. */
 static bool walk_fits(struct tables *c)
 {
     enum { NUMBERS = 4 };
@@ -171,12 +173,14 @@ static bool walk_fits(struct tables *c)
 
 /* --------------------------------------------------------------------------------------- others */
 
-/* gram[i]: where in the pool the i-th n-gram begins; place[i]: its column; first[n]: the first one of n + 1 elements. */
+/* gram[i]: where in the pool the i-th n-gram begins; place[i]: its column; first[n]: the first one
+ * of n + 1 elements. */
 static bool grams_fit(struct tables *c)
 {
     struct table gram, place, first;
     int64_t pool = input_size(c, 1), shortest, longest;
-    if (!uop_const_int(c->param[3], &shortest) || !uop_const_int(c->param[4], &longest) || shortest < 1)
+    if (!uop_const_int(c->param[3], &shortest) || !uop_const_int(c->param[4], &longest) ||
+        shortest < 1)
         return fail(c, 4, "goes with sizes of n-grams that are numbers from 1 on, params 4 and 5");
     if (!read_table(c, 2, &gram) || !read_table(c, 3, &place) || !read_table(c, 4, &first))
         return false;
@@ -227,8 +231,11 @@ bool host_tables_fit(struct reader *r, const struct token *at, const struct host
     static const struct {
         const char *name;
         bool (*fits)(struct tables *c);
-    } check[] = {{"tree_ensemble_", ensemble_fits}, {"tree_walk_", walk_fits}, {"tfidf_", grams_fit},
-                 {"regex_full_match", expression_fits}, {"svm_decide", vectors_fit}};
+    } check[] = {{"tree_ensemble_", ensemble_fits},
+                 {"tree_walk_", walk_fits},
+                 {"tfidf_", grams_fit},
+                 {"regex_full_match", expression_fits},
+                 {"svm_decide", vectors_fit}};
     struct tables c = {.r = r, .in = in, .param = param};
     for (size_t i = 0; i < sizeof check / sizeof *check; i++)
         if (!strncmp(f->name, check[i].name, strlen(check[i].name)) && !check[i].fits(&c))

@@ -68,8 +68,8 @@ struct tg_read_options {
     void (*on_file)(void *user, const char *path);
     void *user;
     struct tg_library *library;  /* NULL: none but the graph's own definitions */
-    /* Reads an ONNX file that the text imports, whose bytes stay mapped; NULL: reported. Then its graph,
-     * lowered for operands of these shapes, which are constants; NULL: reported. */
+    /* Reads an ONNX file that the text imports, whose bytes stay mapped; NULL: reported. Then its
+     * graph, lowered for operands of these shapes, which are constants; NULL: reported. */
     void *(*import)(void *user, const char *path, const void *bytes, size_t nbytes);
     struct graph *(*lower)(void *user, void *imported, struct uop *const *operand, int n);
 };

@@ -92,7 +92,8 @@ static bool read_constant(struct reader *r, enum dtype d, struct operand *o)
     return expect(r, ')', "after the constant");
 }
 
-/* An attribute of a definition: a number, unless an expression begins with it. false: it is none. */
+/* An attribute of a definition: a number, unless an expression begins with it.
+ * false: it is none. */
 static bool read_bound_number(struct reader *r, struct operand *o)
 {
     struct attr_value v;

@@ -5,8 +5,8 @@
  * other scalars have lines. Uops that depend on a loop's counter or carried values are written
  * inside that loop: a uop's home is the innermost loop on which it depends. The branches of an if
  * need no region, since dependence alone determines what runs. Values are numbered in the order of
- * writing; inputs and weights keep their names where these are plain. Of a graph with entries, what one
- * of them alone needs is written in it, and what several need before them.
+ * writing; inputs and weights keep their names where these are plain. Of a graph with entries, what
+ * one of them alone needs is written in it, and what several need before them.
  */
 #include "frontend/text/write.h"
 
@@ -294,9 +294,10 @@ static void put_data(struct writer *w, const struct buffer *b, const char *name)
     }
 }
 
-/* "input %x : f32[N] as "x:0"", without the line's end; declares: as in put_type(). Returns the name. */
-static const char *put_leaf(struct writer *w, const char *word, const struct uop *u, const char *prefix,
-                            bool declares)
+/* "input %x : f32[N] as "x:0"", without the line's end; declares: as in put_type(). Returns the
+ * name. */
+static const char *put_leaf(struct writer *w, const char *word, const struct uop *u,
+                            const char *prefix, bool declares)
 {
     const struct buffer *b = u->arg.p;
     const char *name = mem_str(w->t, buffer_name(w, u, prefix));
@@ -774,7 +775,8 @@ static void put_output(struct writer *w, const struct graph_output *o)
     text_puts(w->out, " as ");
     put_quoted(w->out, o->name, '"');
     for (int i = 0; i < o->nslice; i++)
-        text_printf(w->out, "%s%s=%lld", i ? ", " : " {", o->slice[i].name, (long long)o->slice[i].size);
+        text_printf(w->out, "%s%s=%lld", i ? ", " : " {", o->slice[i].name,
+                    (long long)o->slice[i].size);
     text_puts(w->out, o->nslice ? "}\n" : "\n");
 }
 

@@ -21,8 +21,10 @@ struct writer {
     uint64_t **free;                     /* by place in order: loops it depends on from inside */
     int *at;                             /* by uop id: place in order */
     int *home;                           /* by place in order: the innermost of them, -1: none */
-    int *owner;                          /* by place in order: the entry that needs it, or one of enum owner */
-    int entry;                           /* that is being written; SHARED: what several need, and graphs without */
+    int *owner;                          /* by place in order: the entry that needs it,
+                                          * or one of enum owner */
+    int entry;                           /* that is being written; SHARED: what several need, and
+                                          * graphs without */
     struct uop_map name;                 /* without '%' */
     struct dict taken;            /* names; to what is not NULL */
     int next_value, next_weight;

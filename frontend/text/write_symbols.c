@@ -1,5 +1,5 @@
-/* write_symbols.c - which symbols of a graph have lines of their own in its text: `dim B <= 8`. One that
- * first occurs alone in the type of an input or of a host call's result is declared there.
+/* write_symbols.c - which symbols of a graph have lines of their own in its text: `dim B <= 8`. One
+ * that first occurs alone in the type of an input or of a host call's result is declared there.
  */
 #include "frontend/text/write.h"
 

@@ -211,7 +211,8 @@ int64_t index_first_step(struct tgc *t, struct uop *offset, const struct uop *r)
             map_set(&zero, order[i], uop_int(t, 0));
             map_set(&one, order[i], uop_int(t, order[i] == r));
         }
-    struct uop *from = uop_substitute_all(t, offset, &zero), *to = uop_substitute_all(t, offset, &one);
+    struct uop *from = uop_substitute_all(t, offset, &zero),
+               *to = uop_substitute_all(t, offset, &one);
     return uop_const_int(sym_sub(t, to, from), &step) ? step : 0;
 }
 
@@ -265,7 +266,8 @@ bool load_is_zero_elsewhere(const struct uop *load)
     const struct uop *v = load->nsrc > 3 ? load->src[3] : NULL;
     if (v && v->op == OP_SPLAT)
         v = v->src[0];
-    return load->nsrc == 3 || (v && v->op == OP_CONST && (dtype_is_float(v->dtype) ? v->arg.f == 0 : v->arg.i == 0));
+    return load->nsrc == 3 ||
+           (v && v->op == OP_CONST && (dtype_is_float(v->dtype) ? v->arg.f == 0 : v->arg.i == 0));
 }
 
 int store_first_range(const struct uop *store)

@@ -13,14 +13,15 @@ bool uop_depends_on(struct tgc *t, struct uop *u, const struct uop *r);
  * invariant. false: the stride is not constant, since r is under a division, a remainder, a choice
  * or a load, or has a varying factor. */
 bool index_stride(struct tgc *t, struct uop *offset, const struct uop *r, int64_t *stride);
-/* How far the offset of the range's second turn is from that of its first, where all other ranges are at their first: pixels of
- * one loop, which divisions tell apart, have no stride, but an order. 0: it is not known. */
+/* How far the offset of the range's second turn is from that of its first, where all other ranges
+ * are at their first: pixels of one loop, which divisions tell apart, have no stride, but an order.
+ * 0: it is not known. */
 int64_t index_first_step(struct tgc *t, struct uop *offset, const struct uop *r);
 /* The largest number that is known to divide the integer `offset`, whatever its loops and the run's
  * sizes are; 0 for the constant 0, which all numbers do. */
 int64_t index_divisor(struct tgc *t, const struct uop *offset);
-/* Whether the buffer begins at a multiple of n elements in every run, as devices place it: all but a
- * thread's own variables, parts of states, and parts of tensors that begin elsewhere. */
+/* Whether the buffer begins at a multiple of n elements in every run, as devices place it: all but
+ * a thread's own variables, parts of states, and parts of tensors that begin elsewhere. */
 bool buffer_is_aligned(struct tgc *t, const struct buffer *b, int64_t n);
 /* Of a LOAD with a condition, whether it is 0 where that does not hold. */
 bool load_is_zero_elsewhere(const struct uop *load);

@@ -1,21 +1,22 @@
-/* allowed.c - which integers an input may hold: an interval for each value, from its uses back to what it
- * is made of.
+/* allowed.c - which integers an input may hold: an interval for each value, from its uses back to
+ * what it is made of.
  *
  *      index(table[10], x + 1)            x + 1 in 0..9           x in -1..8, of which 0..8 is drawn
  *      host "require" (all(x < 4))        x < 4 holds             x in ..3
  *      x == iota(5)                       x in 0..4 meets one     x in 0..4, a preference
  *
- * Uops are visited users first, so each has all that its users say when its operands are told. An interval
- * that would leave nothing of another one is dropped: both are of different elements, or one is a
- * preference. Bodies of loops are looked at where they use an input itself, not what the loop carries.
+ * Uops are visited users first, so each has all that its users say when its operands are told. An
+ * interval that would leave nothing of another one is dropped: both are of different elements, or
+ * one is a preference. Bodies of loops are looked at where they use an input itself, not what the
+ * loop carries.
  */
 #include "passes/analysis/allowed.h"
 
 #include <math.h>
 #include <string.h>
 
-/* truth: 1 the condition has to hold, -1 it must not; 0: either. as_number: a float or a condition is made
- * of it, as of masks, rather than integers. */
+/* truth: 1 the condition has to hold, -1 it must not; 0: either. as_number: a float or a condition
+ * is made of it, as of masks, rather than integers. */
 struct interval { double lo, hi; int truth; bool as_number; };
 
 struct visit { struct tgc *t; struct uop_map of; };
@@ -48,7 +49,8 @@ static struct interval range_of(const struct uop *u)
     struct interval r = {.lo = -INFINITY, .hi = INFINITY};
     while (u->nsrc > 0 && (u->op == OP_RESHAPE || u->op == OP_EXPAND || u->op == OP_PERMUTE))
         u = u->src[0];
-    if (dtype_is_int(u->dtype) && u->vmax > u->vmin - 1 && u->vmax != INT64_MAX && u->vmin != INT64_MIN)
+    if (dtype_is_int(u->dtype) && u->vmax > u->vmin - 1 && u->vmax != INT64_MAX &&
+        u->vmin != INT64_MIN)
         r = (struct interval){.lo = (double)u->vmin, .hi = (double)u->vmax};
     else if (u->op == OP_CONST && dtype_is_float(u->dtype) && isfinite(u->arg.f))
         r = (struct interval){.lo = u->arg.f, .hi = u->arg.f};
@@ -80,7 +82,8 @@ static void tell_sum(struct visit *v, const struct uop *x, const struct uop *y, 
         narrow(v, x, i.lo / 2, floor(i.hi / 2));
 }
 
-static void tell_product(struct visit *v, const struct uop *x, const struct uop *y, struct interval i)
+static void tell_product(struct visit *v, const struct uop *x, const struct uop *y,
+                         struct interval i)
 {
     struct interval r = range_of(y);
     if (is_known(r) && r.lo > 0)
@@ -142,7 +145,8 @@ static void tell_reduction(struct visit *v, const struct uop *u, struct interval
 static bool is_negative(const struct uop *cond)
 {
     int64_t limit;
-    while (cond->nsrc > 0 && (cond->op == OP_RESHAPE || cond->op == OP_EXPAND || cond->op == OP_PERMUTE))
+    while (cond->nsrc > 0 &&
+           (cond->op == OP_RESHAPE || cond->op == OP_EXPAND || cond->op == OP_PERMUTE))
         cond = cond->src[0];
     return cond->op == OP_LT && uop_const_int(cond->src[1], &limit) && limit <= 0;
 }
@@ -160,7 +164,13 @@ static void tell_elementwise(struct visit *v, const struct uop *u, struct interv
     const struct uop *a = u->nsrc > 0 ? u->src[0] : NULL, *b = u->nsrc > 1 ? u->src[1] : NULL;
     double divisor = b ? range_of(b).lo : 0;
     switch (u->op) {
-    case OP_CAST: case OP_FLOOR: case OP_CEIL: case OP_TRUNC: case OP_ROUND: narrow(v, a, i.lo, i.hi); break;
+    case OP_CAST:
+    case OP_FLOOR:
+    case OP_CEIL:
+    case OP_TRUNC:
+    case OP_ROUND:
+        narrow(v, a, i.lo, i.hi);
+        break;
     case OP_NEG: narrow(v, a, -i.hi, -i.lo); break;
     case OP_ADD:
         tell_sum(v, a, b, i);
@@ -225,14 +235,16 @@ static void tell_host(struct visit *v, const struct uop *u)
 /* Whether an operand is used for what it counts: as a float, or as a condition. */
 static bool makes_number(const struct uop *u)
 {
-    return (u->op == OP_CAST && (dtype_is_float(u->dtype) || u->dtype == DTYPE_BOOL)) || u->op == OP_EQ || u->op == OP_NE;
+    return (u->op == OP_CAST && (dtype_is_float(u->dtype) || u->dtype == DTYPE_BOOL)) ||
+           u->op == OP_EQ || u->op == OP_NE;
 }
 
 static void tell(struct visit *v, const struct uop *u)
 {
     const struct interval i = *interval_of(v, u);
     for (int k = 0; k < u->nsrc; k++)
-        if (dtype_is_int(u->src[k]->dtype) && (makes_number(u) || (i.as_number && dtype_is_int(u->dtype))))
+        if (dtype_is_int(u->src[k]->dtype) &&
+            (makes_number(u) || (i.as_number && dtype_is_int(u->dtype))))
             interval_of(v, u->src[k])->as_number = true;
     if (u->op == OP_HOST)
         tell_host(v, u);

@@ -7,10 +7,10 @@
 /* least > most: the input holds no integers. */
 struct allowed { int64_t least, most; };
 
-/* By input, in the graph's order: integers whose uses allow all of them, in each element, whatever the
- * run-time dimensions are. They are what self-tests and benchmarks draw, so they are small where nothing
- * limits them. Indices of tables lie inside of these, and what the run checks holds, but for conditions on
- * several inputs. */
+/* By input, in the graph's order: integers whose uses allow all of them, in each element, whatever
+ * the run-time dimensions are. They are what self-tests and benchmarks draw, so they are small
+ * where nothing limits them. Indices of tables lie inside of these, and what the run checks holds,
+ * but for conditions on several inputs. */
 struct allowed *allowed_integers(struct tgc *t, const struct graph *g);
 
 #endif

@@ -1,7 +1,8 @@
-/* banks.c - banks of a block's local memory: it has 32 of words of four bytes, each of which gives one word at a time. What lanes want
- * of one bank, in different words, takes a turn each.
+/* banks.c - banks of a block's local memory: it has 32 of words of four bytes, each of which gives
+ * one word at a time. What lanes want of one bank, in different words, takes a turn each.
  *
- * Lanes are served together as far as all of them have 128 bytes: 32 lanes of a word, 8 lanes of 16 bytes; eight rows of a tile.
+ * Lanes are served together as far as all of them have 128 bytes: 32 lanes of a word, 8 lanes of 16
+ * bytes; eight rows of a tile.
  */
 #include "passes/analysis/banks.h"
 
@@ -22,10 +23,12 @@ static int turns(const int64_t *at, int n, int64_t nbytes)
     return most - 1;
 }
 
-int banks_of_tile(const struct matrix_row *r, enum matrix_part part, bool along_k, int64_t stride, bool by_rows)
+int banks_of_tile(const struct matrix_row *r, enum matrix_part part, bool along_k, int64_t stride,
+                  bool by_rows)
 {
     int64_t nbytes = dtype_bits(r->dtype[part]) / 8, at[LANES_MAX], step[MATRIX_NONE + 1] = {0};
-    int n = matrix_elements(r, part), extra = 0, place[MATRIX_NONE + 1], each = along_k && nbytes < WORD_NBYTES ? WORD_NBYTES / (int)nbytes : 1;
+    int n = matrix_elements(r, part), extra = 0, place[MATRIX_NONE + 1],
+        each = along_k && nbytes < WORD_NBYTES ? WORD_NBYTES / (int)nbytes : 1;
     enum matrix_coordinate side = part == MATRIX_A ? MATRIX_M : MATRIX_N;
     if (by_rows) {
         for (int i = 0; i < 8; i++)

@@ -41,7 +41,8 @@ static struct bounds of_product(const struct bounds *a)
     return between(lo - slack * fabs(lo), hi + slack * fabs(hi));
 }
 
-/* Of a positive divisor. Devices round quotients less exactly than by half a step; the slack holds that. */
+/* Of a positive divisor. Devices round quotients less exactly than by half a step;
+ * the slack holds that. */
 static struct bounds of_quotient(const struct bounds *a)
 {
     struct bounds by[2] = {a[0], {1 / a[1].hi, 1 / a[1].lo, true}};
@@ -119,7 +120,7 @@ static struct bounds find(struct bounds_memo *m, const struct uop *u, int depth)
 
 struct bounds bounds_of(struct bounds_memo *m, const struct uop *u) { return find(m, u, 0); }
 
-/* ----------------------------------------------------------------------- whole numbers, in kernels */
+/* -------------------------------------------------------------------- whole numbers, in kernels */
 
 /* Follows a chain of sums and clamps. */
 bool bounds_is_whole(const struct uop *u)
@@ -144,7 +145,7 @@ bool bounds_is_whole(const struct uop *u)
     return false;
 }
 
-/* --------------------------------------------------------------------- whole numbers, in the graph */
+/* ------------------------------------------------------------------ whole numbers, in the graph */
 
 bool value_is_whole(const struct uop *v, int *steps)
 {

@@ -6,10 +6,10 @@
  *      axis 0  8*k          K      1        8
  *      axis 1  16*q         M      K        16
  *
- * Each condition `e < n` is the coordinate e along an axis of size n, whose stride is that of e's terms in the
- * offset; a loop without a condition is an axis, too, and takes those of the offset's other terms that are multiples of
- * its stride. What is left are axes of one element. The sizes of axes without conditions are what their
- * coordinates reach.
+ * Each condition `e < n` is the coordinate e along an axis of size n, whose stride is that of e's
+ * terms in the offset; a loop without a condition is an axis, too, and takes those of the offset's
+ * other terms that are multiples of its stride. What is left are axes of one element. The sizes of
+ * axes without conditions are what their coordinates reach.
  */
 #include "passes/analysis/box.h"
 #include "passes/analysis/matrix.h"
@@ -27,7 +27,8 @@ struct reader {
     struct uop *const *loop; int nloop;
     struct sum rest;             /* of the offset, what no axis has yet */
     struct box *b;
-    struct { struct uop *own; bool bounded; } of[BULK_RANK];     /* of each axis: the loop, NULL: of one element */
+    /* of each axis: the loop, NULL: of one element */
+    struct { struct uop *own; bool bounded; } of[BULK_RANK];
     const char **why;
 };
 
@@ -58,7 +59,8 @@ static bool add_sum(struct sum *s, struct uop *u, int64_t times)
         return true;
     }
     if (u->op == OP_ADD || u->op == OP_SUB)
-        return add_sum(s, u->src[0], times) && add_sum(s, u->src[1], u->op == OP_SUB ? -times : times);
+        return add_sum(s, u->src[0], times) &&
+               add_sum(s, u->src[1], u->op == OP_SUB ? -times : times);
     if (u->op == OP_MUL && uop_const_int(u->src[1], &c))
         return add_sum(s, u->src[0], sat_mul(c, times));
     return add_term(s, u, times);
@@ -87,7 +89,8 @@ static struct box_axis *add_axis(struct reader *r, struct uop *own, int64_t stri
 /* ---------------------------------------------------------------------------------- conditions */
 
 /* The coordinate e + constant, without the axis's own loop; its terms leave the offset. */
-static bool take_coordinate(struct reader *r, const struct sum *e, struct box_axis *x, const struct uop *own, int64_t size)
+static bool take_coordinate(struct reader *r, const struct sum *e, struct box_axis *x,
+                            const struct uop *own, int64_t size)
 {
     struct uop *at = uop_int(r->t, e->constant);
     for (int i = 0; i < e->n; i++) {
@@ -105,7 +108,8 @@ static bool take_coordinate(struct reader *r, const struct sum *e, struct box_ax
     return true;
 }
 
-/* a + x // m < n is m*a + x < m*n: rows that are counted by m, where all conditions' numbers are multiples of it. */
+/* a + x // m < n is m*a + x < m*n: rows that are counted by m, where all conditions' numbers are
+ * multiples of it. */
 static bool multiply_out(struct sum *s, int64_t *size)
 {
     for (int i = 0; i < s->n; i++) {
@@ -135,7 +139,8 @@ static bool take_bound(struct reader *r, struct uop *e, int64_t size)
         for (int k = 0; k < r->nloop; k++)
             if (s.term[i] == r->loop[k] && s.times[i] != 0) {
                 if (own || s.times[i] != 1)
-                    return refuse(r, "a condition is of several loops of a copy, or of each n-th turn");
+                    return refuse(
+                        r, "a condition is of several loops of a copy, or of each n-th turn");
                 own = s.term[i];
             }
     for (int i = 0; i < r->b->rank && own; i++)
@@ -152,7 +157,9 @@ static bool take_bound(struct reader *r, struct uop *e, int64_t size)
             stride = times_of(&r->rest, s.term[i]) / s.times[i];
     struct box_axis *x = stride > 0 ? add_axis(r, NULL, stride, 1) : NULL;
     if (!x)
-        return refuse(r, "a condition is of no coordinate along an axis, or there are more axes than a box has");
+        return refuse(
+            r,
+            "a condition is of no coordinate along an axis, or there are more axes than a box has");
     r->of[r->b->rank - 1].bounded = true;
     return take_coordinate(r, &s, x, NULL, size);
 }
@@ -215,7 +222,8 @@ static bool take_loops(struct reader *r)
     return true;
 }
 
-/* The term joins the axis without a condition whose stride is the largest one that divides what it is multiplied by. */
+/* The term joins the axis without a condition whose stride is the largest one that divides what it
+ * is multiplied by. */
 static bool take_term(struct reader *r, struct uop *term, int64_t times)
 {
     struct box_axis *best = NULL;
@@ -250,11 +258,12 @@ static bool take_rest(struct reader *r, int64_t aligned)
     }
     r->b->first = r->rest.constant;
     if (r->b->first % aligned && !r->of[0].bounded && r->b->first > 0) {
-        struct box_axis *x = &r->b->axis[0];                 /* a coordinate begins where it likes */
+        struct box_axis *x = &r->b->axis[0];                /* a coordinate begins where it likes */
         x->coordinate = sym_addi(r->t, x->coordinate, r->b->first % aligned);
         r->b->first -= r->b->first % aligned;
     }
-    return (r->b->first >= 0 && r->b->first % aligned == 0) || refuse(r, "a tensor that begins at no multiple of 16 bytes");
+    return (r->b->first >= 0 && r->b->first % aligned == 0) ||
+           refuse(r, "a tensor that begins at no multiple of 16 bytes");
 }
 
 /* ----------------------------------------------------------------------------------------- box */
@@ -288,9 +297,12 @@ static bool fits(struct reader *r, const struct buffer *of)
         return refuse(r, "rows of a copy are no neighbours, or of no multiple of 16 bytes");
     for (int i = 0; i < b->rank; i++) {
         const struct box_axis *x = &b->axis[i];
-        if (i > 0 && (x->stride * nbytes % BULK_ALIGNED || x->stride >= ((int64_t)1 << 40) / nbytes || (i > 1 && x->stride % b->axis[i - 1].stride)))
+        if (i > 0 &&
+            (x->stride * nbytes % BULK_ALIGNED || x->stride >= ((int64_t)1 << 40) / nbytes ||
+             (i > 1 && x->stride % b->axis[i - 1].stride)))
             return refuse(r, "rows of the tensor begin at no multiples of 16 bytes");
-        if (x->size > UINT32_MAX || x->coordinate->vmin < INT32_MIN || x->coordinate->vmax > INT32_MAX - BULK_EXTENT)
+        if (x->size > UINT32_MAX || x->coordinate->vmin < INT32_MIN ||
+            x->coordinate->vmax > INT32_MAX - BULK_EXTENT)
             return refuse(r, "an axis is longer than a box's");
         last = sat_add(last, sat_mul(x->size - 1, x->stride));
     }
@@ -315,31 +327,37 @@ static bool is_in_order(struct reader *r, struct uop *at, int64_t panel, int64_t
         place = sym_add(r->t, place, sym_muli(r->t, r->loop[k], step));
         step *= range_fixed_size(r->loop[k]);
     }
-    if (panel && r->b->row * nbytes % PANEL_ROW_NBYTES == 0 && step / r->b->row * (PANEL_ROW_NBYTES / nbytes) == panel)
+    if (panel && r->b->row * nbytes % PANEL_ROW_NBYTES == 0 &&
+        step / r->b->row * (PANEL_ROW_NBYTES / nbytes) == panel)
         place = panel_place(r->t, place, r->b->row, step, nbytes);
     return place == at || refuse(r, "the copy has another order than a box");
 }
 
-bool box_read(struct tgc *t, struct uop *value, struct uop *at, struct uop *const *loop, int nloop, int64_t panel,
-              struct box *b, const char **why)
+bool box_read(struct tgc *t, struct uop *value, struct uop *at, struct uop *const *loop, int nloop,
+              int64_t panel, struct box *b, const char **why)
 {
-    bool rounded = value->op == OP_CAST && value->dtype == DTYPE_TF32 && value->src[0]->dtype == DTYPE_F32;
+    bool rounded =
+        value->op == OP_CAST && value->dtype == DTYPE_TF32 && value->src[0]->dtype == DTYPE_F32;
     struct uop *load = value->op == OP_BITCAST || rounded ? value->src[0] : value;
     struct reader r = {.t = t, .loop = loop, .nloop = nloop, .b = b, .why = why};
     *b = (struct box){.nelem = 1};
     *why = NULL;
-    if (load->op != OP_LOAD || load->arg.i || load->src[0]->op != OP_BUFFER || (load->nsrc > 2 && !load_is_zero_elsewhere(load)))
+    if (load->op != OP_LOAD || load->arg.i || load->src[0]->op != OP_BUFFER ||
+        (load->nsrc > 2 && !load_is_zero_elsewhere(load)))
         return refuse(&r, "more is computed for a copy than its operand");
     const struct buffer *of = uop_buffer_of(load->src[0]);
     int64_t nbytes = (int64_t)dtype_nbytes(of->dtype), aligned = BULK_ALIGNED / nbytes;
     b->memory = load->src[0];
-    if (dtype_bits(of->dtype) != 8 * (int)nbytes || dtype_nbytes(value->dtype) != (size_t)nbytes || !buffer_is_aligned(t, of, aligned))
-        return refuse(&r, "elements that are no bytes of the tensor's, which begins at multiples of 16 of them");
+    if (dtype_bits(of->dtype) != 8 * (int)nbytes || dtype_nbytes(value->dtype) != (size_t)nbytes ||
+        !buffer_is_aligned(t, of, aligned))
+        return refuse(
+            &r,
+            "elements that are no bytes of the tensor's, which begins at multiples of 16 of them");
     if (!add_sum(&r.rest, load->src[1], 1))
         return refuse(&r, "an offset of many terms");
     if (!take_loops(&r) || (load->nsrc > 2 && !take_conditions(&r, load->src[2])))
         return false;
-    for (int i = 0; i < b->rank; i++)                        /* of the others the loops leave the offset */
+    for (int i = 0; i < b->rank; i++)                 /* of the others the loops leave the offset */
         if (r.of[i].own && !r.of[i].bounded)
             (void)add_term(&r.rest, r.of[i].own, -b->axis[i].stride);
     if (!take_rest(&r, aligned))
@@ -350,7 +368,7 @@ bool box_read(struct tgc *t, struct uop *value, struct uop *at, struct uop *cons
     return sort_axes(&r) && fits(&r, of) && is_in_order(&r, at, panel, nbytes);
 }
 
-/* ---------------------------------------------------------------------------------- boxes that leave */
+/* ----------------------------------------------------------------------------- boxes that leave */
 
 static struct uop *loaded(const struct uop *store)
 {
@@ -358,9 +376,15 @@ static struct uop *loaded(const struct uop *store)
     return value->op == OP_LOAD && value->nsrc == 2 ? value : NULL;
 }
 
-bool box_leaves(const struct uop *store, const struct uop *memory) { return loaded(store) && loaded(store)->src[0] == memory; }
+bool box_leaves(const struct uop *store, const struct uop *memory)
+{
+    return loaded(store) && loaded(store)->src[0] == memory;
+}
 
-static bool is_first(const struct uop *u, const struct uop *item) { return u->op == OP_LT && u->src[0] == item && uop_is_int(u->src[1], 1); }
+static bool is_first(const struct uop *u, const struct uop *item)
+{
+    return u->op == OP_LT && u->src[0] == item && uop_is_int(u->src[1], 1);
+}
 
 bool box_is_of_first(struct uop *valid, const struct uop *item)
 {
@@ -376,16 +400,20 @@ static struct uop *without_thread(struct tgc *t, struct uop *valid, const struct
         return NULL;
     if (valid->op != OP_AND || valid->dtype != DTYPE_BOOL)
         return valid;
-    struct uop *a = without_thread(t, valid->src[0], item), *b = without_thread(t, valid->src[1], item);
+    struct uop *a = without_thread(t, valid->src[0], item),
+               *b = without_thread(t, valid->src[1], item);
     return !a ? b : !b ? a : sym_and(t, a, b);
 }
 
-bool box_read_leaving(struct tgc *t, const struct uop *store, struct uop *valid, const struct uop *item, struct uop *const *loop, int nloop, struct box *b,
+bool box_read_leaving(struct tgc *t, const struct uop *store, struct uop *valid,
+                      const struct uop *item, struct uop *const *loop, int nloop, struct box *b,
                       const char **why)
 {
     const struct uop *load = loaded(store);
     const struct buffer *to = uop_buffer_of(store->src[0]);
-    struct uop *rest = without_thread(t, valid, item), *src[4] = {store->src[0], store->src[1], rest, uop_consti(t, to->dtype, 0)};
+    struct uop *rest = without_thread(t, valid, item),
+               *src[4] = {store->src[0], store->src[1], rest, uop_consti(t, to->dtype, 0)};
     struct uop *tensor = uop_intern(t, OP_LOAD, to->dtype, src, rest ? 4 : 2, (union arg){0});
-    return box_read(t, tensor, load->src[1], loop, nloop, uop_buffer_of(load->src[0])->panel, b, why);
+    return box_read(t, tensor, load->src[1], loop, nloop, uop_buffer_of(load->src[0])->panel, b,
+                    why);
 }

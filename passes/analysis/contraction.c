@@ -103,7 +103,10 @@ void factor_follow(struct contraction *c, struct factor *f, unsigned moves)
     }
 }
 
-bool contraction_is_reduced(const struct contraction *c, int axis) { return c->reduced >> axis & 1; }
+bool contraction_is_reduced(const struct contraction *c, int axis)
+{
+    return c->reduced >> axis & 1;
+}
 
 /* Whether a reduced axis shares a base coordinate with one that is not, as in a window. */
 static bool is_walked(const struct contraction *c, const struct factor *f, int axis)

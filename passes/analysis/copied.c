@@ -1,14 +1,18 @@
-/* copied.c - what may be copied to local memory as it is, by an instruction that no thread waits for.
+/* copied.c - what may be copied to local memory as it is, by an instruction that no thread waits
+ * for.
  *
  *      stage(%local, load(x, a*32 + v, lt(a, n), 0), b*40 + v, ..., v < 8)      8 neighbours, or zeros
  */
 #include "passes/analysis/copied.h"
 #include "passes/analysis/nest.h"
 
-/* Two conditions of numbers that are multiples of `all`, but for the range's part, which is less: x < y. */
-static struct uop *compared(struct tgc *t, struct uop *x, struct uop *y, const struct uop *r, int64_t n)
+/* Two conditions of numbers that are multiples of `all`, but for the range's part,
+ * which is less: x < y. */
+static struct uop *compared(struct tgc *t, struct uop *x, struct uop *y, const struct uop *r,
+                            int64_t n)
 {
-    struct uop *with = uop_depends_on(t, x, r) ? x : y, *other = with == x ? sym_addi(t, y, 0) : sym_addi(t, x, 1);
+    struct uop *with = uop_depends_on(t, x, r) ? x : y,
+               *other = with == x ? sym_addi(t, y, 0) : sym_addi(t, x, 1);
     int64_t stride;
     if (uop_depends_on(t, other, r) || !index_stride(t, with, r, &stride) || stride < 1)
         return NULL;
@@ -45,7 +49,8 @@ static int neighbours(struct uop *const *range, int n, struct uop **of)
     return found;
 }
 
-bool copied_read(struct tgc *t, struct uop *value, struct uop *at, struct uop *const *range, int n, struct copied *c)
+bool copied_read(struct tgc *t, struct uop *value, struct uop *at, struct uop *const *range, int n,
+                 struct copied *c)
 {
     struct uop *of[MAX_RANK], *load = value->op == OP_BITCAST ? value->src[0] : value;
     int64_t stride;
@@ -53,11 +58,17 @@ bool copied_read(struct tgc *t, struct uop *value, struct uop *at, struct uop *c
         (load->nsrc > 2 && !load_is_zero_elsewhere(load)))
         return false;
     const struct buffer *b = uop_buffer_of(load->src[0]);
-    *c = (struct copied){.memory = load->src[0], .from = load->src[1], .at = at, .valid = load->nsrc > 2 ? load->src[2] : NULL, .lanes = 1};
+    *c = (struct copied){.memory = load->src[0],
+                         .from = load->src[1],
+                         .at = at,
+                         .valid = load->nsrc > 2 ? load->src[2] : NULL,
+                         .lanes = 1};
     for (int i = 0, all = neighbours(range, n, of); i < all; i++) {
-        bool next = index_stride(t, c->from, of[i], &stride) && stride == c->lanes && index_stride(t, at, of[i], &stride) &&
-                    stride == c->lanes;
-        c->valid = c->valid && next ? condition_of_first(t, c->valid, of[i], range_fixed_size(of[i])) : c->valid;
+        bool next = index_stride(t, c->from, of[i], &stride) && stride == c->lanes &&
+                    index_stride(t, at, of[i], &stride) && stride == c->lanes;
+        c->valid = c->valid && next
+                       ? condition_of_first(t, c->valid, of[i], range_fixed_size(of[i]))
+                       : c->valid;
         if (!next || (load->nsrc > 2 && !c->valid))
             return false;
         struct uop *lane = sym_muli(t, of[i], c->lanes);
@@ -66,7 +77,9 @@ bool copied_read(struct tgc *t, struct uop *value, struct uop *at, struct uop *c
         c->lanes *= (int)range_fixed_size(of[i]);
     }
     c->nbytes = c->lanes * (int64_t)dtype_nbytes(b->dtype);
-    return (c->nbytes == 4 || c->nbytes == 8 || c->nbytes == 16) && dtype_bits(b->dtype) == 8 * (int)dtype_nbytes(b->dtype) &&
-           dtype_nbytes(value->dtype) == dtype_nbytes(b->dtype) && index_divisor(t, c->from) % c->lanes == 0 &&
-           index_divisor(t, c->at) % c->lanes == 0 && buffer_is_aligned(t, b, c->lanes);
+    return (c->nbytes == 4 || c->nbytes == 8 || c->nbytes == 16) &&
+           dtype_bits(b->dtype) == 8 * (int)dtype_nbytes(b->dtype) &&
+           dtype_nbytes(value->dtype) == dtype_nbytes(b->dtype) &&
+           index_divisor(t, c->from) % c->lanes == 0 && index_divisor(t, c->at) % c->lanes == 0 &&
+           buffer_is_aligned(t, b, c->lanes);
 }

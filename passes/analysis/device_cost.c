@@ -1,9 +1,12 @@
-/* device_cost.c - estimates what a kernel takes of a device that has a grid: threads, local memory, bytes, time.
+/* device_cost.c - estimates what a kernel takes of a device that has a grid: threads, local memory,
+ * bytes, time.
  *
- * Its program is read as the schedules were weighed when they were chosen (struct grid_work): what a thread issues,
- * products of matrices, steps between barriers, and the bytes that each block needs of the cache, each of its own
- * once, however many of its threads load them. What threads of a block load each for itself counts twice. A loop whose end
- * depends on the block has as many turns as it has on average; conditions of the block and of a loop hold as often as they do (turns.h).
+ * Its program is read as the schedules were weighed when they were chosen (struct grid_work): what
+ * a thread issues, products of matrices, steps between barriers, and the bytes that each block
+ * needs of the cache, each of its own once, however many of its threads load them. What threads of
+ * a block load each for itself counts twice. A loop whose end depends on the block has as many
+ * turns as it has on average; conditions of the block and of a loop hold as often as they do
+ * (turns.h).
  */
 #include "passes/analysis/access.h"
 #include "passes/analysis/footprint.h"
@@ -16,8 +19,13 @@
 
 enum { DEPTH_MAX = 128 };
 
-/* An open loop: its turns in all threads, those of one thread, and those that a block takes together. */
-struct open_loop { const struct uop *range; double all, each, block; bool is_item, is_shared, is_serial, is_places; };
+/* An open loop: its turns in all threads, those of one thread, and those that a
+ * block takes together. */
+struct open_loop {
+    const struct uop *range;
+    double all, each, block;
+    bool is_item, is_shared, is_serial, is_places;
+};
 /* Bytes of a block, or for each place that it goes through, and how often they are loaded. */
 struct block_part { struct cover bytes; double again, places; };
 struct device_walk {
@@ -27,14 +35,17 @@ struct device_walk {
     struct device_use *use;
     struct open_loop open[DEPTH_MAX];
     int depth, items;
-    double share[DEPTH_MAX];     /* of the turns around it, those in which a condition holds, with those around it */
-    double owned[DEPTH_MAX];     /* likewise, where data say whose turn it is: a part of the bytes, too */
+    double share[DEPTH_MAX];     /* of the turns around it, those in which a condition holds, with
+                                  * those around it */
+    double owned[DEPTH_MAX];     /* likewise, where data say whose turn it is: a part of the bytes,
+                                  * too */
     int conditions;
     struct places grid;          /* its loops that are open */
     double places;               /* that a block goes through */
     struct footprint footprint;
     struct block_part *part; int npart; size_t cap_part;             /* by group of the footprint */
-    double given;                /* bytes of boxes that other blocks of its cluster copy for a block */
+    double given;                /* bytes of boxes that other blocks of its cluster copy for a
+                                  * block */
     double last_ns;              /* what the blocks take that come last (TICKET) */
     bool loaded;                 /* from memory or the cache, since the last barrier */
     const struct buffer *filled; /* barriers that tell when a box is there */
@@ -71,7 +82,8 @@ static void begin_work(struct device_walk *w)
     w->work.threads = k->block ? k->block : 1;
     w->places = count_places(k);
     for (int d = 0; d < k->ngrid; d++) {
-        double places = k->grid[d]->vmax > 0 ? (double)k->grid[d]->vmax : 1, group = k->block ? 1 : k->group[d];
+        double places = k->grid[d]->vmax > 0 ? (double)k->grid[d]->vmax : 1,
+               group = k->block ? 1 : k->group[d];
         w->work.blocks *= __builtin_ceil(places / group);
         w->work.threads *= group;
     }
@@ -93,11 +105,13 @@ static bool is_in_loop(const struct device_walk *w)
     return false;
 }
 
-/* The turns of a loop, on average over the places of the grid where they differ; of a grid that has such loops, how long the units take. */
+/* The turns of a loop, on average over the places of the grid where they differ; of a grid that has
+ * such loops, how long the units take. */
 static double turns_of(struct device_walk *w, const struct uop *range)
 {
     double n = range->src[0]->vmax > 0 ? (double)range->src[0]->vmax : 1, mean;
-    if (range->src[0]->op == OP_CONST || !w->k->block || range_is_of_block(range) || !index_mean(w->t, range->src[0], &w->grid, NULL, &mean) || mean <= 0)
+    if (range->src[0]->op == OP_CONST || !w->k->block || range_is_of_block(range) ||
+        !index_mean(w->t, range->src[0], &w->grid, NULL, &mean) || mean <= 0)
         return n;
     if (w->grid.n == w->k->ngrid && w->work.rounds <= 0)
         w->work.rounds = index_rounds(w->t, range->src[0], &w->grid, w->t->device->units);
@@ -106,7 +120,9 @@ static double turns_of(struct device_walk *w, const struct uop *range)
 
 static void open_loop(struct device_walk *w, const struct uop *range)
 {
-    double n = range_is_grid(range) || range_is_item(range) ? (double)(range->src[0]->vmax > 0 ? range->src[0]->vmax : 1) : turns_of(w, range);
+    double n = range_is_grid(range) || range_is_item(range)
+                   ? (double)(range->src[0]->vmax > 0 ? range->src[0]->vmax : 1)
+                   : turns_of(w, range);
     struct open_loop l = {.range = range, .all = n, .each = n, .block = n};
     if (range_is_grid(range)) {
         int d = grid_dimension(w);
@@ -123,7 +139,8 @@ static void open_loop(struct device_walk *w, const struct uop *range)
         l.each = w->k->block ? n / w->k->block : n;
         l.all = w->items ? l.each : n;               /* threads share it */
     } else {
-        /* through places, or, of threads that only copy, through the steps of all of them: no place's bytes are another one's */
+        /* through places, or, of threads that only copy, through the steps of all of them: no
+         * place's bytes are another one's */
         l.is_places = w->places > 1 && !is_in_loop(w) && n >= w->places;
         l.block = l.is_places ? n / w->places : n;
         l.is_serial = true;
@@ -158,27 +175,33 @@ static const struct uop *without_casts(const struct uop *u)
     return u;
 }
 
-/* Where what is loaded says which place of the grid it is for, as of those that share a scatter's places: one of them. */
+/* Where what is loaded says which place of the grid it is for, as of those that share a scatter's
+ * places: one of them. */
 static double share_of_place(struct tgc *t, const struct uop *condition)
 {
     if (condition->op == OP_AND)
         return share_of_place(t, condition->src[0]) * share_of_place(t, condition->src[1]);
     for (int i = 0; i < 2 && condition->op == OP_EQ; i++) {
         const struct uop *place = without_casts(condition->src[i]);
-        if (place->op == OP_RANGE && range_is_grid(place) && !uop_depends_on(t, condition->src[1 - i], place) && is_loaded(t, condition->src[1 - i]))
+        if (place->op == OP_RANGE && range_is_grid(place) &&
+            !uop_depends_on(t, condition->src[1 - i], place) && is_loaded(t, condition->src[1 - i]))
             return 1 / (double)place->src[0]->vmax;
     }
     return 1;
 }
 
-/* Of its turns, those in which the condition holds: one of the block, and of the innermost loop that it is of. */
+/* Of its turns, those in which the condition holds: one of the block, and of the innermost loop
+ * that it is of. */
 static void open_condition(struct device_walk *w, const struct uop *guard)
 {
     double share = 1, owned = share_of_place(w->t, guard->src[0]);
     const struct uop *loop = NULL;
     for (int d = 0; d < w->depth; d++)
-        loop = w->open[d].is_serial && uop_depends_on(w->t, guard->src[0], w->open[d].range) ? w->open[d].range : loop;
-    if (!w->k->block || guard->src[0]->op == OP_ROLE || !index_mean(w->t, guard->src[0], &w->grid, loop, &share))
+        loop = w->open[d].is_serial && uop_depends_on(w->t, guard->src[0], w->open[d].range)
+                   ? w->open[d].range
+                   : loop;
+    if (!w->k->block || guard->src[0]->op == OP_ROLE ||
+        !index_mean(w->t, guard->src[0], &w->grid, loop, &share))
         share = owned;
     if (w->conditions == DEPTH_MAX)
         TGC_BUG(w->t, "more than %d conditions in each other", DEPTH_MAX);
@@ -187,16 +210,20 @@ static void open_condition(struct device_walk *w, const struct uop *guard)
     w->conditions++;
 }
 
-/* What one access takes of a buffer: its bytes, and those from the first to the last of them, which are more where it takes rows. */
+/* What one access takes of a buffer: its bytes, and those from the first to the last of them, which
+ * are more where it takes rows. */
 struct taken { double nbytes, span; };
 
 /* Neighbours. */
 static struct taken taken_together(double nbytes) { return (struct taken){nbytes, nbytes}; }
 
-/* Bytes that all threads ask for, and those that a block covers; shared: its threads ask for them together. */
-static void note_bytes(struct device_walk *w, const struct buffer *b, struct uop *offset, struct taken of, bool shared)
+/* Bytes that all threads ask for, and those that a block covers; shared: its threads ask
+ * for them together. */
+static void note_bytes(struct device_walk *w, const struct buffer *b, struct uop *offset,
+                       struct taken of, bool shared)
 {
-    double all = of.nbytes, own = of.nbytes, span = of.span, again = 1, places = 1, size = (double)dtype_nbytes(b->dtype);
+    double all = of.nbytes, own = of.nbytes, span = of.span, again = 1, places = 1,
+           size = (double)dtype_nbytes(b->dtype);
     int64_t at;
     bool inside = shared;                            /* the block's threads share a loop inside */
     for (int d = 0; d < w->depth; d++)
@@ -219,18 +246,21 @@ static void note_bytes(struct device_walk *w, const struct buffer *b, struct uop
     w->use->asked += all;
     int group = footprint_find(&w->footprint, b, offset, &at);
     while (w->npart <= group)
-        SCRATCH_PUSH(w->t, w->part, w->npart, w->cap_part, ((struct block_part){.again = 1, .places = 1}));
+        SCRATCH_PUSH(w->t, w->part, w->npart, w->cap_part,
+                     ((struct block_part){.again = 1, .places = 1}));
     struct block_part *part = &w->part[group];
     part->again = again > part->again ? again : part->again;
     part->places = places > part->places ? places : part->places;
     cover_add(&part->bytes, own, span, at * (int64_t)size);
 }
 
-/* Elements from the first to the last one of a vector or, whose rows the lanes of a wave load together, of a tile. */
+/* Elements from the first to the last one of a vector or, whose rows the lanes of a wave load
+ * together, of a tile. */
 static double span_of_access(const struct uop *u, double nelem)
 {
     if (u->op == OP_LOAD && TILE_IS(u->arg.i))
-        return (TILE_ROWS(u->arg.i) - 1) * fabs((double)TILE_STRIDE(u->arg.i)) + TILE_COLUMNS(u->arg.i);
+        return (TILE_ROWS(u->arg.i) - 1) * fabs((double)TILE_STRIDE(u->arg.i)) +
+               TILE_COLUMNS(u->arg.i);
     return u->op == OP_GATHER ? nelem : (nelem - 1) * fabs((double)VECTOR_STRIDE(u->arg.i)) + 1;
 }
 
@@ -240,18 +270,26 @@ static void note_access(struct device_walk *w, const struct uop *u)
     const struct buffer *b = uop_buffer_of(u->src[0]);
     const struct uop *value = u->op == OP_STORE ? u->src[2] : u;
     bool local = buffer_space(b) == SPACE_LOCAL, tile = u->op == OP_LOAD && TILE_IS(u->arg.i);
-    double nelem = tile ? (double)TILE_ROWS(u->arg.i) * TILE_COLUMNS(u->arg.i) / d->wave : (double)value->lanes;
-    /* local memory gives many threads of a wave what they read of the same place at once: a vector takes no longer */
-    double nbytes = nelem * (double)dtype_nbytes(b->dtype), words = nbytes > 4 && (tile || !local) ? nbytes / 4 : 1;
+    double nelem = tile ? (double)TILE_ROWS(u->arg.i) * TILE_COLUMNS(u->arg.i) / d->wave
+                        : (double)value->lanes;
+    /* local memory gives many threads of a wave what they read of the same place at once: a vector
+     * takes no longer */
+    double nbytes = nelem * (double)dtype_nbytes(b->dtype),
+           words = nbytes > 4 && (tile || !local) ? nbytes / 4 : 1;
     words = tile && b->panel ? 0 : words;            /* the unit reads it */
     if (b->kind == BUFFER_SCRATCH && !local && !b->is_global)
         return;
     /* of a load with a condition of its own, of those that the guard around it leaves */
-    double around = w->conditions ? w->owned[w->conditions - 1] : 1, own = u->op == OP_LOAD && u->nsrc > 2 ? share_of_place(w->t, u->src[2]) : 1;
+    double around = w->conditions ? w->owned[w->conditions - 1] : 1,
+           own = u->op == OP_LOAD && u->nsrc > 2 ? share_of_place(w->t, u->src[2]) : 1;
     double owned = own < around ? own : around;
-    w->work.issued += turns_of_thread(w) * owned / around * words * (local ? cost_grid_local(d) : cost_grid_load(d));
+    w->work.issued += turns_of_thread(w) * owned / around * words *
+                      (local ? cost_grid_local(d) : cost_grid_load(d));
     w->loaded |= u->op != OP_STORE && !local;
-    note_bytes(w, b, u->src[1], (struct taken){nbytes * owned, span_of_access(u, nelem) * (double)dtype_nbytes(b->dtype)}, false);
+    note_bytes(
+        w, b, u->src[1],
+        (struct taken){nbytes * owned, span_of_access(u, nelem) * (double)dtype_nbytes(b->dtype)},
+        false);
 }
 
 /* From memory to local memory: no instruction stores what comes. */
@@ -269,13 +307,15 @@ static void note_copy(struct device_walk *w, const struct uop *u)
 static void note_put(struct device_walk *w, const struct uop *u)
 {
     const struct buffer *to = uop_buffer_of(u->src[0]), *from = uop_buffer_of(u->src[2]);
-    double nbytes = COPY_LANES(u->arg.i) * (double)dtype_nbytes(to->dtype), turns = turns_of_thread(w) * nbytes / 4;
+    double nbytes = COPY_LANES(u->arg.i) * (double)dtype_nbytes(to->dtype),
+           turns = turns_of_thread(w) * nbytes / 4;
     const struct buffer *const of[2] = {to, from};
     for (int k = 0; k < 2; k++) {
         if (of[k]->is_register)
             continue;
         w->loaded |= k && !of[k]->is_local;
-        w->work.issued += turns * (of[k]->is_local ? cost_grid_local(w->t->device) : cost_grid_load(w->t->device));
+        w->work.issued += turns * (of[k]->is_local ? cost_grid_local(w->t->device)
+                                                   : cost_grid_load(w->t->device));
         note_bytes(w, of[k], u->src[k ? 3 : 1], taken_together(nbytes), false);
     }
 }
@@ -289,7 +329,9 @@ static struct uop *begin_of_box(struct tgc *t, const struct uop *u)
     struct uop *at = uop_consti(t, d, u->src[bulk_source(u, BULK_FIRST)]->arg.i);
     for (int a = 0; a < bulk_rank(u); a++) {
         struct bulk_axis axis = bulk_axis(u, a);
-        struct uop *place = axis.coordinate->op == OP_CONST ? uop_consti(t, d, axis.coordinate->arg.i) : axis.coordinate;
+        struct uop *place = axis.coordinate->op == OP_CONST
+                                ? uop_consti(t, d, axis.coordinate->arg.i)
+                                : axis.coordinate;
         at = uop_binary(t, OP_ADD, at, uop_binary(t, OP_MUL, place, uop_consti(t, d, axis.stride)));
     }
     return at;
@@ -310,19 +352,22 @@ static struct taken taken_of_box(const struct uop *u, const struct buffer *local
 /* A box, or a block's part of a cluster's: one thread has an engine copy it. */
 static void note_bulk(struct device_walk *w, const struct uop *u)
 {
-    const struct buffer *to = uop_buffer_of(u->src[BULK_TO]), *from = uop_buffer_of(u->src[BULK_FROM]);
+    const struct buffer *to = uop_buffer_of(u->src[BULK_TO]),
+                        *from = uop_buffer_of(u->src[BULK_FROM]);
     struct taken part = taken_of_box(u, to);
     double nbytes = part.nbytes * BULK_CLUSTER(u->arg.i);
     w->filled = uop_buffer_of(u->src[BULK_BARRIERS]);
     note_bytes(w, to, u->src[BULK_OFFSET], taken_together(nbytes), true);
     note_bytes(w, from, begin_of_box(w->t, u), part, true);
-    w->given += is_in_loop(w) ? turns_of_thread(w) * (nbytes - part.nbytes) : 0;       /* those of the first turns are behind none of the last ones */
+    /* those of the first turns are behind none of the last ones */
+    w->given += is_in_loop(w) ? turns_of_thread(w) * (nbytes - part.nbytes) : 0;
 }
 
 /* A box that leaves. */
 static void note_bulk_store(struct device_walk *w, const struct uop *u)
 {
-    const struct buffer *from = uop_buffer_of(u->src[BULK_TO]), *to = uop_buffer_of(u->src[bulk_source(u, BULK_FROM)]);
+    const struct buffer *from = uop_buffer_of(u->src[BULK_TO]),
+                        *to = uop_buffer_of(u->src[bulk_source(u, BULK_FROM)]);
     struct taken of = taken_of_box(u, from);
     note_bytes(w, from, u->src[BULK_OFFSET], taken_together(of.nbytes), true);
     note_bytes(w, to, begin_of_box(w->t, u), of, true);
@@ -331,19 +376,23 @@ static void note_bulk_store(struct device_walk *w, const struct uop *u)
 static void note_matrix(struct device_walk *w, const struct uop *u)
 {
     enum matrix_unit of;
-    double rate, turns = turns_of_thread(w), each = w->work.threads / matrix_row(MATRIX_ROW(u->arg.i))->lanes;
+    double rate, turns = turns_of_thread(w),
+                 each = w->work.threads / matrix_row(MATRIX_ROW(u->arg.i))->lanes;
     for (int i = 0; device_matrix(w->t, i, &of, &rate); i++)
         if (of == MATRIX_ROW(u->arg.i))
             w->work.matrix_ns += turns * each * cost_of_matrix(w->t->device, of, rate);
     w->work.issued += w->work.apart ? turns : 0;
 }
 
-/* The turns in which u is computed: lanes are straight-line code, of which compilers compute once what is the same in all. */
+/* The turns in which u is computed: lanes are straight-line code, of which compilers compute once
+ * what is the same in all. */
 static double turns_of_value(const struct device_walk *w, struct uop *u)
 {
     double n = turns_of_thread(w);
     for (int d = 0; d < w->depth; d++)
-        n /= range_is_lane(w->open[d].range) && !uop_depends_on(w->t, u, w->open[d].range) ? w->open[d].each : 1;
+        n /= range_is_lane(w->open[d].range) && !uop_depends_on(w->t, u, w->open[d].range)
+                 ? w->open[d].each
+                 : 1;
     return n;
 }
 
@@ -354,11 +403,13 @@ static double issue_of(const struct device_walk *w, const struct uop *u)
 {
     if (u->op == OP_INTRINSIC)
         return u->lanes * (isa_adds_bytes(w->t->device->isa) ? 1 : RATIO_GRID_DOT);
-    bool same_bits = u->op == OP_CAST && dtype_is_int(u->dtype) && dtype_is_int(u->src[0]->dtype) && dtype_bits(u->dtype) == dtype_bits(u->src[0]->dtype);
+    bool same_bits = u->op == OP_CAST && dtype_is_int(u->dtype) && dtype_is_int(u->src[0]->dtype) &&
+                     dtype_bits(u->dtype) == dtype_bits(u->src[0]->dtype);
     if (!op_is_elementwise(u->op) || u->op == OP_CONST || same_bits || linear_is_index(u) ||
         ((u->op == OP_ADD || u->op == OP_SUB) && (is_product(u->src[0]) || is_product(u->src[1]))))
         return 0;
-    return u->lanes * (cost_class_of(u->op) == COST_STEP || u->op == OP_EXP2 ? 1 : RATIO_GRID_FUNCTION);
+    return u->lanes *
+           (cost_class_of(u->op) == COST_STEP || u->op == OP_EXP2 ? 1 : RATIO_GRID_FUNCTION);
 }
 
 static void note_value(struct device_walk *w, struct uop *u)
@@ -384,13 +435,17 @@ static void note_wait(struct device_walk *w, const struct uop *u)
         w->work.steps += turns_of_thread(w);
 }
 
-/* What stands in the guard of a TICKET the last block of some does alone, when the others are done. Returns where it ends. */
+/* What stands in the guard of a TICKET the last block of some does alone, when the others are done.
+ * Returns where it ends. */
 static int note_last(struct device_walk *w, struct uop *const *linear, int n, int at)
 {
     const struct uop *ticket = linear[at]->src[0];
-    const struct buffer *counters = uop_buffer_of(ticket->src[TICKET_COUNTERS]), *memory = uop_buffer_of(ticket->src[TICKET_MEMORY]);
-    double tiles = (double)counters->dim[0]->vmax, parts = (double)ticket->src[TICKET_OF]->src[0]->vmax;
-    w->last_ns += cost_grid_last(w->t->device, tiles, w->work.threads, (double)memory->dim[0]->vmax / tiles / parts, parts);
+    const struct buffer *counters = uop_buffer_of(ticket->src[TICKET_COUNTERS]),
+                        *memory = uop_buffer_of(ticket->src[TICKET_MEMORY]);
+    double tiles = (double)counters->dim[0]->vmax,
+           parts = (double)ticket->src[TICKET_OF]->src[0]->vmax;
+    w->last_ns += cost_grid_last(w->t->device, tiles, w->work.threads,
+                                 (double)memory->dim[0]->vmax / tiles / parts, parts);
     w->work.issued += turns_of_thread(w) * RATIO_GRID_BARRIER;
     while (at < n && !(linear[at]->op == OP_ENDGUARD && linear[at]->src[0]->src[0] == ticket))
         at++;
@@ -405,7 +460,8 @@ static void walk(struct device_walk *w, struct uop *const *linear, int n)
             i = note_last(w, linear, n, i);
         } else if (u->op == OP_RANGE) {
             open_loop(w, u);
-            w->work.issued += w->open[w->depth - 1].is_serial && !range_is_lane(u) ? turns_of_thread(w) : 0;
+            w->work.issued +=
+                w->open[w->depth - 1].is_serial && !range_is_lane(u) ? turns_of_thread(w) : 0;
         } else if (u->op == OP_END && w->depth > 0) {
             w->items -= range_is_item(w->open[--w->depth].range);
             w->grid.n -= range_is_grid(w->open[w->depth].range) && w->grid.n > 0;
@@ -440,8 +496,10 @@ static double block_nbytes(const struct device_walk *w)
 {
     double sum = 0;
     for (int i = 0; i < w->npart; i++) {
-        double nbytes = cover_nelem(&w->part[i].bytes), all = buffer_most_nbytes(w->footprint.group[i].b), again = w->part[i].again;
-        sum += (nbytes < all ? nbytes : all) * (again < RATIO_GRID_AGAIN ? again : RATIO_GRID_AGAIN) * w->part[i].places;
+        double nbytes = cover_nelem(&w->part[i].bytes),
+               all = buffer_most_nbytes(w->footprint.group[i].b), again = w->part[i].again;
+        sum += (nbytes < all ? nbytes : all) *
+               (again < RATIO_GRID_AGAIN ? again : RATIO_GRID_AGAIN) * w->part[i].places;
     }
     return sum;
 }
@@ -462,11 +520,16 @@ struct device_use device_use(struct tgc *t, const struct kernel *k)
     if (!device_has_grid(t))
         return use;
     struct mem_mark mark = scratch_mark(t);
-    struct device_walk w = {.t = t, .k = k, .use = &use, .footprint.t = t, .work.apart = device_multiplies_apart(t->device)};
+    struct device_walk w = {.t = t,
+                            .k = k,
+                            .use = &use,
+                            .footprint.t = t,
+                            .work.apart = device_multiplies_apart(t->device)};
     begin_work(&w);
     use.local_nbytes = (double)kernel_local_nbytes(k);
     for (int i = 0; i < k->nscratch; i++)
-        w.work.cluster = k->scratch[i]->cluster > w.work.cluster ? k->scratch[i]->cluster : w.work.cluster;
+        w.work.cluster =
+            k->scratch[i]->cluster > w.work.cluster ? k->scratch[i]->cluster : w.work.cluster;
     if (k->nvariant > 0)
         walk(&w, k->variant->linear, k->variant->nlinear);
     else
@@ -474,10 +537,14 @@ struct device_use device_use(struct tgc *t, const struct kernel *k)
     use.threads = w.work.blocks * w.work.threads;
     use.cached = w.work.blocks * block_nbytes(&w);
     use.cached = use.cached < use.asked ? use.cached : use.asked;
-    use.moved = use.cached < k->nbytes ? use.cached : k->nbytes;     /* of a table that is gathered from, a part */
+    /* of a table that is gathered from, a part */
+    use.moved = use.cached < k->nbytes ? use.cached : k->nbytes;
     w.work.ahead = steps_ahead(k);
-    w.work.registers = kept_registers(k);            /* what it keeps it computes of a product, for the next one */
-    w.work.groups = w.work.registers > 0 && w.work.matrix_ns > 0 ? cost_grid_groups(t->device, w.work.threads) : 0;
+    w.work.registers = kept_registers(k);            /* what it keeps it computes of a product, for
+                                                      * the next one */
+    w.work.groups = w.work.registers > 0 && w.work.matrix_ns > 0
+                        ? cost_grid_groups(t->device, w.work.threads)
+                        : 0;
     w.work.local_nbytes = use.local_nbytes;
     w.work.cache_nbytes = use.cached;
     w.work.taken_nbytes = use.cached + w.work.blocks * w.given;
@@ -493,7 +560,8 @@ struct device_use device_use(struct tgc *t, const struct kernel *k)
 static bool is_of_another(struct tgc *t, const struct schedule *s, struct uop *cond, int entry)
 {
     int64_t is = 1;
-    struct uop *now = uop_substitute(t, cond, uop_var(t, s->graph->entry_number), uop_int(t, entry));
+    struct uop *now =
+        uop_substitute(t, cond, uop_var(t, s->graph->entry_number), uop_int(t, entry));
     return uop_const_int(now, &is) && is == 0;
 }
 
@@ -578,7 +646,8 @@ struct device_run device_run(struct tgc *t, const struct schedule *s, int entry)
         run.launches++;
         run.moved += device_has_grid(t) ? use.moved : k->nbytes;
         run.asked += use.asked;
-        run.local_nbytes = use.local_nbytes > run.local_nbytes ? use.local_nbytes : run.local_nbytes;
+        run.local_nbytes =
+            use.local_nbytes > run.local_nbytes ? use.local_nbytes : run.local_nbytes;
         run.ns += kernel_cost(t, s, k).ns;
     }
     scratch_release(t, mark);
@@ -598,7 +667,8 @@ static void count_reads(struct uop *const *u, int n, struct image_use *use)
 
 static bool is_read_in_floats(const struct kernel *k, int i)
 {
-    return i >= k->noutput && (k->buffer[i]->dtype == DTYPE_F32 || k->buffer[i]->dtype == DTYPE_F16);
+    return i >= k->noutput &&
+           (k->buffer[i]->dtype == DTYPE_F32 || k->buffer[i]->dtype == DTYPE_F16);
 }
 
 struct image_use image_use(struct tgc *t, const struct schedule *s, int entry)

@@ -162,7 +162,7 @@ static void pick_back(const struct pixel_step *s)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ runs */
+/* ----------------------------------------------------------------------------------------- runs */
 
 static bool sums_products(const struct uop *u)
 {
@@ -276,7 +276,7 @@ bool error_gains(struct tgc *t, const struct graph *g, struct uop *const *sum, i
     return known;
 }
 
-/* ---------------------------------------------------------------------------------------- budget */
+/* --------------------------------------------------------------------------------------- budget */
 
 double error_left(const struct tgc *t)
 {
@@ -311,16 +311,18 @@ double error_unit(enum dtype d)
 /* How far two programs are apart: relative deviations of values, by uop id. */
 struct apart { struct tgc *t; double *deviation; };
 
-/* The variance that rounding a value adds. Values that are nearly the same are rounded to the same, but for those that lie
- * between: 2 unit times their deviation, at most that of two roundings. That it is where an instruction takes values of the
- * type, which may be others than the graph's (attention's weights before they are divided, by a maximum so far). */
+/* The variance that rounding a value adds. Values that are nearly the same are rounded to the same,
+ * but for those that lie between: 2 unit times their deviation, at most that of two roundings. That
+ * it is where an instruction takes values of the type, which may be others than the graph's
+ * (attention's weights before they are divided, by a maximum so far). */
 static double added_by(const struct apart *a, enum dtype type, double deviation)
 {
     const double unit = error_unit(type), two = 2 * unit * unit / 3;
     return deviation > 0 && device_multiplies(a->t, type) ? two : fmin(2 * unit * deviation, two);
 }
 
-/* The narrowest type through which the factor comes, VOID: it is not rounded; and what is behind. */
+/* The narrowest type through which the factor comes, VOID: it is not rounded; and what is
+ * behind. */
 static enum dtype type_of(const struct uop **factor)
 {
     enum dtype narrowest = DTYPE_VOID;
@@ -334,11 +336,13 @@ static enum dtype type_of(const struct uop **factor)
     }
 }
 
-/* What the rounding of its factors adds to a term's variance, relative to its square: where the graph rounds, in both programs;
- * where the device multiplies halves and one factor alone is said to be such, or memory holds halves, in one. */
+/* What the rounding of its factors adds to a term's variance, relative to its square: where the
+ * graph rounds, in both programs; where the device multiplies halves and one factor alone is said
+ * to be such, or memory holds halves, in one. */
 static double variance_of(const struct apart *a, const struct uop *sum)
 {
-    const struct uop *product = summed_product(sum), *factor[2] = {product->src[0], product->src[1]};
+    const struct uop *product = summed_product(sum),
+                     *factor[2] = {product->src[0], product->src[1]};
     const enum dtype type[2] = {type_of(&factor[0]), type_of(&factor[1])};
     double variance = 0;
     for (int i = 0; i < 2; i++) {
@@ -360,9 +364,11 @@ static double deviation_of(const struct apart *a, const struct uop *u)
     double most = 0;
     for (int i = 0; i < u->nsrc; i++)
         most = fmax(most, a->deviation[u->src[i]->id]);
-    if (u->op == OP_CAST && dtype_is_float(u->dtype) && dtype_bits(u->dtype) < dtype_bits(u->src[0]->dtype))
+    if (u->op == OP_CAST && dtype_is_float(u->dtype) &&
+        dtype_bits(u->dtype) < dtype_bits(u->src[0]->dtype))
         return sqrt(most * most + added_by(a, u->dtype, most));
-    if (!dtype_is_float(u->dtype) || op_class(u->op) == CLASS_MOVE || u->nsrc == 0 || u->op == OP_CAST)
+    if (!dtype_is_float(u->dtype) || op_class(u->op) == CLASS_MOVE || u->nsrc == 0 ||
+        u->op == OP_CAST)
         return most;
     const double added = u->op == OP_REDUCE && sums_products(u) ? variance_of(a, u) : 0;
     return fmax(order_of_sum, sqrt(most * most + added));
@@ -378,7 +384,8 @@ double error_of_rounding(struct tgc *t, const struct graph *g)
     struct apart a = {t, scratch_array(t, t->nuop + 1, sizeof *a.deviation)};
     for (int i = 0; i < norder; i++) {
         a.deviation[order[i]->id] = deviation_of(&a, order[i]);
-        if (order[i]->op == OP_REDUCE && sums_products(order[i]) && (added[n] = variance_of(&a, order[i])) > 0)
+        if (order[i]->op == OP_REDUCE && sums_products(order[i]) &&
+            (added[n] = variance_of(&a, order[i])) > 0)
             sum[n++] = order[i];
     }
     scratch_release(t, mark);

@@ -25,11 +25,13 @@ double error_left(const struct tgc *t);
 /* The error spent so far, in the unit of --error: a fraction of the largest output. */
 double error_estimate(const struct tgc *t);
 
-/* Half of the distance of neighbours at 1: what rounding to a float type adds at most, relatively. */
+/* Half of the distance of neighbours at 1: what rounding to a float type adds at most,
+ * relatively. */
 double error_unit(enum dtype d);
-/* By how much two programs of the graph differ at the outputs, which round the same values, but each for itself: the factors
- * of sums of products, as the graph says, or as the device has them (halves in memory or in instructions). One standard
- * deviation, relative to the largest output; 0: nothing is rounded. */
+/* By how much two programs of the graph differ at the outputs, which round the same values, but
+ * each for itself: the factors of sums of products, as the graph says, or as the device has them
+ * (halves in memory or in instructions). One standard deviation, relative to the largest output; 0:
+ * nothing is rounded. */
 double error_of_rounding(struct tgc *t, const struct graph *g);
 
 #endif

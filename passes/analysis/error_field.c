@@ -109,7 +109,7 @@ static void set_rows(struct field *f)
     }
 }
 
-/* --------------------------------------------------------------------------------------- picking */
+/* -------------------------------------------------------------------------------------- picking */
 
 /* Allocates a store for `out`, whose entries and pixels are then picked one by one. */
 static struct pixel_step *begin_pick(struct pixels *p, struct uop *u, const struct field *in,
@@ -211,7 +211,7 @@ void fields_meet(struct pixels *p, struct field *in, int nin, uint32_t reduced, 
     }
 }
 
-/* -------------------------------------------------------------------------------------- movement */
+/* ------------------------------------------------------------------------------------- movement */
 
 static int64_t size_of(const struct uop *dim) { return dim->op == OP_CONST ? dim->arg.i : 0; }
 /* The upper bound of a size that is not known. */
@@ -373,7 +373,8 @@ static struct field concat(struct pixels *p, struct uop *u)
     }
     fields_meet(p, in, nin, 1u << axis, &out);
     out.dim[axis] = 1;
-    bool apart = size_of(u->dim[axis]) == total && sat_mul(total, field_nentry(&out)) <= ENTRIES_MAX;
+    bool apart =
+        size_of(u->dim[axis]) == total && sat_mul(total, field_nentry(&out)) <= ENTRIES_MAX;
     out.dim[axis] = apart ? total : 1;
     out.shift[axis] = !apart;
     int64_t at[MAX_RANK] = {0}, from[MAX_RANK], entry = 0;

@@ -34,7 +34,7 @@ static void own_store(struct pixels *p, struct field *out, bool uniform)
     out->s = pixels_store(p, n, uniform);
 }
 
-/* ------------------------------------------------------------------------------------ elementwise */
+/* ---------------------------------------------------------------------------------- elementwise */
 
 static union scalar scalar_of(enum dtype d, double v)
 {
@@ -202,7 +202,7 @@ void pixels_each_back(const struct pixel_step *s)
     } while (entry++, next_place(at, s->out.dim, s->out.ndim));
 }
 
-/* ------------------------------------------------------------------------------------------- sums */
+/* ----------------------------------------------------------------------------------------- sums */
 
 /* The terms of a result: positions in two fields, relative to those of the result's own
  * coordinates. Each stands for `each` elements with independent errors, and for `equal` equal
@@ -278,7 +278,8 @@ static void read_terms(const struct field *f, const struct terms *m, int k, int6
 enum { ALIKE = 16 };
 struct sums { const float *w[ALIKE]; float *y[ALIKE]; int n; };
 
-/* Functions below are compiled once more for vectors of eight floats; what they compute has the same bits. */
+/* Functions below are compiled once more for vectors of eight floats; what they compute
+ * has the same bits. */
 #if defined __x86_64__ && defined __GNUC__
 #define HAS_WIDE __builtin_cpu_supports("avx2")
 #define IN_WIDE __attribute__((target("avx2")))
@@ -314,7 +315,8 @@ static IN_BOTH void add_terms(const struct sums *s, const int64_t *at, const flo
                 s->y[o][k] += s->w[o][at[i]] * x[i * PIXELS + k];
 }
 
-static IN_WIDE void add_terms_wide(const struct sums *s, const int64_t *at, const float *x, int64_t n)
+static IN_WIDE void add_terms_wide(const struct sums *s, const int64_t *at, const float *x,
+                                   int64_t n)
 {
     add_terms(s, at, x, n);
 }
@@ -454,7 +456,7 @@ double pixels_contract_terms(const struct pixels *p, const struct pixel_step *s)
     return walk_terms(p, s, weight_of(s) == 0, false);
 }
 
-/* ------------------------------------------------------------------------------ other reductions */
+/* ----------------------------------------------------------------------------- other reductions */
 
 struct field pixels_fold(struct pixels *p, struct uop *u)
 {

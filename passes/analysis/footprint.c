@@ -1,6 +1,7 @@
 /* footprint.c - groups of accesses whose places differ by constants, and what they cover together.
  *
- * Offsets are canonical sums, in which a constant is the last term: without it those of a group are one uop.
+ * Offsets are canonical sums, in which a constant is the last term: without it those of a group are
+ * one uop.
  */
 #include "passes/analysis/footprint.h"
 #include "passes/analysis/access.h"
@@ -14,7 +15,8 @@ static const struct uop *without_constant(const struct uop *offset, int64_t *at)
     return offset;
 }
 
-int footprint_find(struct footprint *f, const struct buffer *b, const struct uop *offset, int64_t *at)
+int footprint_find(struct footprint *f, const struct buffer *b, const struct uop *offset,
+                   int64_t *at)
 {
     const struct uop *begin = without_constant(offset, at);
     for (int i = 0; i < f->n; i++)

@@ -11,9 +11,9 @@
  * it was left: weights from the smallest cache that holds all of the program's, values from the
  * smallest that holds what this kernel accesses, since they were stored shortly before.
  *
- * Computation and traffic overlap: the longest counts, the others partly (RATIO_HIDDEN).
- * A loop whose length depends on other loops counts with its mean. Data-dependent indices and guards
- * are counted as if all iterations ran.
+ * Computation and traffic overlap: the longest counts, the others partly (RATIO_HIDDEN). A loop
+ * whose length depends on other loops counts with its mean. Data-dependent indices and guards are
+ * counted as if all iterations ran.
  */
 #include "passes/analysis/kernel_cost.h"
 
@@ -32,8 +32,9 @@ struct turns {
     double inside;               /* cycles of the loops inside */
 };
 
-/* Loads or stores, within `depth` loops, whose places differ by constants (unrolled taps of a window
- * read mostly the same); bit d of `moves`: their addresses change with the loop at depth d. */
+/* Loads or stores, within `depth` loops, whose places differ by constants (unrolled
+ * taps of a window read mostly the same); bit d of `moves`: their addresses change with
+ * the loop at depth d. */
 struct access {
     int group;                   /* of the footprint */
     double nbytes;               /* of one execution of all of them */
@@ -236,7 +237,8 @@ static struct access *find_access(struct walk *w, int group, struct uop *offset,
 {
     struct access a = {.group = group, .depth = w->depth};
     for (int i = 0; i < w->naccess; i++)
-        if (w->access[i].group == group && w->access[i].loop[w->access[i].depth - 1] == w->open[w->depth - 1])
+        if (w->access[i].group == group &&
+            w->access[i].loop[w->access[i].depth - 1] == w->open[w->depth - 1])
             return &w->access[i];
     for (int d = 0; d < w->depth; d++) {
         const struct uop *r = w->loop[w->open[d]].range;
@@ -251,7 +253,8 @@ static struct access *find_access(struct walk *w, int group, struct uop *offset,
 static void note_access(struct walk *w, const struct uop *u)
 {
     const struct uop *value = u->op == OP_STORE ? u->src[2] : u;
-    const struct buffer *b = u->src[0]->op == OP_BUFFER ? uop_buffer_of(u->src[0]) : u->src[0]->arg.p;
+    const struct buffer *b =
+        u->src[0]->op == OP_BUFFER ? uop_buffer_of(u->src[0]) : u->src[0]->arg.p;
     double size = (double)dtype_nbytes(value->dtype), nbytes = (double)value->lanes * size;
     int64_t at;
     int group = footprint_find(&w->footprint, b, u->src[1], &at);
@@ -286,7 +289,8 @@ static double walk_program(struct walk *w, struct uop *const *u, int n)
  * the first to the last one, and the whole buffer. */
 static double touched_within(const struct walk *w, const struct access *a, int d)
 {
-    double n = a->nbytes, all = buffer_most_nbytes(buffer_at(w, a)), from_to = a->one + a->high - a->low;
+    double n = a->nbytes, all = buffer_most_nbytes(buffer_at(w, a)),
+           from_to = a->one + a->high - a->low;
     for (int k = d + 1; k < a->depth; k++) {
         n *= a->moves >> k & 1 ? w->loop[a->loop[k]].trips : 1;
         from_to += a->span[k];
@@ -305,7 +309,8 @@ static void find_footprints(struct walk *w)
         for (int i = 0; i < w->naccess; i++)
             for (int d = 0; d < w->access[i].depth; d++)
                 if (w->access[i].loop[d] == l)
-                    of[find_buffer(w, buffer_at(w, &w->access[i]))] += touched_within(w, &w->access[i], d);
+                    of[find_buffer(w, buffer_at(w, &w->access[i]))] +=
+                        touched_within(w, &w->access[i], d);
         for (int i = 0; i < w->nbuffer; i++) {
             double all = buffer_most_nbytes(w->buffer[i]);
             w->loop[l].footprint += of[i] < all ? of[i] : all;
@@ -372,8 +377,8 @@ static void find_bytes(struct walk *w, const struct schedule *s, double *nbytes)
     }
 }
 
-/* The variant that the machine would run: the widest that its vectors hold, by tiles if it multiplies
- * them; NULL: the portable program. */
+/* The variant that the machine would run: the widest that its vectors hold, by tiles if it
+ * multiplies them; NULL: the portable program. */
 static const struct variant *variant_of(const struct machine *m, const struct kernel *k)
 {
     const struct variant *best = NULL;

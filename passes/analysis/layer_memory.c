@@ -38,7 +38,8 @@ static struct held *tensor_of(const struct room *r, const struct uop *u)
     return &r->tensor[r->at[u->id]];
 }
 
-/* Sizes do not count: a weight that is expanded by a size that only the run knows stays what it is. */
+/* Sizes do not count: a weight that is expanded by a size that only the run knows stays what it
+ * is. */
 static bool varies(const struct room *r, const struct uop *u)
 {
     if (u->op == OP_BUFFER)

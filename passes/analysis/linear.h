@@ -16,7 +16,8 @@ struct passed { struct passed_buffer *v; int n; size_t cap; };
 bool passed_meets(struct tgc *t, const struct passed *p, struct uop *const *store, int nstore);
 void passed_note(struct tgc *t, struct passed *p, struct uop *const *store, int nstore);
 
-/* A linear program that is being made: linear_order.c's loops, and where linear_values.c is in them. */
+/* A linear program that is being made: linear_order.c's loops, and where
+ * linear_values.c is in them. */
 struct linear {
     struct tgc *t;
     struct uop **program; int nprogram; size_t cap;
@@ -36,12 +37,14 @@ struct linear {
     struct uop *const *store; int nstore;
     struct uop *const *banded; int nbanded;     /* the stores of the band that is open */
     struct uop *nest;            /* the nest whose lanes are meant: a store, or a stage */
-    struct passed passed;        /* what a block's threads have passed on since their last barrier */
+    struct passed passed;        /* what a block's threads have passed on since their last
+                                  * barrier */
 };
 
 /* linear_values.c. Some uops of a store, sources first: all, or those under one REDUCE or STAGE. */
 struct linear_part { struct uop **u; int n; };
-/* What the roots need; without what is in the loops of a REDUCE or STAGE: where lanes open again, only that is recomputed. */
+/* What the roots need; without what is in the loops of a REDUCE or STAGE: where lanes open again,
+ * only that is recomputed. */
 struct linear_part linear_under(struct linear *l, struct uop *const *root, int nroot);
 struct linear_part linear_outside(struct linear *l, struct uop *const *root, int nroot);
 /* Adds u to the program. */
@@ -53,9 +56,11 @@ uint64_t linear_bit(struct linear *l, const struct uop *range);
 void linear_find_deps(struct linear *l);
 /* What stands for a uop of the AST that is computed. */
 struct uop *linear_made(struct linear *l, const struct uop *u);
-/* Computes everything in `part` that became computable when `newly` opened. 0: what depends on no range. */
+/* Computes everything in `part` that became computable when `newly` opened. 0: what
+ * depends on no range. */
 void linear_emit(struct linear *l, uint64_t newly, const struct linear_part *part);
-/* Opens a loop, and computes what of `part` it makes computable; closes it, and forgets what was computed inside. */
+/* Opens a loop, and computes what of `part` it makes computable; closes it, and forgets what was
+ * computed inside. */
 void linear_open(struct linear *l, struct uop *range, const struct linear_part *part);
 void linear_close(struct linear *l, struct uop *range);
 

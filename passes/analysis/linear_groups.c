@@ -16,8 +16,9 @@ int linear_count_bands(const struct uop *store)
 static bool share_bands(const struct uop *a, const struct uop *b)
 {
     int n = linear_count_bands(a);
-    return n == linear_count_bands(b) && !memcmp(a->src + store_first_range(a), b->src + store_first_range(b),
-                                          (size_t)n * sizeof *a->src);
+    return n == linear_count_bands(b) &&
+           !memcmp(a->src + store_first_range(a), b->src + store_first_range(b),
+                   (size_t)n * sizeof *a->src);
 }
 
 static bool reads_own_result(struct tgc *t, struct uop *store)

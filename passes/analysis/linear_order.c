@@ -1,20 +1,23 @@
-/* linear_order.c - from a kernel AST to a linear program: opens and closes loops around stores (linear_values.c places what
- * they store).
+/* linear_order.c - from a kernel AST to a linear program: opens and closes loops around stores
+ * (linear_values.c places what they store).
  *
  * Stores whose first loops are the same RANGEs are parts of one store: their nests share those
  * loops, and the values computed there. So do the stores of bands, which may nest: some stores may
- * be in an inner band that others of the same band are not in. Behind a store of what a block's threads
- * pass on to each other is a barrier, if what follows reads it or stores it again, and where a loop over bands begins or ends.
+ * be in an inner band that others of the same band are not in. Behind a store of what a block's
+ * threads pass on to each other is a barrier, if what follows reads it or stores it again, and
+ * where a loop over bands begins or ends.
  */
 #include "passes/analysis/linear.h"
 #include "passes/analysis/matrix.h"
 
 #include <string.h>
 
-/* Whether a store's condition stands around its loops: it is known before they open, and not all threads have to be in them. */
+/* Whether a store's condition stands around its loops: it is known before they open, and not all
+ * threads have to be in them. */
 static bool is_condition_of_all(struct linear *l, struct uop *store, const struct linear_part *all)
 {
-    bool alone = store_first_range(store) == 4 && map_get(&l->made, store->src[3]) && store->src[3]->op != OP_CONST;
+    bool alone = store_first_range(store) == 4 && map_get(&l->made, store->src[3]) &&
+                 store->src[3]->op != OP_CONST;
     for (int i = 0; i < all->n && alone; i++)
         alone = all->u[i]->op != OP_REDUCE && all->u[i]->op != OP_STAGE;
     return alone;
@@ -22,17 +25,19 @@ static bool is_condition_of_all(struct linear *l, struct uop *store, const struc
 
 static struct uop *open_guard(struct linear *l, struct uop *cond)
 {
-    struct uop *guard = uop_intern(l->t, OP_GUARD, DTYPE_VOID, &cond, 1, (union arg){.i = l->next_acc++});
+    struct uop *guard =
+        uop_intern(l->t, OP_GUARD, DTYPE_VOID, &cond, 1, (union arg){.i = l->next_acc++});
     linear_push(l, guard);
     return guard;
 }
 
-/* The TICKET of the store's condition, and what else that says (NULL: nothing); NULL: there is none. It stands around the store's loops: what it
- * hands over is read behind it. */
+/* The TICKET of the store's condition, and what else that says (NULL: nothing); NULL: there is
+ * none. It stands around the store's loops: what it hands over is read behind it. */
 static struct uop *ticket_of(struct tgc *t, const struct uop *store, struct uop **rest)
 {
     int n = 0;
-    struct uop *valid = store_first_range(store) == 4 ? store->src[3] : NULL, *ticket = NULL, **order = valid ? uop_toposort(t, &valid, 1, &n) : NULL;
+    struct uop *valid = store_first_range(store) == 4 ? store->src[3] : NULL, *ticket = NULL,
+               **order = valid ? uop_toposort(t, &valid, 1, &n) : NULL;
     for (int i = 0; i < n; i++)
         ticket = order[i]->op == OP_TICKET ? order[i] : ticket;
     *rest = valid == ticket ? NULL : valid;
@@ -59,7 +64,8 @@ static void emit_store(struct linear *l, struct uop *store, int nshared)
     bool over = uop_buffer_of(store->src[0])->is_over || uop_buffer_of(store->src[0])->leaves;
     for (int k = nvalue + nshared; k < store->nsrc; k++) {
         if (over && range_is_lane(store->src[k])) {
-            linear_barrier(l);         /* all threads have read the copies whose memory it is; boxes have left it */
+            linear_barrier(l);         /* all threads have read the copies whose memory it is; boxes
+                                        * have left it */
             over = false;
         }
         linear_open(l, store->src[k], range_is_lane(store->src[k]) ? &outside : &all);

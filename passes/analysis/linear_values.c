@@ -86,9 +86,11 @@ void linear_find_deps(struct linear *l)
         if (u->op == OP_LOAD)
             l->deps[i] |= bands_of(l, u);
         if (u->op == OP_LOAD && uop_buffer_of(u->src[0])->is_register)
-            l->deps[i] |= l->items;      /* each thread has its own, which another nest may store again */
+            l->deps[i] |= l->items;      /* each thread has its own, which another
+                                          * nest may store again */
         if (u->op == OP_REDUCE && range_is_item(u->src[u->nsrc - 1]))
-            l->deps[i] |= l->items;      /* threads exchange it: what it is used for waits for them, too */
+            l->deps[i] |= l->items;      /* threads exchange it: what it is used for
+                                          * waits for them, too */
         l->wait[i] = u->op == OP_REDUCE ? l->deps[i] & ~l->lanes : l->deps[i];
         if (u->op == OP_REDUCE && u->src[0]->op == OP_MATRIX)
             l->wait[i] |= l->items;      /* all threads of the wave compute it */
@@ -141,8 +143,8 @@ struct uop *linear_made(struct linear *l, const struct uop *u)
     return m;
 }
 
-/* Iterations of a range, at their upper bound; threads that are counted by a loop of their own count
- * once. */
+/* Iterations of a range, at their upper bound; threads that are counted by a loop of
+ * their own count once. */
 static double turns_of(struct linear *l, const struct uop *r)
 {
     bool counted = range_is_of_block(r) && (l->open & l->items);
@@ -209,18 +211,22 @@ static int lanes_in(struct linear *l, uint64_t bits, struct uop **lane)
 /* Whether the sum's loop is one of threads, each of which has its own terms then. */
 static bool is_of_threads(const struct uop *r) { return range_is_of_block(r) || range_is_item(r); }
 
-/* Threads exchange what they have of a sum: all of the block's, or those that differ in one of the nest's items. */
-static void emit_exchange(struct linear *l, const struct uop *reduce, struct uop *acc, const struct uop *thread)
+/* Threads exchange what they have of a sum: all of the block's, or those that differ in one of the
+ * nest's items. */
+static void emit_exchange(struct linear *l, const struct uop *reduce, struct uop *acc,
+                          const struct uop *thread)
 {
     enum op op = REDUCE_OP(reduce->arg.i);
     int64_t inner = 1, n = thread->src[0]->arg.i;
     for (int k = l->nest->nsrc - 1; range_is_item(thread) && l->nest->src[k] != thread; k--)
         inner *= range_is_item(l->nest->src[k]) ? l->nest->src[k]->src[0]->arg.i : 1;
     for (int64_t m = inner; m < inner * n; m *= 2)
-        linear_push(l, uop_intern(l->t, OP_SHUFFLE, reduce->dtype, &acc, 1, (union arg){.i = SHUFFLE_BITS(op, m)}));
+        linear_push(l, uop_intern(l->t, OP_SHUFFLE, reduce->dtype, &acc, 1,
+                                  (union arg){.i = SHUFFLE_BITS(op, m)}));
 }
 
-/* One term more of the sum in acc, the value of the lanes that are open; or all terms of a wave's product. */
+/* One term more of the sum in acc, the value of the lanes that are open; or all terms
+ * of a wave's product. */
 static void emit_term(struct linear *l, struct uop *u, struct uop *acc)
 {
     struct tgc *t = l->t;
@@ -241,24 +247,27 @@ static void emit_term(struct linear *l, struct uop *u, struct uop *acc)
     linear_push(l, uop_intern(t, OP_ASSIGN, u->dtype, src, 2, (union arg){0}));
 }
 
-/* What the nest adds to a wave's product, the sum u, and nothing else, from registers: the product is added to it in place. NULL: there is no
- * such value. */
+/* What the nest adds to a wave's product, the sum u, and nothing else, from registers: the product
+ * is added to it in place. NULL: there is no such value. */
 static struct uop *begin_of(const struct linear *l, const struct uop *u)
 {
     struct uop *value = l->nest->op == OP_STORE ? l->nest->src[2] : NULL;
-    if (!value || value->op != OP_ADD || u->src[0]->op != OP_MATRIX || (value->src[0] != u) == (value->src[1] != u))
+    if (!value || value->op != OP_ADD || u->src[0]->op != OP_MATRIX ||
+        (value->src[0] != u) == (value->src[1] != u))
         return NULL;
     struct uop *begin = value->src[value->src[0] == u];
     int n;
     struct uop **order = uop_toposort(l->t, &begin, 1, &n);
     for (int i = 0; i < n; i++)
-        if (order[i]->op == OP_REDUCE || order[i]->op == OP_STAGE || (order[i]->op == OP_LOAD && !uop_buffer_of(order[i]->src[0])->is_register))
+        if (order[i]->op == OP_REDUCE || order[i]->op == OP_STAGE ||
+            (order[i]->op == OP_LOAD && !uop_buffer_of(order[i]->src[0])->is_register))
             return NULL;
     return begin;
 }
 
 /* Each of the lanes' sums begins with its own value. */
-static void emit_begin(struct linear *l, struct uop *acc, struct uop *begin, struct uop *const *lane, int nlane)
+static void emit_begin(struct linear *l, struct uop *acc, struct uop *begin,
+                       struct uop *const *lane, int nlane)
 {
     struct linear_part part = linear_under(l, &begin, 1);
     linear_emit(l, 0, &part);
@@ -315,12 +324,13 @@ static void emit_reduce(struct linear *l, struct uop *u)
 
 void linear_barrier(struct linear *l)
 {
-    linear_push(l, uop_intern(l->t, OP_BARRIER, DTYPE_VOID, NULL, 0, (union arg){.i = l->next_acc++}));
+    linear_push(l,
+                uop_intern(l->t, OP_BARRIER, DTYPE_VOID, NULL, 0, (union arg){.i = l->next_acc++}));
 }
 
 /* Before what a block's threads store to local memory: a barrier, if a loop around has read that
- * before, and if there is none yet. Copies that follow each other stand between two barriers together:
- * the one behind the first copy moves behind the second, unless that reads it. */
+ * before, and if there is none yet. Copies that follow each other stand between two barriers
+ * together: the one behind the first copy moves behind the second, unless that reads it. */
 static void emit_barrier_before(struct linear *l, struct uop *stage)
 {
     int n, at = l->nprogram - 1;
@@ -380,7 +390,8 @@ static void emit_value(struct linear *l, struct uop *u)
         emit_stage(l, u);
         return;
     }
-    for (int k = 0; k < 2 && u->op == OP_ADD && l->nest->op == OP_STORE && u == l->nest->src[2]; k++)
+    for (int k = 0; k < 2 && u->op == OP_ADD && l->nest->op == OP_STORE && u == l->nest->src[2];
+         k++)
         if (u->src[k]->op == OP_REDUCE && begin_of(l, u->src[k])) {
             map_set(&l->made, u, linear_made(l, u->src[k]));
             return;

@@ -1,13 +1,13 @@
-/* matrix.c - reads a sum that an instruction of ir/matrix.def computes: where its factors lie, and which
- * of the store's loops are the lanes of the wave and the elements that each of them holds.
+/* matrix.c - reads a sum that an instruction of ir/matrix.def computes: where its factors lie, and
+ * which of the store's loops are the lanes of the wave and the elements that each of them holds.
  *
  *      store y[...], sum over ko, k of a[..] * b[..]         lanes: the innermost items of the block
  *         item wave, item m 8, item n 4                      elements: the lanes of the kind `element`
  *         lane row, lane column, element m 2, element n 2    k: the sum's last loop
  *
- * The sum is a sum of scalars like any other: each thread's elements, written out. That the threads of a
- * wave can compute theirs together follows from where factors lie: the coordinate m moves along a by
- * one stride, n along b, and k along both.
+ * The sum is a sum of scalars like any other: each thread's elements, written out. That the threads
+ * of a wave can compute theirs together follows from where factors lie: the coordinate m moves
+ * along a by one stride, n along b, and k along both.
  */
 #include "passes/analysis/matrix.h"
 #include "passes/analysis/nest.h"
@@ -21,9 +21,11 @@ enum { COMPUTED_DEPTH = 8 };
 static bool is_computed(const struct uop *u, int depth)
 {
     if (u->op == OP_LOAD)
-        return u->src[0]->op == OP_BUFFER && !uop_buffer_of(u->src[0])->is_register && buffer_space(uop_buffer_of(u->src[0])) != SPACE_LOCAL &&
+        return u->src[0]->op == OP_BUFFER && !uop_buffer_of(u->src[0])->is_register &&
+               buffer_space(uop_buffer_of(u->src[0])) != SPACE_LOCAL &&
                (u->nsrc == 2 || load_is_zero_elsewhere(u));
-    bool any = u->op == OP_CAST || u->op == OP_MUL || u->op == OP_ADD || u->op == OP_SUB || u->op == OP_AND || u->op == OP_SHR;
+    bool any = u->op == OP_CAST || u->op == OP_MUL || u->op == OP_ADD || u->op == OP_SUB ||
+               u->op == OP_AND || u->op == OP_SHR;
     for (int i = 0; any && i < u->nsrc; i++)
         any = depth > 0 && (u->src[i]->op == OP_CONST || is_computed(u->src[i], depth - 1));
     return any;
@@ -59,7 +61,8 @@ struct uop *matrix_factor_load(struct uop *factor)
     if (factor->op == OP_LOAD)
         return factor;
     for (int i = 0; i < factor->nsrc; i++) {
-        struct uop *load = factor->src[i]->op == OP_CONST ? NULL : matrix_factor_load(factor->src[i]);
+        struct uop *load =
+            factor->src[i]->op == OP_CONST ? NULL : matrix_factor_load(factor->src[i]);
         if (load && (!best || nelem_of(load) > nelem_of(best)))
             best = load;
     }
@@ -83,18 +86,21 @@ struct uop *matrix_factor(struct uop *u, enum dtype d)
     return factor_load(u) || (dtype_is_float(d) && matrix_is_finite(u)) ? u : NULL;
 }
 
-bool matrix_factors(const struct uop *sum, const struct matrix_row *row, bool exchanged, struct uop **factor)
+bool matrix_factors(const struct uop *sum, const struct matrix_row *row, bool exchanged,
+                    struct uop **factor)
 {
     const struct uop *product = sum->src[0];
-    if (REDUCE_OP(sum->arg.i) != OP_ADD || product->op != OP_MUL || product->dtype != row->dtype[MATRIX_SUM])
+    if (REDUCE_OP(sum->arg.i) != OP_ADD || product->op != OP_MUL ||
+        product->dtype != row->dtype[MATRIX_SUM])
         return false;
     for (int i = 0; i < 2; i++)
         factor[i] = matrix_factor(product->src[exchanged ? 1 - i : i], row->dtype[i]);
-    return factor[0] && factor[1] && !(matrix_is_computed(factor[0]) && matrix_is_computed(factor[1]));
+    return factor[0] && factor[1] &&
+           !(matrix_is_computed(factor[0]) && matrix_is_computed(factor[1]));
 }
 
-/* The ranges that stand for the bits of the lane's number, or the element's, are those of the store that
- * follow each other; returns how many there are. from: the last of them. */
+/* The ranges that stand for the bits of the lane's number, or the element's, are those of the store
+ * that follow each other; returns how many there are. from: the last of them. */
 static bool add_axes(const struct matrix_row *row, bool of_lane, const struct uop *store, int from,
                      struct matrix_axes *axes)
 {
@@ -102,12 +108,14 @@ static bool add_axes(const struct matrix_row *row, bool of_lane, const struct uo
     int n = matrix_bits(row, MATRIX_SUM, of_lane, bit);
     for (int i = 0; i < n; from--) {
         int same = 1;
-        while (i + same < n && bit[i + same].of == bit[i].of && bit[i + same].bit == bit[i].bit + same)
+        while (i + same < n && bit[i + same].of == bit[i].of &&
+               bit[i + same].bit == bit[i].bit + same)
             same++;
         if (from < store_first_range(store) || range_fixed_size(store->src[from]) != 1 << same ||
             !(of_lane ? range_is_item(store->src[from]) : range_is(store->src[from], AXIS_ELEMENT)))
             return false;
-        axes->v[axes->n++] = (struct matrix_axis){store->src[from], bit[i].of, (int64_t)1 << bit[i].bit};
+        axes->v[axes->n++] =
+            (struct matrix_axis){store->src[from], bit[i].of, (int64_t)1 << bit[i].bit};
         i += same;
     }
     return true;
@@ -121,7 +129,8 @@ static int last_item(const struct uop *store)
     return i;
 }
 
-bool matrix_find_lanes(const struct matrix_row *row, const struct uop *store, struct matrix_axes *lanes)
+bool matrix_find_lanes(const struct matrix_row *row, const struct uop *store,
+                       struct matrix_axes *lanes)
 {
     *lanes = (struct matrix_axes){.n = 0};
     return add_axes(row, true, store, last_item(store), lanes);
@@ -145,8 +154,8 @@ static bool find_stride(struct tgc *t, struct uop *offset, const struct matrix_a
     return any;
 }
 
-static bool find_tile(struct tgc *t, struct uop *load, enum matrix_coordinate side, const struct matrix_axes *axes,
-                      struct matrix_tile *tile)
+static bool find_tile(struct tgc *t, struct uop *load, enum matrix_coordinate side,
+                      const struct matrix_axes *axes, struct matrix_tile *tile)
 {
     int64_t along[MATRIX_NONE] = {0};
     struct uop_map zero = {.t = t, .scratch = true};
@@ -168,10 +177,13 @@ static bool find_tile(struct tgc *t, struct uop *load, enum matrix_coordinate si
 
 struct uop *matrix_swizzled(struct tgc *t, struct uop *at, int64_t size)
 {
-    struct uop *in_row = uop_int(t, PANEL_ROW_NBYTES / size), *in_chunk = uop_int(t, PANEL_CHUNK_NBYTES / size),
-               *row = sym_div(t, at, in_row), *x = sym_mod(t, at, in_row);
-    struct uop *chunk = uop_binary(t, OP_XOR, sym_div(t, x, in_chunk), sym_mod(t, row, uop_int(t, PANEL_ROWS)));
-    return sym_add(t, sym_mul(t, row, in_row), sym_add(t, sym_mul(t, chunk, in_chunk), sym_mod(t, x, in_chunk)));
+    struct uop *in_row = uop_int(t, PANEL_ROW_NBYTES / size),
+               *in_chunk = uop_int(t, PANEL_CHUNK_NBYTES / size), *row = sym_div(t, at, in_row),
+               *x = sym_mod(t, at, in_row);
+    struct uop *chunk =
+        uop_binary(t, OP_XOR, sym_div(t, x, in_chunk), sym_mod(t, row, uop_int(t, PANEL_ROWS)));
+    return sym_add(t, sym_mul(t, row, in_row),
+                   sym_add(t, sym_mul(t, chunk, in_chunk), sym_mod(t, x, in_chunk)));
 }
 
 /* The place of which the offset is what SWIZZLE made; NULL: it is of another form. */
@@ -191,14 +203,16 @@ static struct uop *before_swizzle(struct tgc *t, struct uop *offset, int64_t siz
         if (sym_equal(t, matrix_swizzled(t, at, size), offset))
             return at;
     }
-    return exchanged ? NULL : offset;                 /* chunks of rows that are multiples of eight stay */
+    return exchanged ? NULL : offset;          /* chunks of rows that are multiples of eight stay */
 }
 
 /* How far the place moves with each bit of the axis; false: another way. */
-static bool find_steps(struct tgc *t, struct uop *at, const struct matrix_axis *axis, int64_t step[MATRIX_NONE][MATRIX_BITS_MAX])
+static bool find_steps(struct tgc *t, struct uop *at, const struct matrix_axis *axis,
+                       int64_t step[MATRIX_NONE][MATRIX_BITS_MAX])
 {
     struct uop *zero = uop_substitute(t, at, axis->range, uop_int(t, 0));
-    int64_t *of = step[axis->of] + __builtin_ctzll((unsigned long long)axis->scale), size = range_fixed_size(axis->range), d;
+    int64_t *of = step[axis->of] + __builtin_ctzll((unsigned long long)axis->scale),
+            size = range_fixed_size(axis->range), d;
     for (int64_t i = 1; i < size; i++) {
         int bit = 63 - __builtin_clzll((unsigned long long)i);
         if (!uop_const_int(sym_sub(t, uop_substitute(t, at, axis->range, uop_int(t, i)), zero), &d))
@@ -215,7 +229,8 @@ static bool find_steps(struct tgc *t, struct uop *at, const struct matrix_axis *
 
 static int bits_of_size(int size) { return 31 - __builtin_clz((unsigned)size); }
 
-/* Whether the coordinate's elements are neighbours in a panel's rows, in one panel after the other; or rows. */
+/* Whether the coordinate's elements are neighbours in a panel's rows, in one panel after
+ * the other; or rows. */
 static bool are_columns(const int64_t *step, int size, int64_t row, int64_t panel)
 {
     bool all = true;
@@ -232,13 +247,15 @@ static bool are_rows(const int64_t *step, int size, int64_t row)
     return all;
 }
 
-/* The tile begins at a row that is a multiple of eight; along k so many bytes of a panel's row are read, which are a
- * part of it; across it, whole rows, of halves alone. */
-static bool find_panel_tile(struct tgc *t, struct uop *load, enum matrix_coordinate side, const struct matrix_row *r,
-                            const struct matrix_axes *axes, struct matrix_tile *tile)
+/* The tile begins at a row that is a multiple of eight; along k so many bytes of a panel's row are
+ * read, which are a part of it; across it, whole rows, of halves alone. */
+static bool find_panel_tile(struct tgc *t, struct uop *load, enum matrix_coordinate side,
+                            const struct matrix_row *r, const struct matrix_axes *axes,
+                            struct matrix_tile *tile)
 {
     const struct buffer *b = uop_buffer_of(load->src[0]);
-    int64_t step[MATRIX_NONE][MATRIX_BITS_MAX] = {{0}}, size = (int64_t)dtype_nbytes(b->dtype), row = PANEL_ROW_NBYTES / size, rest;
+    int64_t step[MATRIX_NONE][MATRIX_BITS_MAX] = {{0}}, size = (int64_t)dtype_nbytes(b->dtype),
+            row = PANEL_ROW_NBYTES / size, rest;
     struct uop *at = b->panel ? before_swizzle(t, load->src[1], size) : NULL;
     for (int i = 0; i < axes->n; i++)
         if (!at || !find_steps(t, at, &axes->v[i], step))
@@ -248,13 +265,16 @@ static bool find_panel_tile(struct tgc *t, struct uop *load, enum matrix_coordin
     for (int i = 0; i < MATRIX_BITS_MAX; i++)
         if (step[side == MATRIX_M ? MATRIX_N : MATRIX_M][i])
             return false;
-    bool along_k = are_columns(step[MATRIX_K], r->size[MATRIX_K], row, b->panel) && are_rows(step[side], r->size[side], row);
-    bool across = size == 2 && r->size[side] % row == 0 && are_columns(step[side], r->size[side], row, b->panel) &&
+    bool along_k = are_columns(step[MATRIX_K], r->size[MATRIX_K], row, b->panel) &&
+                   are_rows(step[side], r->size[side], row);
+    bool across = size == 2 && r->size[side] % row == 0 &&
+                  are_columns(step[side], r->size[side], row, b->panel) &&
                   are_rows(step[MATRIX_K], r->size[MATRIX_K], row);
     struct uop *in_row = sym_mod(t, at, uop_int(t, along_k ? r->size[MATRIX_K] : row)),
                *of_eight = sym_mod(t, sym_div(t, at, uop_int(t, row)), uop_int(t, PANEL_ROWS));
     *tile = (struct matrix_tile){.load = load, .offset = at, .stride = row, .along_k = along_k};
-    return (along_k || across) && uop_const_int(in_row, &rest) && rest == 0 && uop_const_int(of_eight, &rest) && rest == 0;
+    return (along_k || across) && uop_const_int(in_row, &rest) && rest == 0 &&
+           uop_const_int(of_eight, &rest) && rest == 0;
 }
 
 /* ---- a factor that a thread has in registers */
@@ -264,14 +284,18 @@ bool matrix_sums_are_factor(const struct matrix_row *row, enum matrix_part part)
     struct matrix_bit sum[MATRIX_BITS_MAX], factor[MATRIX_BITS_MAX];
     enum matrix_coordinate side = part == MATRIX_A ? MATRIX_M : MATRIX_N;
     int n = matrix_bits(row, MATRIX_SUM, true, sum);
-    bool same = !matrix_is_local(row, part) && matrix_bits(row, part, true, factor) == n && row->dtype[MATRIX_SUM] == DTYPE_F32;
+    bool same = !matrix_is_local(row, part) && matrix_bits(row, part, true, factor) == n &&
+                row->dtype[MATRIX_SUM] == DTYPE_F32;
     for (int i = 0; i < n && same; i++)
-        same = sum[i].bit == factor[i].bit && (sum[i].of == side ? factor[i].of == side : factor[i].of == MATRIX_K);
+        same = sum[i].bit == factor[i].bit &&
+               (sum[i].of == side ? factor[i].of == side : factor[i].of == MATRIX_K);
     return same;
 }
 
-/* The factor's bits of k that are a lane's own elements, as one axis for those that follow each other. */
-static int element_axes(const struct matrix_row *row, enum matrix_part part, enum matrix_coordinate of, struct matrix_axis *axis)
+/* The factor's bits of k that are a lane's own elements, as one axis for those that
+ * follow each other. */
+static int element_axes(const struct matrix_row *row, enum matrix_part part,
+                        enum matrix_coordinate of, struct matrix_axis *axis)
 {
     struct matrix_bit bit[MATRIX_BITS_MAX];
     int n = matrix_bits(row, part, false, bit), found = 0;
@@ -282,8 +306,9 @@ static int element_axes(const struct matrix_row *row, enum matrix_part part, enu
     return found;
 }
 
-struct uop *matrix_own_terms(struct tgc *t, const struct uop *store, const struct matrix_row *row, enum matrix_part part, struct uop *offset,
-                             const struct uop *k, struct matrix_axis *element, int *n)
+struct uop *matrix_own_terms(struct tgc *t, const struct uop *store, const struct matrix_row *row,
+                             enum matrix_part part, struct uop *offset, const struct uop *k,
+                             struct matrix_axis *element, int *n)
 {
     struct matrix_axes lanes;
     enum matrix_coordinate side = part == MATRIX_A ? MATRIX_M : MATRIX_N;
@@ -301,8 +326,10 @@ struct uop *matrix_own_terms(struct tgc *t, const struct uop *store, const struc
     return uop_substitute(t, offset, k, at);
 }
 
-/* What the thread has of the tile: its terms of a row follow each other, its rows are one stride apart. */
-static bool find_own_tile(struct tgc *t, struct uop *load, enum matrix_part part, const struct matrix_row *r, const struct matrix_axes *axes,
+/* What the thread has of the tile: its terms of a row follow each other, its rows
+ * are one stride apart. */
+static bool find_own_tile(struct tgc *t, struct uop *load, enum matrix_part part,
+                          const struct matrix_row *r, const struct matrix_axes *axes,
                           struct matrix_tile *tile)
 {
     int64_t step[MATRIX_NONE][MATRIX_BITS_MAX] = {{0}}, stride = 0;
@@ -332,19 +359,28 @@ static bool find_own_tile(struct tgc *t, struct uop *load, enum matrix_part part
         for (int i = 0; i < MATRIX_BITS_MAX; i++)
             if (step[c][i])
                 return false;
-    *tile = (struct matrix_tile){.load = load, .offset = at, .stride = stride ? stride : 1 << nterm, .along_k = true, .own_rows = 1 << nrow,
+    *tile = (struct matrix_tile){.load = load,
+                                 .offset = at,
+                                 .stride = stride ? stride : 1 << nterm,
+                                 .along_k = true,
+                                 .own_rows = 1 << nrow,
                                  .own_terms = 1 << nterm};
     return true;
 }
 
-/* A factor that is rounded from what threads keep; before its places are a thread's own, MATRIX has found that they have what they take. */
+/* A factor that is rounded from what threads keep; before its places are a thread's own, MATRIX has
+ * found that they have what they take. */
 static struct uop *kept_by_threads(struct uop *factor)
 {
     struct uop *load = factor->op == OP_CAST ? factor->src[0] : factor;
-    return load->op == OP_LOAD && load->nsrc == 2 && load->src[0]->op == OP_BUFFER && uop_buffer_of(load->src[0])->is_register ? load : NULL;
+    return load->op == OP_LOAD && load->nsrc == 2 && load->src[0]->op == OP_BUFFER &&
+                   uop_buffer_of(load->src[0])->is_register
+               ? load
+               : NULL;
 }
 
-static bool find_kept(struct tgc *t, const struct uop *store, struct uop *load, enum matrix_part part, const struct matrix_row *r,
+static bool find_kept(struct tgc *t, const struct uop *store, struct uop *load,
+                      enum matrix_part part, const struct matrix_row *r,
                       const struct matrix_axes *axes, struct matrix_tile *tile)
 {
     struct matrix_axis element[MATRIX_BITS_MAX];
@@ -352,7 +388,8 @@ static bool find_kept(struct tgc *t, const struct uop *store, struct uop *load, 
     if (uop_buffer_of(load->src[0])->is_own)
         return find_own_tile(t, load, part, r, axes, tile);
     *tile = (struct matrix_tile){.load = load, .offset = load->src[1], .along_k = true};
-    return matrix_own_terms(t, store, r, part, load->src[1], axes->v[axes->n - 1].range, element, &n) != NULL;
+    return matrix_own_terms(t, store, r, part, load->src[1], axes->v[axes->n - 1].range, element,
+                            &n) != NULL;
 }
 
 /* Halves lie in local memory as their bits. */
@@ -364,8 +401,8 @@ static bool fail(const char **why, const char *text)
     return false;
 }
 
-static bool read_product(struct tgc *t, const struct uop *store, const struct uop *sum, struct matrix_product *p,
-                         const char **why)
+static bool read_product(struct tgc *t, const struct uop *store, const struct uop *sum,
+                         struct matrix_product *p, const char **why)
 {
     const struct matrix_row *row = matrix_row(p->of);
     struct matrix_axes axes = {.n = 0};
@@ -391,17 +428,20 @@ static bool read_product(struct tgc *t, const struct uop *store, const struct uo
             }
             fits = (factor[i] = bits_of(factor[i]))->op == OP_LOAD && factor[i]->nsrc == 2 &&
                    buffer_space(uop_buffer_of(factor[i]->src[0])) == SPACE_LOCAL &&
-                   (matrix_is_local(row, part) ? find_panel_tile(t, factor[i], i ? MATRIX_N : MATRIX_M, row, &axes, &p->factor[i])
-                                               : find_tile(t, factor[i], i ? MATRIX_N : MATRIX_M, &axes, &p->factor[i]));
+                   (matrix_is_local(row, part)
+                        ? find_panel_tile(t, factor[i], i ? MATRIX_N : MATRIX_M, row, &axes,
+                                          &p->factor[i])
+                        : find_tile(t, factor[i], i ? MATRIX_N : MATRIX_M, &axes, &p->factor[i]));
         }
         if (fits)
             return true;
     }
-    return fail(why, "the factors are not in local memory, in the order that the instruction takes");
+    return fail(why,
+                "the factors are not in local memory, in the order that the instruction takes");
 }
 
-bool matrix_read(struct tgc *t, const struct uop *store, const struct uop *sum, struct matrix_product *p,
-                 const char **why)
+bool matrix_read(struct tgc *t, const struct uop *store, const struct uop *sum,
+                 struct matrix_product *p, const char **why)
 {
     struct mem_mark mark = scratch_mark(t);
     *p = (struct matrix_product){.of = (enum matrix_unit)(REDUCE_MATRIX(sum->arg.i) - 1)};
@@ -410,7 +450,8 @@ bool matrix_read(struct tgc *t, const struct uop *store, const struct uop *sum, 
     return ok;
 }
 
-/* Whether eight rows of 16 bytes, of which lane l has word l % 4 of row l / 4, are a part of the row's factor. */
+/* Whether eight rows of 16 bytes, of which lane l has word l % 4 of row l / 4, are a part of the
+ * row's factor. */
 static bool has_rows(const struct matrix_row *r, enum matrix_part part)
 {
     struct matrix_bit lane[MATRIX_BITS_MAX], element[MATRIX_BITS_MAX];
@@ -423,21 +464,28 @@ static bool has_rows(const struct matrix_row *r, enum matrix_part part)
     for (int i = 0; i < words; i++)
         fits &= element[i].of == MATRIX_K && element[i].bit == i;
     for (int i = 0; i < 5 && fits; i++)
-        fits = lane[i].of == (i < 2 ? MATRIX_K : side) && lane[i].bit == (i < 2 ? words + i : i - 2);
+        fits =
+            lane[i].of == (i < 2 ? MATRIX_K : side) && lane[i].bit == (i < 2 ? words + i : i - 2);
     return fits;
 }
 
-/* Of rows of k, which the instruction exchanges with those of lanes, it takes words of two halves. */
-bool matrix_is_by_rows(const struct tgc *t, const struct matrix_row *r, enum matrix_part part, bool along_k, int64_t stride)
+/* Of rows of k, which the instruction exchanges with those of lanes, it takes words of two
+ * halves. */
+bool matrix_is_by_rows(const struct tgc *t, const struct matrix_row *r, enum matrix_part part,
+                       bool along_k, int64_t stride)
 {
-    return device_loads_rows(t) && has_rows(r, part) && (along_k || dtype_bits(r->dtype[part]) == 16) &&
+    return device_loads_rows(t) && has_rows(r, part) &&
+           (along_k || dtype_bits(r->dtype[part]) == 16) &&
            stride * dtype_bits(r->dtype[part]) % (8 * COPY_NBYTES_MOST) == 0;
 }
 
-static bool is_by_rows(struct tgc *t, const struct matrix_row *r, enum matrix_part part, const struct matrix_tile *tile)
+static bool is_by_rows(struct tgc *t, const struct matrix_row *r, enum matrix_part part,
+                       const struct matrix_tile *tile)
 {
-    return matrix_is_by_rows(t, r, part, tile->along_k, tile->stride) && !uop_buffer_of(tile->load->src[0])->panel &&
-           index_divisor(t, tile->offset) * dtype_bits(r->dtype[part]) % (8 * COPY_NBYTES_MOST) == 0;
+    return matrix_is_by_rows(t, r, part, tile->along_k, tile->stride) &&
+           !uop_buffer_of(tile->load->src[0])->panel &&
+           index_divisor(t, tile->offset) * dtype_bits(r->dtype[part]) % (8 * COPY_NBYTES_MOST) ==
+               0;
 }
 
 struct uop *matrix_linear_ast(struct tgc *t, const struct uop *ast)
@@ -460,12 +508,16 @@ struct uop *matrix_linear_ast(struct tgc *t, const struct uop *ast)
             for (int k = 0; k < 2; k++) {
                 struct uop *load[2] = {p.factor[k].load->src[0], p.factor[k].offset};
                 int side = size[k ? MATRIX_N : MATRIX_M];
-                union arg tile = {.i = p.factor[k].along_k ? TILE_BITS(side, size[MATRIX_K], p.factor[k].stride)
-                                                           : TILE_BITS(size[MATRIX_K], side, p.factor[k].stride)};
+                union arg tile = {.i = p.factor[k].along_k
+                                           ? TILE_BITS(side, size[MATRIX_K], p.factor[k].stride)
+                                           : TILE_BITS(size[MATRIX_K], side, p.factor[k].stride)};
                 if (p.factor[k].own_terms)
-                    tile.i = TILE_BITS(p.factor[k].own_rows, p.factor[k].own_terms, p.factor[k].stride);
+                    tile.i =
+                        TILE_BITS(p.factor[k].own_rows, p.factor[k].own_terms, p.factor[k].stride);
                 else
-                    tile.i |= is_by_rows(t, matrix_row(p.of), k ? MATRIX_B : MATRIX_A, &p.factor[k]) ? TILE_BY_ROWS : 0;
+                    tile.i |= is_by_rows(t, matrix_row(p.of), k ? MATRIX_B : MATRIX_A, &p.factor[k])
+                                  ? TILE_BY_ROWS
+                                  : 0;
                 src[k] = uop_intern(t, OP_LOAD, p.factor[k].load->dtype, load, 2, tile);
             }
             for (int k = 0; k < p.nelement; k++)

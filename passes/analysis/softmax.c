@@ -50,7 +50,8 @@ bool softmax_match(struct uop *u, struct softmax *s)
         return true;
     for (int k = 0; k < 2 && u->op == OP_MUL; k++) {
         const struct uop *scale = value_behind(u->src[k], MOVES_SPREAD);
-        if (scale->op != OP_CONST || !dtype_is_float(scale->dtype) || !match_power(u->src[1 - k], s))
+        if (scale->op != OP_CONST || !dtype_is_float(scale->dtype) ||
+            !match_power(u->src[1 - k], s))
             continue;
         s->scale = scale->arg.f;
         return true;
@@ -64,5 +65,6 @@ bool softmax_is_weight(struct uop *factor)
     struct uop *v = value_behind(factor, MOVES_SPREAD | MOVES_CAST);
     if (v->op == OP_WHERE)           /* of rows that are masked as a whole */
         v = value_behind(v->src[2], MOVES_SPREAD | MOVES_CAST);
-    return softmax_match(v->op == OP_DIV ? value_behind(v->src[0], MOVES_SPREAD | MOVES_CAST) : v, &s);
+    return softmax_match(v->op == OP_DIV ? value_behind(v->src[0], MOVES_SPREAD | MOVES_CAST) : v,
+                         &s);
 }

@@ -15,7 +15,8 @@ struct softmax {
 
 /* Whether u is such a power. */
 bool softmax_match(struct uop *u, struct softmax *s);
-/* Whether the factor of a product is a softmax, divided by its sum or not yet, rounded or not: weights of attention. */
+/* Whether the factor of a product is a softmax, divided by its sum or not yet, rounded or not:
+ * weights of attention. */
 bool softmax_is_weight(struct uop *factor);
 
 #endif

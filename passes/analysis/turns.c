@@ -1,5 +1,5 @@
-/* turns.c - index arithmetic by its values (turns.h): it is computed for the places of a grid, one after the other, as scalar_apply()
- * has it, or for some thousands of them where there are more.
+/* turns.c - index arithmetic by its values (turns.h): it is computed for the places of a grid, one
+ * after the other, as scalar_apply() has it, or for some thousands of them where there are more.
  */
 #include "passes/analysis/nest.h"
 #include "passes/analysis/turns.h"
@@ -15,7 +15,8 @@ static bool is_read(const struct uop *u)
 static struct uop **order_of(struct tgc *t, struct uop *u, int *n)
 {
     int all;
-    struct uop **order = uop_toposort(t, &u, 1, &all), **kept = scratch_array(t, (size_t)all, sizeof *kept);
+    struct uop **order = uop_toposort(t, &u, 1, &all),
+               **kept = scratch_array(t, (size_t)all, sizeof *kept);
     bool *needed = scratch_array(t, (size_t)all, sizeof *needed);
     for (int i = all - 1; i >= 0; i--) {
         needed[i] = i == all - 1 || needed[i];
@@ -38,7 +39,8 @@ bool index_read(struct tgc *t, struct uop *u, struct index_code *c)
     c->value = scratch_array(t, (size_t)c->n, sizeof *c->value);
     for (int i = 0; i < c->n; i++) {
         const struct uop *of = c->u[i];
-        if (!is_read(of) || of->lanes > 1 || dtype_is_float(of->dtype) || (of->op == OP_RANGE && c->ncounter == COUNTERS_MAX))
+        if (!is_read(of) || of->lanes > 1 || dtype_is_float(of->dtype) ||
+            (of->op == OP_RANGE && c->ncounter == COUNTERS_MAX))
             return false;
         c->value[i] = of->op == OP_CONST ? of->arg.i : 0;
         if (of->op == OP_RANGE)
@@ -89,8 +91,10 @@ static void set_place(struct index_code *c, const struct places *p, int64_t numb
     }
 }
 
-/* Whether u is of loops of the places, and of `loop`, alone; *of: those of the places that it, or the loop's end, is of. */
-static bool find_places(struct tgc *t, const struct index_code *c, struct uop *end, const struct places *p, const struct uop *loop, struct places *of)
+/* Whether u is of loops of the places, and of `loop`, alone; *of: those of the places that it, or
+ * the loop's end, is of. */
+static bool find_places(struct tgc *t, const struct index_code *c, struct uop *end,
+                        const struct places *p, const struct uop *loop, struct places *of)
 {
     int found = 0;
     *of = (struct places){.n = 0};
@@ -109,7 +113,8 @@ static bool find_places(struct tgc *t, const struct index_code *c, struct uop *e
     return found == c->ncounter;
 }
 
-bool index_mean(struct tgc *t, struct uop *u, const struct places *p, const struct uop *loop, double *mean)
+bool index_mean(struct tgc *t, struct uop *u, const struct places *p, const struct uop *loop,
+                double *mean)
 {
     struct index_code c, end;
     struct places of;

@@ -104,7 +104,7 @@ uint32_t varying_axes(const struct uop *u, const uint32_t *of)
     return varying & sizes;
 }
 
-/* ---------------------------------------------------------------------------- equal along an axis */
+/* -------------------------------------------------------------------------- equal along an axis */
 
 /* Whether the n rows of `stride` bytes are equal, in each of `outer` blocks. */
 static bool rows_are_equal(const char *data, size_t outer, size_t n, size_t stride)
@@ -152,7 +152,7 @@ size_t drop_axes(void *data, int64_t *dim, int ndim, size_t size, uint32_t axes)
     return outer * size;
 }
 
-/* ------------------------------------------------------------------------ expressions of the index */
+/* --------------------------------------------------------------------- expressions of the index */
 
 int index_cost(const struct uop *u, const int *of)
 {

@@ -68,7 +68,7 @@ static double scale_of_powers(const struct tgc *t, const struct uop *sum, struct
     const double exponent_max = 64;                       /* the scale stays a normal number */
     int64_t n = 1;
     v = value_behind(v, MOVES_SPREAD);
-    if (t->math == DTYPE_F16)                            /* values become halves, and small powers would be 0 */
+    if (t->math == DTYPE_F16)                /* values become halves, and small powers would be 0 */
         return 1;
     if (v->op == OP_CAST && v->src[0]->dtype != DTYPE_F64 && v->src[0]->dtype != DTYPE_BF16)
         return 1;
@@ -78,8 +78,8 @@ static double scale_of_powers(const struct tgc *t, const struct uop *sum, struct
     return n < 2 ? 1 : ldexp(1, -(int)fmin(ceil(log2((double)n)) + 1, exponent_max));
 }
 
-/* A factor that is a quotient, by movement; half: the dtype to which the model rounds it, VOID: to none. What is rounded
- * then are the exponentials, by as much. */
+/* A factor that is a quotient, by movement; half: the dtype to which the model rounds it, VOID: to
+ * none. What is rounded then are the exponentials, by as much. */
 struct weight { struct path outer, half_path, inner; enum dtype half; };
 
 static bool find_weight(struct uop *factor, struct weight *w)
@@ -98,7 +98,8 @@ static bool find_weight(struct uop *factor, struct weight *w)
     return is_quotient(w->inner.base);
 }
 
-/* u in place of the quotient; rounded behind the movement, so that what is kept of a row are the exponentials. */
+/* u in place of the quotient; rounded behind the movement, so that what is kept of a row are the
+ * exponentials. */
 static struct uop *in_weight(struct tgc *t, const struct weight *w, struct uop *u, bool round)
 {
     u = path_up(t, &w->inner, u);

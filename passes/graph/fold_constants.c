@@ -148,8 +148,8 @@ static struct uop *as_tensor(struct tgc *t, const struct uop *u, char *data, int
 }
 
 /* Bytes of a weight that are cast to a wider type, perhaps less a zero point: no work, a quarter of
- * the memory, and what sums of products of bytes are recognized by. Likewise halves, and floats of 8 bits, that a device
- * multiplies as such. */
+ * the memory, and what sums of products of bytes are recognized by. Likewise halves, and floats of
+ * 8 bits, that a device multiplies as such. */
 static bool is_widened(const struct tgc *t, const struct uop *u)
 {
     if (u->op == OP_CAST && u->dtype == DTYPE_F32 && dtype_bits(u->src[0]->dtype) <= 16 &&
@@ -263,7 +263,9 @@ static void fold_wanted(struct folding *f, const struct graph *g)
         /* a mask of coordinates bounds loops: it does not become a table */
         bool stays = self->constant && self->wanted && places_stay(u) && places_compares(f->t, u);
         if ((!self->constant || self->wanted) && !stays)
-            self->by = !self->constant ? NULL : u->op == OP_BUFFER ? try_drop(f, u) : try_fold(f, u);
+            self->by = !self->constant      ? NULL
+                       : u->op == OP_BUFFER ? try_drop(f, u)
+                                            : try_fold(f, u);
         pass_on(f, u);
         if (self->by || stays || (self->constant && !self->wanted))
             continue;

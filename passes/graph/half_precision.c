@@ -7,15 +7,19 @@
  * which take half the memory traffic, inputs, carried values of loops. C calls this excess
  * precision: results are nearer to the exact ones than those of the model's own ops. As in C, it
  * ends where the model asks for a half, by a Cast: values rounded there stay rounded, unless
- * --fast-math allows otherwise; nor are sizes that a model computes in halves computed otherwise. (Not for bf16, since onnx's tests expect the rounding of each op; but by --math=bf16 for
- * attention's softmax on a device that multiplies matrices of bf16, whose kernel keeps its scores in f32.)
+ * --fast-math allows otherwise; nor are sizes that a model computes in halves computed otherwise.
+ * (Not for bf16, since onnx's tests expect the rounding of each op; but by --math=bf16 for
+ * attention's softmax on a device that multiplies matrices of bf16, whose kernel keeps its scores
+ * in f32.)
  *
  * Weights that a sum of products reuses are stored as f32: there the products take the time, and
- * Winograd's transforms and lookup tables need floats. For a device with an instruction for products of
- * halves (passes/target/matrix.def) factors stay halves, as the model has them: the sum is in f32. What is a factor and is
- * read elsewhere, too, is rounded once for both, and so are the results of two layers that are added: one of them is stored. Factors that are
- * halves times numbers (attention's queries and keys times the root of its scale) stay those halves, and the sum is multiplied. Quantized
- * weights whose scales are halves (MatMulNBits) are halves as factors, too, where they are read again.
+ * Winograd's transforms and lookup tables need floats. For a device with an instruction for
+ * products of halves (passes/target/matrix.def) factors stay halves, as the model has them: the sum
+ * is in f32. What is a factor and is read elsewhere, too, is rounded once for both, and so are the
+ * results of two layers that are added: one of them is stored. Factors that are halves times
+ * numbers (attention's queries and keys times the root of its scale) stay those halves, and the sum
+ * is multiplied. Quantized weights whose scales are halves (MatMulNBits) are halves as factors,
+ * too, where they are read again.
  */
 #include "passes/analysis/contraction.h"
 #include "passes/analysis/softmax.h"
@@ -30,11 +34,12 @@ enum { REUSE_MIN = 8, MOVES_MAX = 8 };
 struct excess {
     struct tgc *t;
     struct uop_map asked;        /* casts to halves from the model, rewritten */
-    struct uop **order; int next;          /* the model's uops, in the order in which they are rewritten */
+    struct uop **order; int next;   /* the model's uops, in the order in which they are rewritten */
     struct uop_map factor;       /* casts of halves, among them, that an instruction multiplies */
     struct uop_map dequantized;  /* weights, among them, that are halves for an instruction */
     struct uop_map stored;       /* halves, among them, that are stored as such */
-    struct uop_map softmax;      /* what is between two sums of products of bf16 that an instruction computes */
+    struct uop_map softmax;      /* what is between two sums of products of bf16 that an
+                                  * instruction computes */
     bool of_softmax;             /* the one that is rewritten is of these */
 };
 
@@ -129,7 +134,8 @@ static struct uop *move_wide(const struct excess *e, struct uop *u)
     return any ? uop_cast(t, u->dtype, uop_new(t, u->op, DTYPE_F32, src, u->nsrc, u->arg)) : NULL;
 }
 
-/* The factor u, a half as f32: what it is a view of is rounded, once, before windows repeat its elements. */
+/* The factor u, a half as f32: what it is a view of is rounded, once, before windows
+ * repeat its elements. */
 static struct uop *rounded_factor(const struct excess *e, struct uop *u)
 {
     struct uop *x = unrounded(e, u->src[0]);
@@ -139,21 +145,29 @@ static struct uop *rounded_factor(const struct excess *e, struct uop *u)
     return uop_cast(e->t, DTYPE_F32, path_up(e->t, &p, uop_cast(e->t, DTYPE_F16, p.base)));
 }
 
-/* The halves, as f32, that the factor u has been before it was multiplied by a number and rounded; *by: times that. NULL: it is no such factor. */
+/* The halves, as f32, that the factor u has been before it was multiplied by a number and rounded;
+ * *by: times that. NULL: it is no such factor. */
 static struct uop *before_scale(const struct excess *e, struct uop *u, double *by)
 {
     struct path outer = path_down(u, MOVES_VIEW | MOVES_ZEROS);
-    if (outer.base->op != OP_CAST || outer.base->dtype != DTYPE_F32 || !is_half(e, outer.base->src[0]->dtype))
+    if (outer.base->op != OP_CAST || outer.base->dtype != DTYPE_F32 ||
+        !is_half(e, outer.base->src[0]->dtype))
         return NULL;
     struct path inner = path_down(outer.base->src[0], MOVES_VIEW | MOVES_ZEROS);
-    bool is_wide = outer.base->src[0]->dtype == DTYPE_F16;       /* bf16 is not computed in f32 in front of the scores */
+    /* bf16 is not computed in f32 in front of the scores */
+    bool is_wide = outer.base->src[0]->dtype == DTYPE_F16;
     struct uop *product = is_wide ? unrounded(e, inner.base) : inner.base;
     for (int k = 0; product && product->op == OP_MUL && k < 2; k++) {
-        const struct uop *number = value_behind(product->src[1 - k], MOVES_SPREAD), *half = value_behind(product->src[k], MOVES_ANY);
-        if (number->op != OP_CONST || (is_wide && (half->op != OP_CAST || half->src[0]->dtype != DTYPE_F16)))
+        const struct uop *number = value_behind(product->src[1 - k], MOVES_SPREAD),
+                         *half = value_behind(product->src[k], MOVES_ANY);
+        if (number->op != OP_CONST ||
+            (is_wide && (half->op != OP_CAST || half->src[0]->dtype != DTYPE_F16)))
             continue;
         *by *= number->arg.f;
-        return path_up(e->t, &outer, path_up(e->t, &inner, is_wide ? product->src[k] : uop_cast(e->t, DTYPE_F32, product->src[k])));
+        return path_up(
+            e->t, &outer,
+            path_up(e->t, &inner,
+                    is_wide ? product->src[k] : uop_cast(e->t, DTYPE_F32, product->src[k])));
     }
     return NULL;
 }
@@ -175,7 +189,8 @@ static struct uop *scaled_sum(const struct excess *e, struct uop *u)
     return tensor_binary(t, OP_MUL, sum, uop_constf(t, DTYPE_F32, by));
 }
 
-static struct uop *rewrite_one(struct tgc *t, struct excess *e, const struct uop *was, struct uop *u)
+static struct uop *rewrite_one(struct tgc *t, struct excess *e, const struct uop *was,
+                               struct uop *u)
 {
     e->of_softmax = map_get(&e->softmax, was) != NULL;
     if (map_get(&e->factor, was))
@@ -253,7 +268,8 @@ static struct uop *store_wide(struct tgc *t, void *ctx, struct uop *u)
     return uop_cast(t, u->dtype, wide);
 }
 
-/* Whether v is made of integers and halves: known numbers less others, times scales; *scaled: of a half. */
+/* Whether v is made of integers and halves: known numbers less others, times scales;
+ * *scaled: of a half. */
 static bool is_dequantized(struct uop *v, int depth, bool *scaled)
 {
     v = value_behind(v, MOVES_ANY);
@@ -261,11 +277,13 @@ static bool is_dequantized(struct uop *v, int depth, bool *scaled)
     *scaled |= half;
     if (v->op == OP_CONST || (v->op == OP_CAST && (half || dtype_is_int(v->src[0]->dtype))))
         return value_is_stationary(v);
-    return depth > 0 && (v->op == OP_MUL || v->op == OP_SUB) && is_dequantized(v->src[0], depth - 1, scaled) &&
+    return depth > 0 && (v->op == OP_MUL || v->op == OP_SUB) &&
+           is_dequantized(v->src[0], depth - 1, scaled) &&
            is_dequantized(v->src[1], depth - 1, scaled);
 }
 
-/* Quantized weights with scales of halves, times halves, each read so often that an instruction for matrices of halves may multiply them. */
+/* Quantized weights with scales of halves, times halves, each read so often that an instruction for
+ * matrices of halves may multiply them. */
 static void find_dequantized(struct excess *e, const struct uop *product)
 {
     enum { DEPTH = 3 };
@@ -273,20 +291,24 @@ static void find_dequantized(struct excess *e, const struct uop *product)
         const struct uop *other = value_behind(product->src[1 - k], MOVES_ANY);
         struct uop *v = value_behind(product->src[k], MOVES_ANY);
         bool scaled = false;
-        if (other->op == OP_CAST && other->src[0]->dtype == DTYPE_F16 && v->op == OP_MUL && v->dtype == DTYPE_F32 && is_dequantized(v, DEPTH, &scaled) &&
-            scaled && value_nelem(product) >= REUSE_MIN * value_nelem(v))
+        if (other->op == OP_CAST && other->src[0]->dtype == DTYPE_F16 && v->op == OP_MUL &&
+            v->dtype == DTYPE_F32 && is_dequantized(v, DEPTH, &scaled) && scaled &&
+            value_nelem(product) >= REUSE_MIN * value_nelem(v))
             map_set(&e->dequantized, v, v);
     }
 }
 
-/* Casts from which the factors of a sum of products are made by movement, and dequantized weights. */
+/* Casts from which the factors of a sum of products are made by movement, and
+ * dequantized weights. */
 static void find_factors(struct excess *e, int n)
 {
     for (int i = 0; i < n && device_multiplies(e->t, DTYPE_F16); i++) {
-        const struct uop *m = e->order[i]->op == OP_REDUCE ? value_behind(e->order[i]->src[0], MOVES_VIEW) : NULL;
+        const struct uop *m =
+            e->order[i]->op == OP_REDUCE ? value_behind(e->order[i]->src[0], MOVES_VIEW) : NULL;
         if (m && m->op == OP_MUL && REDUCE_OP(e->order[i]->arg.i) == OP_ADD)
             find_dequantized(e, m);
-        for (int k = 0; m && m->op == OP_MUL && REDUCE_OP(e->order[i]->arg.i) == OP_ADD && k < 2; k++) {
+        for (int k = 0; m && m->op == OP_MUL && REDUCE_OP(e->order[i]->arg.i) == OP_ADD && k < 2;
+             k++) {
             struct uop *v = value_behind(m->src[k], MOVES_ANY);
             if (v->op == OP_CAST && v->dtype == DTYPE_F32 && v->src[0]->dtype == DTYPE_F16)
                 map_set(&e->factor, v, v);
@@ -321,7 +343,8 @@ static bool is_read_again(const struct uop_map *reads, const struct uop *u)
 /* Whether u is made of a layer's result, which nothing else reads on the way. */
 static bool is_of_layer(const struct uop_map *reads, const struct uop *u)
 {
-    while ((op_is_elementwise(u->op) || op_class(u->op) == CLASS_MOVE) && u->nsrc > 0 && !is_read_again(reads, u)) {
+    while ((op_is_elementwise(u->op) || op_class(u->op) == CLASS_MOVE) && u->nsrc > 0 &&
+           !is_read_again(reads, u)) {
         int k = u->nsrc > 1 && value_is_stationary(u->src[0]) ? 1 : 0;
         if (u->nsrc > 1 && op_is_elementwise(u->op) && !value_is_stationary(u->src[1 - k]))
             return false;
@@ -349,8 +372,8 @@ static void add_stored(struct excess *e, struct uop *u)
         map_set(&e->stored, u, u);
 }
 
-/* Halves that a kernel stores for others: factors that are read elsewhere, too; what windows read again; of two layers whose
- * results are added, each. */
+/* Halves that a kernel stores for others: factors that are read elsewhere, too; what windows read
+ * again; of two layers whose results are added, each. */
 static void find_stored(struct excess *e, int n)
 {
     struct uop_map reads = count_reads(e, n);
@@ -358,12 +381,15 @@ static void find_stored(struct excess *e, int n)
         struct uop *u = e->order[i];
         struct uop *base = map_get(&e->factor, u) ? value_behind(u->src[0], MOVES_ANY) : NULL;
         add_stored(e, base && is_read_again(&reads, base) ? base : pooled(u));
-        for (int k = 0; k < 2 && u->nsrc == 2 && op_is_elementwise(u->op) && is_of_layer(&reads, u->src[0]) && is_of_layer(&reads, u->src[1]); k++)
+        for (int k = 0; k < 2 && u->nsrc == 2 && op_is_elementwise(u->op) &&
+                        is_of_layer(&reads, u->src[0]) && is_of_layer(&reads, u->src[1]);
+             k++)
             add_stored(e, u->src[k]);
     }
 }
 
-/* u and what it is computed from in bf16, down to sums of products, and these, whose factors may have been multiplied by a number. */
+/* u and what it is computed from in bf16, down to sums of products, and these, whose factors may
+ * have been multiplied by a number. */
 static void add_softmax(struct excess *e, struct uop *u)
 {
     struct uop **wait = scratch_array(e->t, 1, sizeof *wait);
@@ -372,7 +398,9 @@ static void add_softmax(struct excess *e, struct uop *u)
     SCRATCH_PUSH(e->t, wait, n, cap, u);
     while (n > 0) {
         u = wait[--n];
-        bool ends = summed_product(u), inside = op_is_elementwise(u->op) || op_class(u->op) == CLASS_MOVE || (u->op == OP_REDUCE && !ends);
+        bool ends = summed_product(u), inside = op_is_elementwise(u->op) ||
+                                                op_class(u->op) == CLASS_MOVE ||
+                                                (u->op == OP_REDUCE && !ends);
         if ((!inside && !(ends && u->dtype == DTYPE_F32)) || map_get(&e->softmax, u))
             continue;
         map_set(&e->softmax, u, u);
@@ -381,8 +409,8 @@ static void add_softmax(struct excess *e, struct uop *u)
     }
 }
 
-/* Attention's softmaxes of bf16, between two sums of products that an instruction computes: there --math=bf16 lets factors alone be
- * rounded. */
+/* Attention's softmaxes of bf16, between two sums of products that an instruction computes: there
+ * --math=bf16 lets factors alone be rounded. */
 static void find_softmaxes(struct excess *e, int n)
 {
     for (int i = 0; i < n && e->t->math == DTYPE_BF16 && device_multiplies(e->t, DTYPE_BF16); i++)
@@ -396,7 +424,12 @@ static void find_softmaxes(struct excess *e, int n)
 bool pass_excess(struct tgc *t, struct graph *g)
 {
     struct weights w = {.again = {.t = t}};
-    struct excess e = {.t = t, .asked = {.t = t}, .factor = {.t = t}, .dequantized = {.t = t}, .stored = {.t = t}, .softmax = {.t = t}};
+    struct excess e = {.t = t,
+                       .asked = {.t = t},
+                       .factor = {.t = t},
+                       .dequantized = {.t = t},
+                       .stored = {.t = t},
+                       .softmax = {.t = t}};
     int nroot, n;
     if (!device_multiplies(t, DTYPE_F16)) {
         find_reused(t, g, &w);

@@ -72,7 +72,7 @@ bool places_compares(struct tgc *t, struct uop *u)
     return false;
 }
 
-/* ------------------------------------------------------------------------------------- the table */
+/* ------------------------------------------------------------------------------------ the table */
 
 static bool find_table(const struct uop *u, struct table *x)
 {
@@ -153,7 +153,7 @@ static bool find_lines(const struct table *x, struct line *begin, struct line *e
     return false;
 }
 
-/* ------------------------------------------------------------------------------- the comparisons */
+/* ------------------------------------------------------------------------------ the comparisons */
 
 /* Where each row's interval begins or ends: of the shape of the table, or broadcast to it. */
 static struct uop *edge_of(struct tgc *t, const struct table *x, struct line l, bool is_line,
@@ -221,7 +221,7 @@ static struct uop *expression_of(struct tgc *t, const struct uop *u)
     return by;
 }
 
-/* ---------------------------------------------------------------------------------- who reads it */
+/* --------------------------------------------------------------------------------- who reads it */
 
 /* Tables that something other than an elementwise op reads, through any movement. */
 static void find_kept(struct tgc *t, struct graph *g, struct uop_map *kept)

@@ -1,18 +1,21 @@
-/* read_parts.c - on devices, a joined tensor whose elements are read once is no buffer: what reads it chooses among its parts.
+/* read_parts.c - on devices, a joined tensor whose elements are read once is no buffer: what reads
+ * it chooses among its parts.
  *
  *      k[j, e] = concat(past[j, e], new[j, e])               k[j, e] = where(j < n, past[j, e], new[j - n, e])
  *      x[j] = sum over e  q[e] * k[j, e]                 ->  x[j] = sum over e  q[e] * k[j, e]
  *
- * One query's keys and values are those of earlier runs and its own: to join them is a launch, and stores and loads all of
- * them once more. Where each element is read by more than one product (several queries, a layer's columns) one place is
- * better than a choice for each of them; so it is where something else reads the tensor, too, or it is a result.
+ * One query's keys and values are those of earlier runs and its own: to join them is a launch, and
+ * stores and loads all of them once more. Where each element is read by more than one product
+ * (several queries, a layer's columns) one place is better than a choice for each of them; so it is
+ * where something else reads the tensor, too, or it is a result.
  *
  *      r[e] = concat(-x[h..2h], x[0..h])                     r[e] = where(e < h, -x[e + h], x[e - h])
  *      y[e] = x[e] * cos[e] + r[e] * sin[e]              ->  y[e] = x[e] * cos[e] + r[e] * sin[e]
  *
- * Parts that are computed element by element of the same sums (rotary embeddings) are chosen by the elementwise op that reads
- * them: these sums are in memory, since more than one part needs them, and a launch is more than a few loads. What is a sum
- * of one part alone would be computed under a condition, so such tensors are stored (branches of convolutions).
+ * Parts that are computed element by element of the same sums (rotary embeddings) are chosen by the
+ * elementwise op that reads them: these sums are in memory, since more than one part needs them,
+ * and a launch is more than a few loads. What is a sum of one part alone would be computed under a
+ * condition, so such tensors are stored (branches of convolutions).
  */
 #include "passes/analysis/contraction.h"
 #include "passes/analysis/stationary.h"
@@ -20,15 +23,16 @@
 
 enum { PARTS_MOST = 3, SUMS_MOST = 4, STEPS_MOST = 48 };
 
-/* How many elements of a value are computed for those that read it, if all of these are sums of products in the end; how many of it
- * elementwise ops read, and whether anything else does. */
+/* How many elements of a value are computed for those that read it, if all of these are sums of
+ * products in the end; how many of it elementwise ops read, and whether anything else does. */
 struct reading { double nelem, by_element; bool other, direct; };
 
 /* u reads its source k. */
 static void note_reading(struct tgc *t, struct uop_map *of, const struct uop *u, int k)
 {
     struct reading *by = map_get(of, u), *r = map_get(of, u->src[k]);
-    bool passes_on = op_is_pointwise(u->op) || (op_class(u->op) == CLASS_MOVE && u->op != OP_CONCAT && k == 0);
+    bool passes_on =
+        op_is_pointwise(u->op) || (op_class(u->op) == CLASS_MOVE && u->op != OP_CONCAT && k == 0);
     if (!r) {
         r = scratch_array(t, 1, sizeof *r);
         map_set(of, u->src[k], r);
@@ -47,7 +51,8 @@ static void note_reading(struct tgc *t, struct uop_map *of, const struct uop *u,
         r->direct = true;
 }
 
-/* The sums that a part is computed of, element by element. false: something else, or they are too many. */
+/* The sums that a part is computed of, element by element. false: something else, or
+ * they are too many. */
 static bool find_sums(struct uop *u, struct uop **sum, int *n)
 {
     struct uop *open[STEPS_MOST] = {u};
@@ -93,8 +98,8 @@ static bool shares_sums(const struct uop *u)
 /* Whether each element is read once, by an elementwise op, which can compute it. */
 static bool may_compute(const struct uop *u, const struct reading *r)
 {
-    if (u->op != OP_CONCAT || u->nsrc < 2 || u->nsrc > PARTS_MOST || !dtype_is_float(u->dtype) || !r || r->direct ||
-        !(r->by_element > 0) || r->by_element > value_nelem(u))
+    if (u->op != OP_CONCAT || u->nsrc < 2 || u->nsrc > PARTS_MOST || !dtype_is_float(u->dtype) ||
+        !r || r->direct || !(r->by_element > 0) || r->by_element > value_nelem(u))
         return false;
     for (int k = 0; k < u->nsrc; k++)
         if (u->src[k]->dim[u->arg.i]->op != OP_CONST)
@@ -102,7 +107,8 @@ static bool may_compute(const struct uop *u, const struct reading *r)
     return shares_sums(u);
 }
 
-/* A part that is a view of an input, perhaps widened, which no rewriting changes; NULL: there is none. */
+/* A part that is a view of an input, perhaps widened, which no rewriting changes;
+ * NULL: there is none. */
 static struct uop *stored_part(const struct uop *u)
 {
     for (int k = 0; k < u->nsrc; k++) {
@@ -118,7 +124,8 @@ static bool may_choose(const struct uop *u, const struct reading *r)
     bool fixed = true;
     for (int a = 0; a < u->ndim; a++)
         fixed &= u->dim[a]->op == OP_CONST;
-    return fixed && dtype_is_float(u->dtype) && u->nsrc <= PARTS_MOST && r && !r->other && r->nelem <= value_nelem(u);
+    return fixed && dtype_is_float(u->dtype) && u->nsrc <= PARTS_MOST && r && !r->other &&
+           r->nelem <= value_nelem(u);
 }
 
 /* Part k in its place, zeros around it. */
@@ -178,7 +185,8 @@ bool pass_read_parts(struct tgc *t, struct graph *g)
         struct uop *u = order[i], *part = u->op == OP_CONCAT ? stored_part(u) : NULL;
         for (int k = 0; k < u->nsrc; k++)
             note_reading(t, &of, u, k);
-        /* one that several have is a part of none that is chosen: what is a concat anew has no other name */
+        /* one that several have is a part of none that is chosen: what is a concat
+         * anew has no other name */
         if (part && may_choose(u, map_get(&of, u)) && !map_get(&chosen, part))
             map_set(&chosen, part, part);
         else if (part)

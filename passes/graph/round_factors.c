@@ -2,18 +2,20 @@
  *
  *      sum over k  x[i, k] * w[k, j]     ->     sum over k  f32(bf16(x[i, k])) * f32(bf16(w[k, j]))
  *
- * Matrix units multiply f16, bf16 or tf32, and add in f32. Here each factor becomes what such a unit reads, and
- * all else stays in f32: products of two rounded factors are exact in f32, so sums differ by their order alone,
- * and a target without such units computes the same. The casts round to nearest, half to even, those to tf32 half
- * away from zero (ir/dtypes.def). In f16 a factor beyond 65504 becomes infinite, and below 2^-25 it becomes 0;
- * bf16 and tf32 have the range of f32, but for the upper 0.2 % of its last binade in bf16.
+ * Matrix units multiply f16, bf16 or tf32, and add in f32. Here each factor becomes what such a
+ * unit reads, and all else stays in f32: products of two rounded factors are exact in f32, so sums
+ * differ by their order alone, and a target without such units computes the same. The casts round
+ * to nearest, half to even, those to tf32 half away from zero (ir/dtypes.def). In f16 a factor
+ * beyond 65504 becomes infinite, and below 2^-25 it becomes 0; bf16 and tf32 have the range of f32,
+ * but for the upper 0.2 % of its last binade in bf16.
  *
- * It is a sum of products if both factors are f32 and one of them has an axis of its own that the other is used
- * for again, a column (contraction.h): a matrix product, a convolution, attention. Not so a depthwise convolution
- * or a dot product, which no such unit computes faster. A factor is cast before the movement that spreads it, so
- * that the kernel that stores it may round it, once, and it is a half in memory; a weight is rounded here.
- * Winograd's and Strassen's sums of parts are left out where this is asked for (--math): they would round other
- * values, and where they apply depends on the target.
+ * It is a sum of products if both factors are f32 and one of them has an axis of its own that the
+ * other is used for again, a column (contraction.h): a matrix product, a convolution, attention.
+ * Not so a depthwise convolution or a dot product, which no such unit computes faster. A factor is
+ * cast before the movement that spreads it, so that the kernel that stores it may round it, once,
+ * and it is a half in memory; a weight is rounded here. Winograd's and Strassen's sums of parts are
+ * left out where this is asked for (--math): they would round other values, and where they apply
+ * depends on the target.
  */
 #include "passes/analysis/contraction.h"
 #include "passes/analysis/softmax.h"
@@ -32,7 +34,8 @@ struct rounder {
 /* Whether a factor that is cast from this type is rounded already, or multiplied as it is. */
 static bool is_exact(const struct tgc *t, enum dtype to, enum dtype from)
 {
-    return from == to || from == DTYPE_BOOL || dtype_is_byte(from) || (to == DTYPE_TF32 && dtype_is_half(from)) ||
+    return from == to || from == DTYPE_BOOL || dtype_is_byte(from) ||
+           (to == DTYPE_TF32 && dtype_is_half(from)) ||
            (dtype_is_f8(from) && device_multiplies(t, from));
 }
 
@@ -51,7 +54,8 @@ static struct uop *round_weight(struct rounder *r, const struct uop *u)
         is_beyond |= isfinite(v.f) && isinf(scalar_load(t->math, to + i * size).f);
     }
     if (is_beyond)
-        diag_warn(t, NULL, "--math=%s: weight '%.100s' has an element beyond %s: it becomes infinite",
+        diag_warn(t, NULL,
+                  "--math=%s: weight '%.100s' has an element beyond %s: it becomes infinite",
                   dtype_name(t->math), b->name ? b->name : "of the model",
                   t->math == DTYPE_F16 ? "65504" : "the largest number");
     for (int a = 0; a < u->ndim; a++)
@@ -89,7 +93,8 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
 {
     struct contraction c;
     struct mem_mark mark = scratch_mark(t);
-    bool found = u->op == OP_REDUCE && u->dtype == DTYPE_F32 && contraction_find(t, u, MOVES_FACTOR, &c);
+    bool found =
+        u->op == OP_REDUCE && u->dtype == DTYPE_F32 && contraction_find(t, u, MOVES_FACTOR, &c);
     bool columns = false;
     for (int a = 0; found && a < c.product->ndim; a++)
         columns |= c.role[a] == ROLE_COLUMN;

@@ -333,9 +333,9 @@ static bool make_growing(struct states *s, struct state *st, struct uop *value, 
     return true;
 }
 
-/* OUT is IN with some elements overwritten: a SCATTER into IN, or one into IN with its axes in another order, put back
- * (a cache whose positions lead while rows of it are stored), which is the same with its coordinates in that order. NULL:
- * it is neither. */
+/* OUT is IN with some elements overwritten: a SCATTER into IN, or one into IN with its axes in
+ * another order, put back (a cache whose positions lead while rows of it are stored), which is the
+ * same with its coordinates in that order. NULL: it is neither. */
 static struct uop *overwrites(struct tgc *t, const struct state *st, struct uop *value)
 {
     struct uop *src[MAX_RANK + 2], *in = uop_buffer(t, st->in);
@@ -549,7 +549,8 @@ static void move_to_end(struct states *s)
         struct state *st = s->state[k];
         input[nin++] = uop_buffer(s->t, st->in);
         for (int i = 0; i < st->npart; i++) {
-            output[nout++] = (struct graph_output){.name = st->from, .value = s->stored[g->npart].value};
+            output[nout++] =
+                (struct graph_output){.name = st->from, .value = s->stored[g->npart].value};
             g->part[g->npart++] = &st->part[i];
         }
     }
@@ -567,8 +568,8 @@ static bool declare_states(struct states *s)
     struct tgc *t = s->t;
     struct graph *g = s->g;
     if (g->nentry && g->ndeclared > MOST_TURNS)
-        return diag_error(t, &s->at, "%d states of several entries, more than %d: join some", g->ndeclared,
-                          MOST_TURNS);
+        return diag_error(t, &s->at, "%d states of several entries, more than %d: join some",
+                          g->ndeclared, MOST_TURNS);
     s->state = mem_array(t, (size_t)g->ndeclared, sizeof(struct state *));
     s->whole = mem_array(t, (size_t)g->ndeclared, sizeof *s->whole);
     for (int i = 0; i < g->ndeclared; i++) {
@@ -578,11 +579,13 @@ static bool declare_states(struct states *s)
         st->name = st->from = st->in->name;
         st->out = buffer_new(t, BUFFER_OUTPUT, in->dtype, in->dim, in->ndim, st->from);
         if (in->dtype == DTYPE_STRING)
-            return diag_error(t, &s->at, "the state '%.100s' holds strings, whose text is a run's", st->name);
+            return diag_error(t, &s->at, "the state '%.100s' holds strings, whose text is a run's",
+                              st->name);
         for (int k = 0; k < g->nkept; k++) {
             if (g->kept[k].in != in)
                 continue;
-            struct state_part part = {.state = st, .out = st->out, .axis = -1, .entry = g->kept[k].entry};
+            struct state_part part = {
+                .state = st, .out = st->out, .axis = -1, .entry = g->kept[k].entry};
             struct uop *value = g->output[g->noutput - g->nkept + k].value;
             VEC_PUSH(t, st->part, st->npart, st->cap_part, part);
             VEC_PUSH(t, s->stored, s->nstored, s->cap_stored, ((struct stored){value, NULL}));
@@ -599,7 +602,8 @@ bool state_apply(struct tgc *t, struct graph *g, const char *const *option, int 
 {
     struct states s = {.t = t, .g = g, .at = {.file = file}};
     if (noption > 0 && g->ndeclared > 0)
-        return diag_error(t, &s.at, "--state: the text declares states itself: make this one so, too");
+        return diag_error(t, &s.at,
+                          "--state: the text declares states itself: make this one so, too");
     if (noption == 0 && g->ndeclared == 0)
         return true;
     if (g->ndeclared > 0) {

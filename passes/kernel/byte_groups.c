@@ -20,11 +20,14 @@ static bool is_group(const struct nest *m, struct uop *weights, struct uop *r, i
     return n == DOT_BYTES && index_stride(m->t, weights->src[1], r, &stride) && stride == 1;
 }
 
-/* The length of a sum of products of bytes along its innermost range; 0: it is none, or only the run knows. */
-static int64_t find_sum(struct tgc *t, struct uop *store, struct nest *m, struct uop **values, struct uop **weights)
+/* The length of a sum of products of bytes along its innermost range; 0: it is none, or
+ * only the run knows. */
+static int64_t find_sum(struct tgc *t, struct uop *store, struct nest *m, struct uop **values,
+                        struct uop **weights)
 {
     int64_t n;
-    bool found = nest_find(t, store, m) && !m->bytes && nest_sums_bytes(m, values, weights) && m->reduce->nsrc <= MAX_RANK &&
+    bool found = nest_find(t, store, m) && !m->bytes && nest_sums_bytes(m, values, weights) &&
+                 m->reduce->nsrc <= MAX_RANK &&
                  uop_const_int(m->reduce->src[m->reduce->nsrc - 1]->src[0], &n);
     return found ? n : 0;
 }
@@ -34,7 +37,8 @@ bool bytes_are_for_matrices(struct tgc *t, struct uop *store)
     struct nest m;
     struct uop *values, *weights;
     int sides = 0;
-    if (!device_multiplies(t, DTYPE_I8) || find_sum(t, store, &m, &values, &weights) < BYTES_TERMS_LEAST)
+    if (!device_multiplies(t, DTYPE_I8) ||
+        find_sum(t, store, &m, &values, &weights) < BYTES_TERMS_LEAST)
         return false;
     for (int i = m.first; i < store->nsrc; i++)
         sides += store->src[i]->src[0]->vmax >= BYTES_SIDE_LEAST;

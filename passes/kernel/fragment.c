@@ -18,8 +18,8 @@
 #include "passes/kernel/opts_work.h"
 #include "passes/kernel/tile_cost.h"
 
-/* A kernel's registers keep their shapes, and its nests may differ in how many of each they need: so
- * many for sums, one for values, the others for weights. */
+/* A kernel's registers keep their shapes, and its nests may differ in how many of each they need:
+ * so many for sums, one for values, the others for weights. */
 enum { SUMS_MAX = 4, WIDE_MAX = TILE_REGISTERS - 1 - SUMS_MAX };
 
 /* What the sum of a nest is made of. */
@@ -65,8 +65,8 @@ static bool rows_suit(const struct nest *m, const struct factors *f, struct uop 
            index_stride(m->t, f->values->src[1], r, &stride) && stride > 0;
 }
 
-/* Whether a column's bytes are neighbours, those of the next one behind them, and the groups' at one
- * distance: packed, weights are so. */
+/* Whether a column's bytes are neighbours, those of the next one behind them, and the groups' at
+ * one distance: packed, weights are so. */
 static bool columns_suit(const struct nest *m, const struct factors *f, const struct uop *column)
 {
     int64_t stride;
@@ -85,8 +85,8 @@ static double steps_of(const struct nest *m)
     return steps;
 }
 
-/* Steps of results for a ns. A step of the unit takes a row of each product at a time, or as long as
- * the loads; sums are stored and read once. */
+/* Steps of results for a ns. A step of the unit takes a row of each product at a time, or as long
+ * as the loads; sums are stored and read once. */
 static double gain_of(const struct nest *m, const struct fragment *f)
 {
     const struct machine *machine = machine_of(m->t);
@@ -96,7 +96,8 @@ static double gain_of(const struct nest *m, const struct fragment *f)
                              .instructions = high + wide + high * wide + 2,
                              .chain = machine->tile_latency, .tile_rows = high * wide * rows};
     double cycles = cost_of_body(machine, &body);
-    double panel = RATIO_PANEL * wide * groups * TILE_ROW_NBYTES / machine->level[LEVEL_L2].bytes_cycle;
+    double panel =
+        RATIO_PANEL * wide * groups * TILE_ROW_NBYTES / machine->level[LEVEL_L2].bytes_cycle;
     cycles = (cycles > panel ? cycles : panel) * steps / groups + machine->tile_latency + stored +
              stored / machine->loads_cycle;
     double gain = stored * (double)f->columns.vector * steps / cost_of_cycles(machine, cycles);
@@ -283,7 +284,8 @@ static struct uop *stage_of(struct work *w, const struct nest *m, const struct f
     for (int k = 0; k < 4; k++)
         if (range[k]->op == OP_RANGE)
             src[n++] = range[k];
-    struct buffer *scratch = kernel_new_scratch(t, w->kernel, DTYPE_I32, high * rows * wide * lanes);
+    struct buffer *scratch =
+        kernel_new_scratch(t, w->kernel, DTYPE_I32, high * rows * wide * lanes);
     return uop_intern(t, OP_STAGE, DTYPE_I32, src, n, (union arg){.p = scratch});
 }
 

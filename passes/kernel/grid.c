@@ -2,14 +2,14 @@
  *
  *      for b  for y  for x                             place (x, y) of the grid:  for b
  *
- * A device runs as many threads as there are places, so all loops whose iterations do not share work
- * become dimensions of the grid, at most three, the innermost loop the first one, whose neighbours
- * are neighbours in memory. Sums of products become blocks of tiles (grid_tile.c); rows whose sums
- * would keep few threads busy, blocks whose threads share the sums (grid_rows.c). The order in which
- * an element's terms are added depends on the device's row, not on the device.
+ * A device runs as many threads as there are places, so all loops whose iterations do not share
+ * work become dimensions of the grid, at most three, the innermost loop the first one, whose
+ * neighbours are neighbours in memory. Sums of products become blocks of tiles (grid_tile.c); rows
+ * whose sums would keep few threads busy, blocks whose threads share the sums (grid_rows.c). The
+ * order in which an element's terms are added depends on the device's row, not on the device.
  *
- * A kernel that keeps more in scratch than is on a thread's stack, a band's, or one whose nests have
- * nothing to share, goes by parts of one loop, as on processors (thread.c).
+ * A kernel that keeps more in scratch than is on a thread's stack, a band's, or one whose nests
+ * have nothing to share, goes by parts of one loop, as on processors (thread.c).
  */
 #include "passes/kernel/grid.h"
 
@@ -72,8 +72,10 @@ static void put_loops(struct place_list *l, int at, const int *tag, int n)
 void list_cover(struct place_list *l, int64_t size, int tag, const struct block_of *b)
 {
     int64_t n = b->items * b->lanes;
-    int at = list_position(l, tag), made[2] = {b->tag_blocks, b->items > 1 ? b->tag_items : b->tag_lanes},
-        inner[2] = {b->lanes_inside ? b->tag_items : b->tag_lanes, b->lanes_inside ? b->tag_lanes : b->tag_items};
+    int at = list_position(l, tag),
+        made[2] = {b->tag_blocks, b->items > 1 ? b->tag_items : b->tag_lanes},
+        inner[2] = {b->lanes_inside ? b->tag_items : b->tag_lanes,
+                    b->lanes_inside ? b->tag_lanes : b->tag_items};
     if (n < 2) {
         l->loop[at] = b->tag_blocks;
         return;
@@ -113,7 +115,8 @@ void list_flatten(struct place_list *l, int at)
         l->loop[i] = l->loop[i + 1];
 }
 
-int64_t list_take(struct place_list *l, int64_t size, bool fixed, int64_t n, int tag, enum opt_op worker)
+int64_t list_take(struct place_list *l, int64_t size, bool fixed, int64_t n, int tag,
+                  enum opt_op worker)
 {
     struct block_of block = {n, 1, tag, tag, LOOP_INNER + l->n, false};
     list_cover(l, fixed ? size : 0, tag, &block);
@@ -131,7 +134,11 @@ void list_lanes(struct place_list *l, int tag, int64_t n, bool column)
 void list_vector(struct place_list *l, int tag, int64_t size, int64_t n)
 {
     int at = list_position(l, tag);
-    struct opt vector = {.op = OPT_LANES, .store = l->store, .axis = at, .n = n, .kind = AXIS_VECTOR,
+    struct opt vector = {.op = OPT_LANES,
+                         .store = l->store,
+                         .axis = at,
+                         .n = n,
+                         .kind = AXIS_VECTOR,
                          .column = true};
     l->opt[l->n++] = vector;
     if (size <= n)
@@ -165,7 +172,8 @@ static const struct uop *grid_loop(const struct uop *store, int d)
     return NULL;
 }
 
-/* Threads along the first dimensions, until they are some waves; without locals the driver chooses. */
+/* Threads along the first dimensions, until they are some waves; without locals the driver
+ * chooses. */
 static void choose_groups(struct tgc *t, struct kernel *k)
 {
     enum { WAVES = 2 };
@@ -190,7 +198,7 @@ void kernel_note_grid(struct tgc *t, struct kernel *k)
     choose_groups(t, k);
 }
 
-/* ------------------------------------------------------------------------------------ which loops */
+/* ---------------------------------------------------------------------------------- which loops */
 
 bool grid_repeats(struct tgc *t, struct uop *store, const struct uop *r)
 {
@@ -213,7 +221,8 @@ static bool has_sums(struct tgc *t, struct uop *store)
     return false;
 }
 
-/* Whether vectors of what the store's straight-line code loads, as a Winograd tile's places, fit a thread's registers; sums load one by one. */
+/* Whether vectors of what the store's straight-line code loads, as a Winograd tile's places, fit a
+ * thread's registers; sums load one by one. */
 static bool vectors_are_kept(struct tgc *t, struct uop *store, int lanes)
 {
     int n, loads = 0;
@@ -224,8 +233,8 @@ static bool vectors_are_kept(struct tgc *t, struct uop *store, int lanes)
 }
 
 /* The loop of the store whose last `lanes` turns are a vector, as a tag; -1: none, since that would
- * leave fewer threads than the device has lanes, or, if each waits for what its sums load, fewer than
- * hide that; or since there are no vectors. */
+ * leave fewer threads than the device has lanes, or, if each waits for what its sums load, fewer
+ * than hide that; or since there are no vectors. */
 static int vector_tag(struct tgc *t, struct uop *store, int lanes)
 {
     int at = grid_vector_loop(t, store, lanes), first = store_first_range(store);
@@ -233,14 +242,16 @@ static int vector_tag(struct tgc *t, struct uop *store, int lanes)
     for (int i = first; i < store->nsrc && at >= 0; i++)
         if (!grid_repeats(t, store, store->src[i]))
             threads *= (double)store->src[i]->src[0]->vmax;
-    bool pays = at >= 0 && !grid_repeats(t, store, store->src[at]) && vectors_are_kept(t, store, lanes) &&
-                threads / lanes >= (has_sums(t, store) ? cost_full_threads(t->device)
-                                                       : (double)t->device->units * t->device->wave);
+    bool pays =
+        at >= 0 && !grid_repeats(t, store, store->src[at]) && vectors_are_kept(t, store, lanes) &&
+        threads / lanes >= (has_sums(t, store) ? cost_full_threads(t->device)
+                                               : (double)t->device->units * t->device->wave);
     return pays ? LOOP_GIVEN + at - first : -1;
 }
 
 /* Each turn of the store's independent loops is a place, or each vector of `lanes` turns. */
-static void list_each(struct place_list *l, struct tgc *t, const struct kernel *k, int store, int lanes)
+static void list_each(struct place_list *l, struct tgc *t, const struct kernel *k, int store,
+                      int lanes)
 {
     struct uop *s = k->ast->src[store];
     int tag[LOOPS_MAX], n = 0, first = store_first_range(s), vector = vector_tag(t, s, lanes);
@@ -297,7 +308,8 @@ static int count_more(const struct place_list *l)
     return n;
 }
 
-/* The sizes of the grid's dimensions, the innermost first, that a list makes: at their upper bounds. */
+/* The sizes of the grid's dimensions, the innermost first, that a list makes: at
+ * their upper bounds. */
 static int find_sizes(struct tgc *t, const struct kernel *k, const struct place_list *l,
                       int64_t size[GRID_RANK])
 {
@@ -315,10 +327,11 @@ static int find_sizes(struct tgc *t, const struct kernel *k, const struct place_
     return n;
 }
 
-/* Another store's loops become places of a grid of these sizes: a loop that is longer than the next
- * dimension goes on in the one behind it, or is a thread's loop, so that the grid grows by little. */
-static void list_within(struct place_list *l, struct tgc *t, const struct kernel *k, int store, int threads,
-                        int lanes, const int64_t *size, int ndim)
+/* Another store's loops become places of a grid of these sizes: a loop that is longer
+ * than the next dimension goes on in the one behind it, or is a thread's loop, so that
+ * the grid grows by little. */
+static void list_within(struct place_list *l, struct tgc *t, const struct kernel *k, int store,
+                        int threads, int lanes, const int64_t *size, int ndim)
 {
     struct uop *s = k->ast->src[store];
     int first = store_first_range(s), d = 0, vector = vector_tag(t, s, lanes);
@@ -347,7 +360,8 @@ static void list_within(struct place_list *l, struct tgc *t, const struct kernel
         list_add(l, OPT_FIRST, -1)->n = threads;
 }
 
-bool grid_apply(struct tgc *t, struct kernel *k, const struct place_list *of, int threads, int lanes)
+bool grid_apply(struct tgc *t, struct kernel *k, const struct place_list *of, int threads,
+                int lanes)
 {
     int nstore = k->ast->nsrc, n = 0, ndim = 0;
     int64_t size[GRID_RANK];
@@ -374,7 +388,8 @@ bool grid_apply(struct tgc *t, struct kernel *k, const struct place_list *of, in
     }
     for (int i = 0; i < nstore; i++)                 /* missing dimensions have one place */
         for (int d = count_grid(&l[i]); d < count_grid(of); d++)
-            opt[n++] = (struct opt){.op = OPT_ALONE, .store = i + (i > of->store ? count_more(of) : 0)};
+            opt[n++] =
+                (struct opt){.op = OPT_ALONE, .store = i + (i > of->store ? count_more(of) : 0)};
     if (n > 0 && opt_apply(t, k, NULL, opt, n, &why))
         return true;
     if (t->debug >= 3)
@@ -408,8 +423,8 @@ static bool has_loops(struct tgc *t, const struct kernel *k, enum axis axis)
     return any;
 }
 
-/* The grid, the buffers that are accessed now, and the program in the device's vectors, which is the same
- * schedule. */
+/* The grid, the buffers that are accessed now, and the program in the device's vectors, which is
+ * the same schedule. */
 static void note_schedule(struct tgc *t, struct kernel *k)
 {
     kernel_note_grid(t, k);
@@ -421,28 +436,37 @@ static void note_schedule(struct tgc *t, struct kernel *k)
     VEC_PUSH(t, k->variant, k->nvariant, k->cap_variant, v);
 }
 
-/* Where no loop's turns are whole vectors, those that are left become a store of their own, scalars in the same grid. */
+/* Where no loop's turns are whole vectors, those that are left become a store of their own, scalars
+ * in the same grid. */
 static void cut_vectors(struct tgc *t, struct kernel *k, int store, int lanes)
 {
     struct uop *s = k->ast->src[store];
     int at = grid_vector_loop(t, s, lanes) < 0 ? grid_vector_part(t, s, lanes) : -1;
     int64_t n = at < 0 ? 0 : range_fixed_size(s->src[at]);
     struct kernel trial = *k;
-    struct opt cut = {.op = OPT_CUT, .store = store, .axis = at - store_first_range(s), .n = n - n % lanes,
-                      .from = n - n % lanes, .to = store + 1};
+    struct opt cut = {.op = OPT_CUT,
+                      .store = store,
+                      .axis = at - store_first_range(s),
+                      .n = n - n % lanes,
+                      .from = n - n % lanes,
+                      .to = store + 1};
     if (at >= 0 && !has_sums(t, s) && opt_apply(t, &trial, NULL, &cut, 1, NULL) &&
         vector_tag(t, trial.ast->src[store], lanes) >= 0)
         *k = trial;
 }
 
-/* Of a store's loops two neighbours that become one, as an axis: where more of them than a grid has dimensions repeat nothing, and the
- * largest ones leave threads of the device idle; the two with the fewest turns together. -1: none. */
+/* Of a store's loops two neighbours that become one, as an axis: where more of them than a grid has
+ * dimensions repeat nothing, and the largest ones leave threads of the device idle; the two with
+ * the fewest turns together. -1: none. */
 static int crowded_loops(struct tgc *t, struct uop *s, int lanes)
 {
-    int first = store_first_range(s), best = -1, vector = vector_tag(t, s, lanes) - LOOP_GIVEN + first, n = 0;
+    int first = store_first_range(s), best = -1,
+        vector = vector_tag(t, s, lanes) - LOOP_GIVEN + first, n = 0;
     double all = 1, least = 0, size[LOOPS_MAX + 1], full = cost_full_threads(t->device);
     for (int i = first; i < s->nsrc; i++) {
-        int64_t turns = range_is(s->src[i], AXIS_LOOP) && i - first < LOOPS_MAX ? range_fixed_size(s->src[i]) : 0;
+        int64_t turns = range_is(s->src[i], AXIS_LOOP) && i - first < LOOPS_MAX
+                            ? range_fixed_size(s->src[i])
+                            : 0;
         bool placed = turns > 1 && i != vector && !grid_repeats(t, s, s->src[i]);
         size[i - first] = placed ? (double)turns : 0;
         n += placed;
@@ -468,7 +492,8 @@ static void join_loops(struct tgc *t, struct kernel *k, int store, int lanes)
 {
     struct opt flatten = {.op = OPT_FLATTEN, .store = store};
     struct kernel trial = *k;
-    while ((flatten.axis = crowded_loops(t, k->ast->src[store], lanes)) >= 0 && opt_apply(t, &trial, NULL, &flatten, 1, NULL))
+    while ((flatten.axis = crowded_loops(t, k->ast->src[store], lanes)) >= 0 &&
+           opt_apply(t, &trial, NULL, &flatten, 1, NULL))
         *k = trial;
 }
 
@@ -491,9 +516,10 @@ static bool grid_each(struct tgc *t, struct kernel *k, int lanes)
 static bool grid_by_model(struct tgc *t, struct kernel *k, int store)
 {
     int lanes = grid_vector_lanes(t);
-    return grid_matrix(t, k, store, 0) || grid_tile(t, k, store, 0) || (!t->no_locals && grid_slices(t, k, store)) ||
-           (!t->no_locals && grid_rows(t, k, store)) || grid_windows(t, k, store) || (!t->no_locals && grid_turned(t, k, store)) ||
-           grid_each(t, k, lanes) ||
+    return grid_matrix(t, k, store, 0) || grid_tile(t, k, store, 0) ||
+           (!t->no_locals && grid_slices(t, k, store)) ||
+           (!t->no_locals && grid_rows(t, k, store)) || grid_windows(t, k, store) ||
+           (!t->no_locals && grid_turned(t, k, store)) || grid_each(t, k, lanes) ||
            (lanes > 1 && grid_each(t, k, 1));
 }
 
@@ -504,10 +530,10 @@ static void add_schedules(struct opts_choice *c, struct tgc *t, struct kernel *k
     int width = opts_choice_width(c);
     for (int i = 0; i < width + 3 && width; i++) {
         struct kernel trial = *k;
-        bool done = i == 0           ? grid_by_model(t, &trial, store)
-                    : i < width      ? grid_tile(t, &trial, store, i)
-                    : i == width     ? !t->no_locals && grid_rows(t, &trial, store)
-                                     : grid_each(t, &trial, i == width + 1 ? grid_vector_lanes(t) : 1);
+        bool done = i == 0       ? grid_by_model(t, &trial, store)
+                    : i < width  ? grid_tile(t, &trial, store, i)
+                    : i == width ? !t->no_locals && grid_rows(t, &trial, store)
+                                 : grid_each(t, &trial, i == width + 1 ? grid_vector_lanes(t) : 1);
         if (done)
             opts_choice_add(c, &trial, NULL, &none);
     }

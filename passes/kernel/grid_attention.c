@@ -1,19 +1,19 @@
-/* grid_attention.c - attention on a device: a block has a tile of queries, and goes through the keys with a
- * running maximum (online_softmax.c).
+/* grid_attention.c - attention on a device: a block has a tile of queries, and goes through the
+ * keys with a running maximum (online_softmax.c).
  *
  *      place (tile of queries, head)           a block
  *        q[e][r] = the queries                   local memory, as are m, l and a
  *        for block of keys                       s[j][r] = sum over e of q[e][r] * k[j, e]     k: copied, some e at a time
  *          s, m, l, a as on processors           a[r][f] = c[r] * a[r][f] + sum over j of s[j][r] * v[j, f]    v: likewise
  *
- * Each store of the kernel is shared by all threads of the block, those of the two products as tiles with
- * lanes of rows x lanes of columns; behind each is a barrier. Local memory holds one block of keys' scores,
- * however many keys there are. All blocks are of one size: nothing is read behind the last key, and the
- * scores there are -inf.
+ * Each store of the kernel is shared by all threads of the block, those of the two products as
+ * tiles with lanes of rows x lanes of columns; behind each is a barrier. Local memory holds one
+ * block of keys' scores, however many keys there are. All blocks are of one size: nothing is read
+ * behind the last key, and the scores there are -inf.
  *
- * The model counts what a thread executes for a block of keys, as grid_tile.c does, and how many threads the
- * device's units hold at once, since local memory limits that; rows by blocks (grid_rows.c) are the other
- * choice, if two rows of scores fit local memory.
+ * The model counts what a thread executes for a block of keys, as grid_tile.c does, and how many
+ * threads the device's units hold at once, since local memory limits that; rows by blocks
+ * (grid_rows.c) are the other choice, if two rows of scores fit local memory.
  */
 #include "passes/kernel/grid_attention.h"
 
@@ -21,8 +21,8 @@ enum { STEP_MOST = 16, STEP_LEAST = 4, SHAPES_MAX = 8, FEW = 8 };
 /* Stores of a block of keys, of a row with its trees. */
 enum { STORES = 9, ROW_STORES = 4 };
 
-/* A product's tile: items x lanes of rows (the queries) and of columns, which several such tiles make up;
- * terms of its sum that are copied at a time, 0: none are. */
+/* A product's tile: items x lanes of rows (the queries) and of columns, which several such tiles
+ * make up; terms of its sum that are copied at a time, 0: none are. */
 struct part { int64_t row_items, row_lanes, column_items, column_lanes, tiles, step; };
 struct shape {
     struct online_shape of;
@@ -43,7 +43,11 @@ static int count_loads(struct tgc *t, struct uop *value)
 static bool find_sizes(struct tgc *t, const struct kernel *k, struct attention *x)
 {
     struct online o = {.t = t, .store = online_without_conditions(t, k->ast->src[0])};
-    *x = (struct attention){.heads = 1, .columns = 1, .inner = 1, .local_nbytes = device_local_nbytes(t), .factor = DTYPE_F32};
+    *x = (struct attention){.heads = 1,
+                            .columns = 1,
+                            .inner = 1,
+                            .local_nbytes = device_local_nbytes(t),
+                            .factor = DTYPE_F32};
     if (k->ast->nsrc != 1 || !online_parts(&o))
         return false;
     x->queries = o.nrow->vmax;
@@ -80,22 +84,27 @@ static int64_t choose_step(int64_t terms, int64_t columns, int64_t threads)
 }
 
 /* What a thread executes for the sums over `terms`, in multiply-adds. */
-static double work_of(const struct device_row *d, const struct part *p, int64_t terms, int64_t threads)
+static double work_of(const struct device_row *d, const struct part *p, int64_t terms,
+                      int64_t threads)
 {
     double columns = (double)(p->column_items * p->column_lanes);
     double each = (double)(p->row_lanes * p->column_lanes + p->row_lanes) + 1 +
                   (double)p->column_lanes * (p->step ? cost_grid_local(d) : cost_grid_load(d));
     if (p->step)
-        each += cost_grid_load(d) * columns / (double)threads + RATIO_GRID_BARRIER / (double)p->step;
+        each +=
+            cost_grid_load(d) * columns / (double)threads + RATIO_GRID_BARRIER / (double)p->step;
     return (double)(p->tiles * terms) * each;
 }
 
 /* How often a block waits for copies, or for what it loads. */
-static double steps_of(const struct part *p, int64_t terms) { return p->step ? (double)(p->tiles * ceil_of(terms, p->step)) : 1; }
+static double steps_of(const struct part *p, int64_t terms)
+{
+    return p->step ? (double)(p->tiles * ceil_of(terms, p->step)) : 1;
+}
 
 /* The best tile of rows x columns by so many threads; false: none that the registers hold. */
-static bool choose_part(const struct device_row *d, int64_t rows, int64_t columns, int64_t terms, int64_t threads,
-                        struct part *best)
+static bool choose_part(const struct device_row *d, int64_t rows, int64_t columns, int64_t terms,
+                        int64_t threads, struct part *best)
 {
     double least = 0;
     for (int64_t items = 1; items <= threads && items <= rows; items *= 2)
@@ -128,37 +137,51 @@ static int64_t local_nelem(const struct shape *s, const struct attention *x)
 double attention_nbytes(const struct attention *x)
 {
     double width = (double)(x->features + x->columns);
-    return (double)dtype_nbytes(x->factor) * (double)x->heads * (double)(x->keys + x->queries) * width;
+    return (double)dtype_nbytes(x->factor) * (double)x->heads * (double)(x->keys + x->queries) *
+           width;
 }
 
 static double shape_ns(struct tgc *t, const struct shape *s, const struct attention *x)
 {
     const struct device_row *d = t->device;
     struct attention_turns through = attention_turns(t, x, s->of.rows, s->of.keys);
-    double tiles = (double)x->heads * (double)ceil_of(x->queries, s->of.rows), passes = (double)(x->columns / x->inner),
-           turns = through.all, threads = (double)s->threads;
+    double tiles = (double)x->heads * (double)ceil_of(x->queries, s->of.rows),
+           passes = (double)(x->columns / x->inner), turns = through.all,
+           threads = (double)s->threads;
     double elements = (double)s->of.rows * s->of.keys / threads;
-    double issued = work_of(d, &s->scores, x->features, s->threads) + passes * work_of(d, &s->product, s->of.keys, s->threads) +
-                  STORES * RATIO_GRID_BARRIER / 2 + elements * (ATTENTION_EXPONENTIAL + 2) +
-                  2 * (double)s->of.groups * __builtin_ceil(s->of.rows / threads);
+    double issued = work_of(d, &s->scores, x->features, s->threads) +
+                    passes * work_of(d, &s->product, s->of.keys, s->threads) +
+                    STORES * RATIO_GRID_BARRIER / 2 + elements * (ATTENTION_EXPONENTIAL + 2) +
+                    2 * (double)s->of.groups * __builtin_ceil(s->of.rows / threads);
     double steps = steps_of(&s->scores, x->features) + passes * steps_of(&s->product, s->of.keys);
     struct grid_work work = {
-        .blocks = tiles, .threads = threads, .rounds = through.rounds, .issued = turns * issued, .steps = turns * steps, .local_nbytes = 4 * (double)s->nelem,
-        .cache_nbytes = (double)dtype_nbytes(x->factor) * tiles * turns * s->of.keys * (double)(x->features + x->columns), .memory_nbytes = attention_nbytes(x),
+        .blocks = tiles,
+        .threads = threads,
+        .rounds = through.rounds,
+        .issued = turns * issued,
+        .steps = turns * steps,
+        .local_nbytes = 4 * (double)s->nelem,
+        .cache_nbytes = (double)dtype_nbytes(x->factor) * tiles * turns * s->of.keys *
+                        (double)(x->features + x->columns),
+        .memory_nbytes = attention_nbytes(x),
     };
     return cost_of_grid(d, &work, NULL);
 }
 
-/* A block for each query, whose threads share its keys, and load all factors from memory; 0: two rows of scores, and what
- * their sums need, do not fit. */
+/* A block for each query, whose threads share its keys, and load all factors from memory; 0: two
+ * rows of scores, and what their sums need, do not fit. */
 static double rows_ns(const struct device_row *d, const struct attention *x)
 {
-    double blocks = (double)x->heads * (double)x->queries, threads = grid_row_threads(d, blocks, (double)x->keys);
+    double blocks = (double)x->heads * (double)x->queries,
+           threads = grid_row_threads(d, blocks, (double)x->keys);
     double factors = (double)(x->features + x->columns), keys = (double)x->keys / threads;
     struct grid_work work = {
-        .blocks = blocks, .threads = threads,
-        .issued = keys * (factors * (1 + 2 * cost_grid_load(d)) + ATTENTION_EXPONENTIAL + 2) + ROW_STORES * (RATIO_GRID_BARRIER / 2 + d->wave),
-        .cache_nbytes = (double)dtype_nbytes(x->factor) * blocks * (double)x->keys * factors, .memory_nbytes = attention_nbytes(x),
+        .blocks = blocks,
+        .threads = threads,
+        .issued = keys * (factors * (1 + 2 * cost_grid_load(d)) + ATTENTION_EXPONENTIAL + 2) +
+                  ROW_STORES * (RATIO_GRID_BARRIER / 2 + d->wave),
+        .cache_nbytes = (double)dtype_nbytes(x->factor) * blocks * (double)x->keys * factors,
+        .memory_nbytes = attention_nbytes(x),
     };
     if (sat_mul(x->keys, 3 * (int64_t)sizeof(float)) > x->local_nbytes)
         return 0;
@@ -186,7 +209,8 @@ static int list_shapes(struct tgc *t, const struct attention *x, struct shape *b
         for (int keys = 8; keys <= 128; keys *= 2)
             for (int64_t threads = 16; threads <= THREADS_MOST; threads *= 2) {
                 int groups = threads > rows ? (int)(threads / rows) : 1;
-                struct shape s = {.of = {rows, groups < 2 * FEW ? groups : 2 * FEW, keys, true}, .threads = threads};
+                struct shape s = {.of = {rows, groups < 2 * FEW ? groups : 2 * FEW, keys, true},
+                                  .threads = threads};
                 bool wide = rows >= 2 * x->queries || keys >= 2 * x->keys;
                 if (wide || !fill_shape(t, &s, x))
                     continue;
@@ -209,7 +233,8 @@ int attention_common(const struct uop *ast)
         for (int i = 0; i < ast->nsrc; i++) {
             const struct uop *s = ast->src[i];
             int at = store_first_range(s) + n;
-            if (at >= s->nsrc || s->src[at] != ast->src[0]->src[first + n] || !range_is(s->src[at], AXIS_BAND))
+            if (at >= s->nsrc || s->src[at] != ast->src[0]->src[first + n] ||
+                !range_is(s->src[at], AXIS_BAND))
                 return n;
         }
 }
@@ -249,7 +274,8 @@ int64_t attention_threads(struct place_list *l, const struct uop *store, int64_t
     if (n == outer)
         list_add(l, OPT_FIRST, -1)->n = threads;
     for (int i = n - 1; i >= outer && left > 1; i--) {
-        int64_t size = range_fixed_size(store->src[first + i]), items = i > outer ? common_divisor(size, left) : left;
+        int64_t size = range_fixed_size(store->src[first + i]),
+                items = i > outer ? common_divisor(size, left) : left;
         if (items > 1)
             size = list_take(l, size, true, items, LOOP_GIVEN + i, OPT_ITEM);
         turns = i == outer ? size : turns;
@@ -265,7 +291,8 @@ int attention_operand(struct tgc *t, struct uop *sum)
     for (int i = 0; i < n; i++) {
         if (order[i]->op != OP_LOAD)
             continue;
-        if (uop_buffer_of(order[i]->src[0])->kind != BUFFER_SCRATCH && uop_depends_on(t, order[i], sum->src[1]))
+        if (uop_buffer_of(order[i]->src[0])->kind != BUFFER_SCRATCH &&
+            uop_depends_on(t, order[i], sum->src[1]))
             return operand;
         operand++;
     }
@@ -277,8 +304,9 @@ struct uop *attention_product(struct tgc *t, struct uop *store)
     int n;
     struct uop **order = uop_toposort(t, &store, 1, &n);
     for (int i = 0; i < n; i++)
-        if (order[i]->op == OP_REDUCE && REDUCE_OP(order[i]->arg.i) == OP_ADD && order[i]->nsrc == 2 &&
-            uop_buffer_of(store->src[0])->kind == BUFFER_SCRATCH && attention_operand(t, order[i]) >= 0)
+        if (order[i]->op == OP_REDUCE && REDUCE_OP(order[i]->arg.i) == OP_ADD &&
+            order[i]->nsrc == 2 && uop_buffer_of(store->src[0])->kind == BUFFER_SCRATCH &&
+            attention_operand(t, order[i]) >= 0)
             return order[i];
     return NULL;
 }
@@ -286,8 +314,12 @@ struct uop *attention_product(struct tgc *t, struct uop *store)
 /* The operand in global memory is copied, some terms at a time. */
 static void list_copy(struct place_list *l, struct uop *store, struct uop *sum, int64_t step)
 {
-    struct opt divide = {.op = OPT_DIVIDE, .store = l->store, .of = OF_SUM, .number = opt_number(l->t, store, sum),
-                         .n = step}, local = divide;
+    struct opt divide = {.op = OPT_DIVIDE,
+                         .store = l->store,
+                         .of = OF_SUM,
+                         .number = opt_number(l->t, store, sum),
+                         .n = step},
+               local = divide;
     local.op = OPT_LOCAL;
     local.operand = attention_operand(l->t, sum);
     local.n = local.to = 1;
@@ -296,11 +328,12 @@ static void list_copy(struct place_list *l, struct uop *store, struct uop *sum, 
 }
 
 /* A product's loops of rows and columns as a tile. */
-static void list_part(struct place_list *l, struct uop *store, struct uop *sum, const struct part *p, int row,
-                      int column)
+static void list_part(struct place_list *l, struct uop *store, struct uop *sum,
+                      const struct part *p, int row, int column)
 {
     struct block_of rows = {p->row_items, p->row_lanes, LOOP_ROWS, LOOP_ROW_LANES, LOOP_ROW_ITEMS},
-                    columns = {p->column_items, p->column_lanes, LOOP_COLUMNS, LOOP_COLUMN_LANES, LOOP_COLUMN_ITEMS};
+                    columns = {p->column_items, p->column_lanes, LOOP_COLUMNS, LOOP_COLUMN_LANES,
+                               LOOP_COLUMN_ITEMS};
     int first = store_first_range(store);
     list_cover(l, range_fixed_size(store->src[first + row]), LOOP_GIVEN + row, &rows);
     list_cover(l, range_fixed_size(store->src[first + column]), LOOP_GIVEN + column, &columns);
@@ -333,8 +366,8 @@ static bool apply_shape(struct tgc *t, struct kernel *k, const struct shape *x)
         attention_places(&l, store, common);
         products += sum != NULL;
         if (sum && last > outer)         /* s[j][r], then a[r][f] */
-            list_part(&l, store, sum, products == 1 ? &x->scores : &x->product, products == 1 ? last : outer,
-                      products == 1 ? last - 1 : last);
+            list_part(&l, store, sum, products == 1 ? &x->scores : &x->product,
+                      products == 1 ? last : outer, products == 1 ? last - 1 : last);
         else
             attention_threads(&l, store, x->threads);
         if (l.failed)

@@ -1,28 +1,44 @@
-/* grid_attention_matrix.c - attention on a device whose sums of products are an instruction's of ir/matrix.def
- * (online_matrix.c has the stores).
+/* grid_attention_matrix.c - attention on a device whose sums of products are an instruction's of
+ * ir/matrix.def (online_matrix.c has the stores).
  *
  *      queries   wave · tile · m         each wave has rows of its own, and all keys and columns of them
  *      keys             tile · n         of the scores; of the weights they are terms: part · k
  *      columns          tile · n         features are terms, too: part · k
  *
- * Where the device has instructions of four waves that read factors from local memory themselves (CUDA's wgmma), both products are
- * theirs: a group of four waves has 64 rows, queries, keys and values lie in panels, and the weights are a factor in registers. Whose the
- * elements of scores and results are is what the waves' own instruction says, too, so all other stores are spread by that.
+ * Where the device has instructions of four waves that read factors from local memory themselves
+ * (CUDA's wgmma), both products are theirs: a group of four waves has 64 rows, queries, keys and
+ * values lie in panels, and the weights are a factor in registers. Whose the elements of scores and
+ * results are is what the waves' own instruction says, too, so all other stores are spread by that.
  *
- * A block copies all features of its keys to local memory, then all columns of their values, with zeros where these
- * are no whole tiles. What a nest of rows and columns updates (scores, results, parts of sums) is in the registers of
- * the threads that have these elements; such nests follow each other without a barrier.
+ * A block copies all features of its keys to local memory, then all columns of their values, with
+ * zeros where these are no whole tiles. What a nest of rows and columns updates (scores, results,
+ * parts of sums) is in the registers of the threads that have these elements; such nests follow
+ * each other without a barrier.
  *
- * The model: the instruction's rate; what a thread issues besides, meanwhile if the device has units for matrices: words
- * of tiles, copies; exponentials, by a unit of their own; a group of waves waits for its products, so others have to go on meanwhile; how many blocks a unit holds at once, by local memory and threads, which hide what the two
- * copies wait for; keys and values read once for each block.
+ * The model: the instruction's rate; what a thread issues besides, meanwhile if the device has
+ * units for matrices: words of tiles, copies; exponentials, by a unit of their own; a group of
+ * waves waits for its products, so others have to go on meanwhile; how many blocks a unit holds at
+ * once, by local memory and threads, which hide what the two copies wait for; keys and values read
+ * once for each block.
  */
 #include "passes/analysis/matrix.h"
 #include "passes/kernel/grid_attention.h"
 #include "passes/target/target.h"
 #include "ir/device_ops.h"
 
-enum { CHOICES_MAX = 8, WAITS = 2, PARTS = 2, BOXES = 4, EARLY_MOST = 16, PAD_NBYTES = 16, WAVES = 4, ROW_ISSUE = 12, REGISTERS_BESIDE = 36, BESIDE_LIMIT = 64, COMPARED = 3 };
+enum {
+    CHOICES_MAX = 8,
+    WAITS = 2,
+    PARTS = 2,
+    BOXES = 4,
+    EARLY_MOST = 16,
+    PAD_NBYTES = 16,
+    WAVES = 4,
+    ROW_ISSUE = 12,
+    REGISTERS_BESIDE = 36,
+    BESIDE_LIMIT = 64,
+    COMPARED = 3
+};
 enum { LOOP_M = LOOP_COLUMN_ITEMS + 1, LOOP_N, LOOP_ROW_TILES, LOOP_COLUMN_TILES };
 enum { SCORES, RESULTS, PRODUCTS };
 
@@ -35,7 +51,8 @@ struct tiling {
     struct instruction by[PRODUCTS];
     bool panels;                             /* those are of groups of waves */
     int64_t waves, tiles, keys;  /* of a block; of rows, for each wave; of a block */
-    int64_t width, parts;        /* elements of keys and values that are copied at once; parts of the copies */
+    int64_t width, parts;        /* elements of keys and values that are copied at once;
+                                  * parts of the copies */
     enum transfer how;
     double ns;
 };
@@ -45,17 +62,31 @@ struct tiling {
 static int64_t whole(int64_t n, int64_t of) { return (n + of - 1) / of * of; }
 static double ceil_div(int64_t a, int64_t b) { return (double)((a + b - 1) / b); }
 
-static int64_t rows_of(const struct tiling *s) { return s->waves * s->tiles * s->row->size[MATRIX_M]; }
+static int64_t rows_of(const struct tiling *s)
+{
+    return s->waves * s->tiles * s->row->size[MATRIX_M];
+}
 static int64_t threads_of(const struct tiling *s) { return s->waves * s->row->lanes; }
-static int64_t features_of(const struct tiling *s) { return whole(s->x->features, s->row->size[MATRIX_K]); }
-static int64_t columns_of(const struct tiling *s) { return whole(s->x->columns, s->by[RESULTS].row->size[MATRIX_N]); }
-static int64_t factor_nbytes(const struct tiling *s) { return (int64_t)dtype_nbytes(s->row->dtype[MATRIX_A]); }
+static int64_t features_of(const struct tiling *s)
+{
+    return whole(s->x->features, s->row->size[MATRIX_K]);
+}
+static int64_t columns_of(const struct tiling *s)
+{
+    return whole(s->x->columns, s->by[RESULTS].row->size[MATRIX_N]);
+}
+static int64_t factor_nbytes(const struct tiling *s)
+{
+    return (int64_t)dtype_nbytes(s->row->dtype[MATRIX_A]);
+}
 
-/* Elements by which the rows of what a product reads in local memory are longer: so that they begin in other banks, or are those of panels. */
+/* Elements by which the rows of what a product reads in local memory are longer: so that they begin
+ * in other banks, or are those of panels. */
 static int64_t pad_of(const struct tiling *s, int product)
 {
     int64_t n = product == SCORES ? features_of(s) : columns_of(s);
-    return s->panels ? whole(n, PANEL_ROW_NBYTES / factor_nbytes(s)) - n : PAD_NBYTES / factor_nbytes(s);
+    return s->panels ? whole(n, PANEL_ROW_NBYTES / factor_nbytes(s)) - n
+                     : PAD_NBYTES / factor_nbytes(s);
 }
 
 /* 32-bit words of a tile in each thread. */
@@ -69,7 +100,8 @@ static bool is_direct(const struct tiling *s) { return matrix_sums_are_factor(s-
 
 static int64_t local_nbytes(const struct tiling *s)
 {
-    int64_t rows = rows_of(s), f = features_of(s) + pad_of(s, SCORES), c = columns_of(s) + pad_of(s, RESULTS),
+    int64_t rows = rows_of(s), f = features_of(s) + pad_of(s, SCORES),
+            c = columns_of(s) + pad_of(s, RESULTS),
             weights = is_direct(s) ? 0 : rows * (s->keys + pad_of(s, SCORES));
     return (rows * f + weights + s->parts * s->keys * (f + c)) * factor_nbytes(s);
 }
@@ -77,27 +109,34 @@ static int64_t local_nbytes(const struct tiling *s)
 /* Whether keys and values come as boxes, whoever of the threads there are. */
 static bool is_bulk(const struct tiling *s) { return s->parts > 1 && s->how == TRANSFER_BULK; }
 
-/* How many elements come at once, if keys and values lie as widely: shares of a block are whole vectors. */
+/* How many elements come at once, if keys and values lie as widely: shares of a block
+ * are whole vectors. */
 static int64_t width_of(const struct tiling *s)
 {
     int64_t width = COPY_NBYTES_MOST / factor_nbytes(s);
-    while (width > 1 && (s->keys * features_of(s) % (threads_of(s) * width) || s->keys * columns_of(s) % (threads_of(s) * width)))
+    while (width > 1 && (s->keys * features_of(s) % (threads_of(s) * width) ||
+                         s->keys * columns_of(s) % (threads_of(s) * width)))
         width /= 2;
     return width;
 }
 
-/* Scores and what is loaded for each of them, results and parts of the sum, and the tiles of a product. */
+/* Scores and what is loaded for each of them, results and parts of the sum, and the
+ * tiles of a product. */
 static int64_t registers_of(const struct tiling *s)
 {
-    int64_t n = s->row->size[MATRIX_N], sums = s->tiles * words_of(s, MATRIX_SUM), weights = s->panels ? s->keys / s->row->size[MATRIX_K] : 1;
-    return sums * ((1 + s->x->masks) * s->keys / n + columns_of(s) / n + 1) + s->tiles * weights * words_of(s, MATRIX_A) + (s->panels ? 0 : words_of(s, MATRIX_B));
+    int64_t n = s->row->size[MATRIX_N], sums = s->tiles * words_of(s, MATRIX_SUM),
+            weights = s->panels ? s->keys / s->row->size[MATRIX_K] : 1;
+    return sums * ((1 + s->x->masks) * s->keys / n + columns_of(s) / n + 1) +
+           s->tiles * weights * words_of(s, MATRIX_A) + (s->panels ? 0 : words_of(s, MATRIX_B));
 }
 
-/* What registers_of() may be: where compilers have to load fragments early, they take two thirds as many registers again; and more of
- * them where threads load what is copied and store weights to local memory, so that a small block's threads, which have more, gain less. */
+/* What registers_of() may be: where compilers have to load fragments early, they take two thirds as
+ * many registers again; and more of them where threads load what is copied and store weights to
+ * local memory, so that a small block's threads, which have more, gain less. */
 static int64_t most_registers(const struct device_row *d, const struct tiling *s)
 {
-    int64_t own = device_registers(d, threads_of(s)), few = 3 * own / 8, usual = 3 * (int64_t)d->registers / 5;
+    int64_t own = device_registers(d, threads_of(s)), few = 3 * own / 8,
+            usual = 3 * (int64_t)d->registers / 5;
     if (s->panels)
         return own - REGISTERS_BESIDE;
     return s->parts > 1 && is_direct(s) ? 3 * own / 5 : few > usual ? few : usual;
@@ -108,7 +147,8 @@ static bool copies_fit(const struct tgc *t, const struct tiling *s)
 {
     if (is_bulk(s))
         return s->panels && device_copies_boxes(t) && pad_of(s, SCORES) == 0;
-    return s->keys * features_of(s) % threads_of(s) == 0 && s->keys * columns_of(s) % threads_of(s) == 0 &&
+    return s->keys * features_of(s) % threads_of(s) == 0 &&
+           s->keys * columns_of(s) % threads_of(s) == 0 &&
            (s->parts == 1 || device_copies(t, s->width * factor_nbytes(s)));
 }
 
@@ -116,29 +156,43 @@ static bool fits(const struct tgc *t, const struct tiling *s)
 {
     const struct device_row *d = t->device;
     const int *size = s->row->size;
-    int64_t threads = threads_of(s), most = d->group < THREADS_MOST || is_bulk(s) ? d->group : THREADS_MOST;
-    if (s->panels && (!is_direct(s) || s->tiles > 1 || s->waves % WAVES || s->keys % s->by[SCORES].row->size[MATRIX_N]))
+    int64_t threads = threads_of(s),
+            most = d->group < THREADS_MOST || is_bulk(s) ? d->group : THREADS_MOST;
+    if (s->panels && (!is_direct(s) || s->tiles > 1 || s->waves % WAVES ||
+                      s->keys % s->by[SCORES].row->size[MATRIX_N]))
         return false;
-    return threads <= most && threads > 1 && rows_of(s) < 2 * whole(s->x->queries, size[MATRIX_M]) && s->keys < 2 * whole(s->x->keys, size[MATRIX_K]) &&
-           s->keys % size[MATRIX_K] == 0 && s->keys % size[MATRIX_N] == 0 && (s->parts == 1 || s->keys * (s->parts - 1) < s->x->keys) &&
-           copies_fit(t, s) && registers_of(s) <= most_registers(d, s) && local_nbytes(s) <= s->x->local_nbytes;
+    return threads <= most && threads > 1 &&
+           rows_of(s) < 2 * whole(s->x->queries, size[MATRIX_M]) &&
+           s->keys < 2 * whole(s->x->keys, size[MATRIX_K]) && s->keys % size[MATRIX_K] == 0 &&
+           s->keys % size[MATRIX_N] == 0 &&
+           (s->parts == 1 || s->keys * (s->parts - 1) < s->x->keys) && copies_fit(t, s) &&
+           registers_of(s) <= most_registers(d, s) && local_nbytes(s) <= s->x->local_nbytes;
 }
 
 /* Whether exponentials are powers of two by the device's own instruction. */
 static bool has_powers(const struct tiling *s) { return dtype_bits(s->row->dtype[MATRIX_A]) == 16; }
 
-/* What a thread issues for a block of keys, in multiply-adds. cut: the share of blocks in which it compares keys. */
+/* What a thread issues for a block of keys, in multiply-adds. cut: the share of blocks in which it
+ * compares keys. */
 static double issued(const struct tgc *t, const struct tiling *s, double cut)
 {
     const struct device_row *d = t->device;
     const int *size = s->row->size;
-    double tiles = (double)s->tiles, f = (double)features_of(s), c = (double)columns_of(s), keys = (double)s->keys, local = cost_grid_local(d),
-           a = s->panels ? 0 : local * (double)words_of(s, MATRIX_A), b = s->panels ? 0 : local * (double)words_of(s, MATRIX_B), threads = (double)threads_of(s), rows = (double)rows_of(s);
+    double tiles = (double)s->tiles, f = (double)features_of(s), c = (double)columns_of(s),
+           keys = (double)s->keys, local = cost_grid_local(d),
+           a = s->panels ? 0 : local * (double)words_of(s, MATRIX_A),
+           b = s->panels ? 0 : local * (double)words_of(s, MATRIX_B),
+           threads = (double)threads_of(s), rows = (double)rows_of(s);
     double k = size[MATRIX_K], product = device_multiplies_apart(d) ? 1 : 0;
     double weights = is_direct(s) ? (double)words_of(s, MATRIX_A) : a;
-    double scores = f / k * (tiles * a + keys / s->by[SCORES].row->size[MATRIX_N] * (b + tiles * product)),
-           results = keys / k * (tiles * weights + c / s->by[RESULTS].row->size[MATRIX_N] * (b + tiles * product));
-    double copies = is_bulk(s) ? 0 : (cost_grid_load(d) + (s->parts > 1 ? 0 : local)) * keys * (f + c) / (threads * (double)s->width);
+    double scores = f / k *
+                    (tiles * a + keys / s->by[SCORES].row->size[MATRIX_N] * (b + tiles * product)),
+           results =
+               keys / k *
+               (tiles * weights + c / s->by[RESULTS].row->size[MATRIX_N] * (b + tiles * product));
+    double copies = is_bulk(s) ? 0
+                               : (cost_grid_load(d) + (s->parts > 1 ? 0 : local)) * keys * (f + c) /
+                                     (threads * (double)s->width);
     /* of a score the exponential, the maximum, the sum; of a result that it gets smaller */
     double power = has_powers(s) ? 1 : ATTENTION_EXPONENTIAL;
     double elements = rows * keys / threads * (power + 4 + cut * COMPARED) + rows * c / threads;
@@ -146,7 +200,8 @@ static double issued(const struct tgc *t, const struct tiling *s, double cut)
     double of_rows = tiles * (double)(words_of(s, MATRIX_SUM) / 2) * ROW_ISSUE;
     /* the more waves, the longer the first of them waits for the last */
     double barriers = (s->parts > 1 ? 1 : 4) + (is_direct(s) ? 0 : 1);
-    return scores + results + copies + elements + of_rows + barriers * RATIO_GRID_BARRIER / 8 * (double)(s->waves < 4 ? 4 : s->waves);
+    return scores + results + copies + elements + of_rows +
+           barriers * RATIO_GRID_BARRIER / 8 * (double)(s->waves < 4 ? 4 : s->waves);
 }
 
 /* A product's instructions for a block of keys, if all units shared them. */
@@ -154,25 +209,40 @@ static double product_ns(const struct device_row *d, const struct tiling *s, int
 {
     const struct instruction *by = &s->by[product];
     const int *size = by->row->size;
-    double rows = (double)rows_of(s), columns = (double)(product == SCORES ? s->keys : columns_of(s)), terms = (double)(product == SCORES ? features_of(s) : s->keys);
-    return rows / size[MATRIX_M] * columns / size[MATRIX_N] * terms / size[MATRIX_K] * cost_of_matrix(d, by->of, by->gflops);
+    double rows = (double)rows_of(s),
+           columns = (double)(product == SCORES ? s->keys : columns_of(s)),
+           terms = (double)(product == SCORES ? features_of(s) : s->keys);
+    return rows / size[MATRIX_M] * columns / size[MATRIX_N] * terms / size[MATRIX_K] *
+           cost_of_matrix(d, by->of, by->gflops);
 }
 
 static double tiling_ns(struct tgc *t, const struct tiling *s)
 {
     struct attention_turns through = attention_turns(t, s->x, rows_of(s), s->keys);
-    double turns = through.all, width = (double)(features_of(s) + columns_of(s)), issue = issued(t, s, through.cut / turns),
+    double turns = through.all, width = (double)(features_of(s) + columns_of(s)),
+           issue = issued(t, s, through.cut / turns),
            matrix_ns = product_ns(t->device, s, SCORES) + product_ns(t->device, s, RESULTS);
     double blocks = (double)s->x->heads * ceil_div(s->x->queries, rows_of(s));
     struct grid_work work = {
-        .blocks = blocks, .rounds = through.rounds, .threads = (double)threads_of(s), .apart = device_multiplies_apart(t->device), .steps = s->parts > 1 ? turns : WAITS * turns,
-        .ahead = (int)s->parts - (is_bulk(s) ? 2 : 1), .issued = turns * issue, .matrix_ns = turns * matrix_ns,
-        .powers = has_powers(s) ? turns * (double)rows_of(s) * (double)s->keys / (double)threads_of(s) * cost_grid_power(t->device) : 0, .groups = cost_grid_groups(t->device, (double)threads_of(s)),
-        .local_nbytes = (double)local_nbytes(s), .registers = is_direct(s) ? (double)(registers_of(s) + REGISTERS_BESIDE) : 0,
-        .cache_nbytes = blocks * turns * (double)s->keys * width * (double)factor_nbytes(s), .memory_nbytes = attention_nbytes(s->x),
+        .blocks = blocks,
+        .rounds = through.rounds,
+        .threads = (double)threads_of(s),
+        .apart = device_multiplies_apart(t->device),
+        .steps = s->parts > 1 ? turns : WAITS * turns,
+        .ahead = (int)s->parts - (is_bulk(s) ? 2 : 1),
+        .issued = turns * issue,
+        .matrix_ns = turns * matrix_ns,
+        .powers = has_powers(s) ? turns * (double)rows_of(s) * (double)s->keys /
+                                      (double)threads_of(s) * cost_grid_power(t->device)
+                                : 0,
+        .groups = cost_grid_groups(t->device, (double)threads_of(s)),
+        .local_nbytes = (double)local_nbytes(s),
+        .registers = is_direct(s) ? (double)(registers_of(s) + REGISTERS_BESIDE) : 0,
+        .cache_nbytes = blocks * turns * (double)s->keys * width * (double)factor_nbytes(s),
+        .memory_nbytes = attention_nbytes(s->x),
     };
     double ns = cost_of_grid(t->device, &work, NULL);
-    work.cache_nbytes = 0;           /* of those that the cache limits the one that waits least otherwise */
+    work.cache_nbytes = 0;   /* of those that the cache limits the one that waits least otherwise */
     return ns + cost_of_grid(t->device, &work, NULL) / BESIDE_LIMIT;
 }
 
@@ -182,7 +252,8 @@ static bool find_row(struct tgc *t, struct tiling *s)
     struct instruction by;
     for (int i = 0; device_matrix(t, i, &by.of, &by.gflops); i++) {
         by.row = matrix_row(by.of);
-        if (by.row->lanes == t->device->wave && by.row->dtype[MATRIX_A] == s->x->factor && by.row->dtype[MATRIX_B] == s->x->factor) {
+        if (by.row->lanes == t->device->wave && by.row->dtype[MATRIX_A] == s->x->factor &&
+            by.row->dtype[MATRIX_B] == s->x->factor) {
             s->row = by.row, s->of = by.of;
             s->by[SCORES] = s->by[RESULTS] = by;
             return true;
@@ -191,14 +262,17 @@ static bool find_row(struct tgc *t, struct tiling *s)
     return false;
 }
 
-/* Whether the instruction has fewer columns beyond the n that there are, or as few and is larger. */
+/* Whether the instruction has fewer columns beyond the n that there are, or as few and is
+ * larger. */
 static bool is_nearer(int64_t n, const struct instruction *by, const struct instruction *than)
 {
     int64_t own = by->row->size[MATRIX_N], other = than->row ? than->row->size[MATRIX_N] : 0;
-    return !other || whole(n, own) < whole(n, other) || (whole(n, own) == whole(n, other) && own > other);
+    return !other || whole(n, own) < whole(n, other) ||
+           (whole(n, own) == whole(n, other) && own > other);
 }
 
-/* The instructions of a group of waves that read b, and for the scores a, in panels; false: there are none for so many keys. */
+/* The instructions of a group of waves that read b, and for the scores a, in panels; false: there
+ * are none for so many keys. */
 static bool find_groups(const struct tgc *t, const struct tiling *of, struct tiling *s)
 {
     struct instruction by;
@@ -207,11 +281,15 @@ static bool find_groups(const struct tgc *t, const struct tiling *of, struct til
     s->panels = true;
     for (int i = 0; device_matrix(t, i, &by.of, &by.gflops); i++) {
         by.row = matrix_row(by.of);
-        bool fits = matrix_is_local(by.row, MATRIX_B) && by.row->lanes == WAVES * t->device->wave && by.row->dtype[MATRIX_A] == s->x->factor &&
-                    by.row->dtype[MATRIX_B] == s->x->factor && by.row->size[MATRIX_M] == WAVES * s->row->size[MATRIX_M];
-        if (fits && matrix_is_local(by.row, MATRIX_A) && s->keys % by.row->size[MATRIX_N] == 0 && is_nearer(s->keys, &by, &s->by[SCORES]))
+        bool fits = matrix_is_local(by.row, MATRIX_B) && by.row->lanes == WAVES * t->device->wave &&
+                    by.row->dtype[MATRIX_A] == s->x->factor &&
+                    by.row->dtype[MATRIX_B] == s->x->factor &&
+                    by.row->size[MATRIX_M] == WAVES * s->row->size[MATRIX_M];
+        if (fits && matrix_is_local(by.row, MATRIX_A) && s->keys % by.row->size[MATRIX_N] == 0 &&
+            is_nearer(s->keys, &by, &s->by[SCORES]))
             s->by[SCORES] = by;
-        if (fits && matrix_sums_are_factor(by.row, MATRIX_A) && is_nearer(s->x->columns, &by, &s->by[RESULTS]))
+        if (fits && matrix_sums_are_factor(by.row, MATRIX_A) &&
+            is_nearer(s->x->columns, &by, &s->by[RESULTS]))
             s->by[RESULTS] = by;
     }
     return s->by[SCORES].row && s->by[RESULTS].row;
@@ -252,7 +330,8 @@ static int list_tilings(struct tgc *t, const struct tiling *of, bool bulk, struc
     int n = 0;
     for (int i = 0; i < 4 * 2 * 4 * PARTS; i++) {
         struct tiling s = *of;
-        s.waves = 1 << i % 4, s.tiles = 1 << i / 4 % 2, s.keys = 16 << i / 8 % 4, s.parts = 1 + i / 32;
+        s.waves = 1 << i % 4, s.tiles = 1 << i / 4 % 2, s.keys = 16 << i / 8 % 4,
+        s.parts = 1 + i / 32;
         n = add_groups(t, &s, bulk, best, add_tiling(t, &s, best, n));
     }
     return n;
@@ -260,14 +339,18 @@ static int list_tilings(struct tgc *t, const struct tiling *of, bool bulk, struc
 
 /* ------------------------------------------------------------------------------------- the opts */
 
-static int loops_of(const struct uop *store) { return store->nsrc - store_first_range(store) - attention_bands(store); }
+static int loops_of(const struct uop *store)
+{
+    return store->nsrc - store_first_range(store) - attention_bands(store);
+}
 
 static bool is_of_rows(const struct uop *store, int64_t rows)
 {
     return loops_of(store) == 1 && range_fixed_size(store->src[store->nsrc - 1]) == rows;
 }
 
-/* Whether threads keep their elements of what the store passes on: it updates that, row by row, or has one for each row. */
+/* Whether threads keep their elements of what the store passes on: it updates that, row by row, or
+ * has one for each row. */
 static bool is_kept(struct tgc *t, const struct tiling *s, struct uop *store)
 {
     int n;
@@ -275,7 +358,8 @@ static bool is_kept(struct tgc *t, const struct tiling *s, struct uop *store)
     bool reads = attention_product(t, store) != NULL;
     for (int i = 0; i < n; i++)
         reads |= order[i]->op == OP_LOAD && order[i]->src[0] == store->src[0];
-    return ((reads && loops_of(store) == 2) || is_of_rows(store, rows_of(s))) && uop_buffer_of(store->src[0])->kind == BUFFER_SCRATCH;
+    return ((reads && loops_of(store) == 2) || is_of_rows(store, rows_of(s))) &&
+           uop_buffer_of(store->src[0])->kind == BUFFER_SCRATCH;
 }
 
 /* Whether the store loads or stores what threads keep. */
@@ -290,8 +374,10 @@ static bool reads_kept(struct tgc *t, struct uop *store, struct uop *const *kept
     return false;
 }
 
-/* The nest's loop of rows as waves, each with tiles of so many rows as the instruction has, which is of `waves` of them. */
-static void list_waves(struct place_list *l, const struct tiling *s, int outer, const struct matrix_row *row)
+/* The nest's loop of rows as waves, each with tiles of so many rows as the instruction has, which
+ * is of `waves` of them. */
+static void list_waves(struct place_list *l, const struct tiling *s, int outer,
+                       const struct matrix_row *row)
 {
     int m = row->size[MATRIX_M], group = WAVES * s->row->size[MATRIX_M];
     l->loop[outer] = LOOP_M;
@@ -305,7 +391,8 @@ static void list_waves(struct place_list *l, const struct tiling *s, int outer, 
         list_lanes(l, LOOP_ROW_TILES, s->tiles, false);
 }
 
-/* Rows of a nest as those of the instruction's tiles, whose threads exchange what they have of a sum. */
+/* Rows of a nest as those of the instruction's tiles, whose threads exchange what
+ * they have of a sum. */
 static void list_rows(struct place_list *l, const struct tiling *s, struct uop *store)
 {
     int n;
@@ -332,9 +419,14 @@ static int stored_by(struct tgc *t, const struct uop *ast, struct uop *sum)
 }
 
 /* What the product reads in local memory: a copy of keys or values, in panels with the queries. */
-static void list_factors(struct place_list *l, const struct tiling *s, const struct uop *ast, struct uop *store, struct uop *sum, int product)
+static void list_factors(struct place_list *l, const struct tiling *s, const struct uop *ast,
+                         struct uop *store, struct uop *sum, int product)
 {
-    struct opt of_sum = {.store = l->store, .of = OF_SUM, .number = opt_number(l->t, store, sum), .operand = attention_operand(l->t, sum)}, *o;
+    struct opt of_sum = {.store = l->store,
+                         .of = OF_SUM,
+                         .number = opt_number(l->t, store, sum),
+                         .operand = attention_operand(l->t, sum)},
+               *o;
     int64_t row = (product == SCORES ? features_of(s) : columns_of(s)) + pad_of(s, product);
     o = list_add(l, OPT_WHOLE, -1);
     *o = of_sum;
@@ -355,8 +447,10 @@ static void list_factors(struct place_list *l, const struct tiling *s, const str
     }
 }
 
-/* Rows and columns of a nest as the tiles of the product's instruction, its sum by it; without a sum as those of a wave's. */
-static void list_tile(struct place_list *l, const struct tiling *s, const struct uop *ast, struct uop *store, struct uop *sum, int product)
+/* Rows and columns of a nest as the tiles of the product's instruction, its sum by it; without a
+ * sum as those of a wave's. */
+static void list_tile(struct place_list *l, const struct tiling *s, const struct uop *ast,
+                      struct uop *store, struct uop *sum, int product)
 {
     int first = store_first_range(store), outer = attention_bands(store);
     const struct matrix_row *row = sum ? s->by[product].row : s->row;
@@ -370,12 +464,14 @@ static void list_tile(struct place_list *l, const struct tiling *s, const struct
         o->of = OF_SUM, o->number = opt_number(l->t, store, sum), o->n = row->size[MATRIX_K];
     }
     struct opt *o = list_add(l, sum ? OPT_MATRIX : OPT_SPREAD, LOOP_M);
-    o->of = sum ? OF_SUM : OF_STORE, o->number = sum ? opt_number(l->t, store, sum) : 0, o->by = sum ? s->by[product].of : s->of, o->to = list_position(l, LOOP_N);
+    o->of = sum ? OF_SUM : OF_STORE, o->number = sum ? opt_number(l->t, store, sum) : 0,
+    o->by = sum ? s->by[product].of : s->of, o->to = list_position(l, LOOP_N);
     if (sum)
         list_factors(l, s, ast, store, sum, product);
 }
 
-/* The block's threads share what they store for the others, the queries; a thread's loads of several rows are under way together. */
+/* The block's threads share what they store for the others, the queries; a thread's loads of
+ * several rows are under way together. */
 static void list_shared(struct place_list *l, const struct tiling *s, struct uop *store)
 {
     int outer = attention_bands(store);
@@ -387,7 +483,8 @@ static void list_shared(struct place_list *l, const struct tiling *s, struct uop
 }
 
 /* The stores in their order; each that has tiles joins the one before it that has. */
-static bool list_stores(struct tgc *t, const struct kernel *k, const struct tiling *s, struct opt *opt, int *n)
+static bool list_stores(struct tgc *t, const struct kernel *k, const struct tiling *s,
+                        struct opt *opt, int *n)
 {
     int common = attention_common(k->ast), nkept = 0, products = 0;
     struct place_list l;
@@ -424,8 +521,13 @@ static bool list_stores(struct tgc *t, const struct kernel *k, const struct tili
 static bool apply_copies(struct tgc *t, struct kernel *k, const struct tiling *s)
 {
     struct kernel trial = *k;
-    struct online_tiles tiles = {s->row->dtype[MATRIX_A], s->row->size[MATRIX_K], s->row->size[MATRIX_N], s->by[RESULTS].row->size[MATRIX_N],
-                                 pad_of(s, SCORES), is_direct(s), s->panels};
+    struct online_tiles tiles = {s->row->dtype[MATRIX_A],
+                                 s->row->size[MATRIX_K],
+                                 s->row->size[MATRIX_N],
+                                 s->by[RESULTS].row->size[MATRIX_N],
+                                 pad_of(s, SCORES),
+                                 is_direct(s),
+                                 s->panels};
     struct online_shape shape = {(int)rows_of(s), 1, (int)s->keys, true, &tiles};
     const char *why = "there are no such loops";
     int n = 1;
@@ -437,14 +539,15 @@ static bool apply_copies(struct tgc *t, struct kernel *k, const struct tiling *s
     opt[0] = (struct opt){.op = OPT_PASS};
     bool ok = list_stores(t, &trial, s, opt, &n) && opt_apply(t, &trial, NULL, opt, n, &why);
     if (!ok && t->debug >= 3)
-        fprintf(stderr, "grid: %s: not by tiles of %s: %s\n", k->name, s->by[SCORES].row->text, why);
+        fprintf(stderr, "grid: %s: not by tiles of %s: %s\n", k->name, s->by[SCORES].row->text,
+                why);
     if (ok)
         *k = trial;
     return ok;
 }
 
-/* Keys or values whose neighbours are fewer, or not aligned, come by as many as lie together; those that come in no other way by
- * loads of the threads. */
+/* Keys or values whose neighbours are fewer, or not aligned, come by as many as lie together; those
+ * that come in no other way by loads of the threads. */
 static bool apply_tiling(struct tgc *t, struct kernel *k, const struct tiling *s)
 {
     struct tiling of = *s;
@@ -462,7 +565,7 @@ bool attention_by_tiles(struct tgc *t, struct kernel *k, const struct attention 
     struct tiling s = {.x = x, .how = TRANSFER_ASYNC}, best[CHOICES_MAX] = {{.ns = 0}};
     if (!find_row(t, &s) || x->inner != x->columns)
         return false;
-    for (int bulk = 1; bulk >= 0; bulk--)            /* without boxes, where keys and values are none */
+    for (int bulk = 1; bulk >= 0; bulk--)        /* without boxes, where keys and values are none */
         for (int i = 0, n = list_tilings(t, &s, bulk, best); i < n; i++)
             if ((ns <= 0 || best[i].ns < ns) && apply_tiling(t, k, &best[i]))
                 return true;

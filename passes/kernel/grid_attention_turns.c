@@ -1,6 +1,7 @@
-/* grid_attention_turns.c - how many blocks of keys a block of queries goes through, where a mask hides keys from it: what the models of
- * grid_attention.c and grid_attention_matrix.c count. The bounds of what a query sees are computed for the first and the last query of each
- * block; of bounds that are no index arithmetic of the query alone nothing is known, so all keys count.
+/* grid_attention_turns.c - how many blocks of keys a block of queries goes through, where a mask
+ * hides keys from it: what the models of grid_attention.c and grid_attention_matrix.c count. The
+ * bounds of what a query sees are computed for the first and the last query of each block; of
+ * bounds that are no index arithmetic of the query alone nothing is known, so all keys count.
  */
 #include "passes/analysis/turns.h"
 #include "passes/kernel/grid_attention.h"
@@ -13,35 +14,42 @@ struct limits { int64_t least, most; };
 static int64_t ceil_of(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static int64_t within(int64_t a, int64_t most) { return a < 0 ? 0 : a < most ? a : most; }
 
-static bool is_of_query(struct tgc *t, const struct attention *x, struct uop *bound, struct index_code *c)
+static bool is_of_query(struct tgc *t, const struct attention *x, struct uop *bound,
+                        struct index_code *c)
 {
-    return index_read(t, bound, c) && (c->ncounter == 0 || (c->ncounter == 1 && c->counter[0] == x->row));
+    return index_read(t, bound, c) &&
+           (c->ncounter == 0 || (c->ncounter == 1 && c->counter[0] == x->row));
 }
 
 /* A bound grows with the query, falls, or stays. */
-static struct limits limits_of(const struct attention *x, struct index_code *c, int64_t first, int64_t last)
+static struct limits limits_of(const struct attention *x, struct index_code *c, int64_t first,
+                               int64_t last)
 {
     int64_t at[2] = {first, last}, bound[2];
     for (int i = 0; i < 2; i++) {
         index_set(c, x->row, at[i]);
         bound[i] = within(index_value(c), x->keys);
     }
-    return bound[0] < bound[1] ? (struct limits){bound[0], bound[1]} : (struct limits){bound[1], bound[0]};
+    return bound[0] < bound[1] ? (struct limits){bound[0], bound[1]}
+                               : (struct limits){bound[1], bound[0]};
 }
 
 /* Of each tile its turns; returns those of all tiles of which some queries do not see all keys. */
-static double count_turns(struct tgc *t, const struct attention *x, int64_t rows, int64_t keys, double *turns)
+static double count_turns(struct tgc *t, const struct attention *x, int64_t rows, int64_t keys,
+                          double *turns)
 {
     struct index_code begin, end;
     double cut = 0;
-    if ((x->begin && !is_of_query(t, x, x->begin, &begin)) || (x->end && !is_of_query(t, x, x->end, &end)))
+    if ((x->begin && !is_of_query(t, x, x->begin, &begin)) ||
+        (x->end && !is_of_query(t, x, x->end, &end)))
         return -1;
     for (int64_t i = 0; i < ceil_of(x->queries, rows); i++) {
         int64_t first = i * rows, last = within(first + rows, x->queries) - 1;
         struct limits b = {0, 0}, e = {x->keys, x->keys};
         b = x->begin ? limits_of(x, &begin, first, last) : b;
         e = x->end ? limits_of(x, &end, first, last) : e;
-        int64_t through = e.most > b.least ? ceil_of(e.most, keys) - b.least / keys : 0, whole = e.least / keys - ceil_of(b.most, keys);
+        int64_t through = e.most > b.least ? ceil_of(e.most, keys) - b.least / keys : 0,
+                whole = e.least / keys - ceil_of(b.most, keys);
         turns[i] = (double)through;
         cut += (double)(through - (whole > 0 ? whole : 0));
     }
@@ -49,7 +57,8 @@ static double count_turns(struct tgc *t, const struct attention *x, int64_t rows
 }
 
 /* Tiles with the most keys first, of all heads. */
-static double rounds_of(struct tgc *t, const struct attention *x, const double *turns, int64_t tiles)
+static double rounds_of(struct tgc *t, const struct attention *x, const double *turns,
+                        int64_t tiles)
 {
     int64_t blocks = sat_mul(tiles, x->heads);
     if (blocks > BLOCKS_MOST)
@@ -61,18 +70,21 @@ static double rounds_of(struct tgc *t, const struct attention *x, const double *
     return blocks_rounds(ns, blocks, t->device->units);
 }
 
-struct attention_turns attention_turns(struct tgc *t, const struct attention *x, int64_t rows, int64_t keys)
+struct attention_turns attention_turns(struct tgc *t, const struct attention *x, int64_t rows,
+                                       int64_t keys)
 {
     int64_t tiles = ceil_of(x->queries, rows);
     struct attention_turns of = {(double)ceil_of(x->keys, keys), 0, 0};
     if ((!x->begin && !x->end) || tiles > TILES_MOST)
         return of;
     struct mem_mark mark = scratch_mark(t);
-    double *turns = scratch_array(t, (size_t)tiles, sizeof *turns), cut = count_turns(t, x, rows, keys, turns), all = 0;
+    double *turns = scratch_array(t, (size_t)tiles, sizeof *turns),
+           cut = count_turns(t, x, rows, keys, turns), all = 0;
     for (int64_t i = 0; i < tiles; i++)
         all += turns[i];
     if (cut >= 0 && all > 0)
-        of = (struct attention_turns){all / (double)tiles, cut / (double)tiles, rounds_of(t, x, turns, tiles)};
+        of = (struct attention_turns){all / (double)tiles, cut / (double)tiles,
+                                      rounds_of(t, x, turns, tiles)};
     scratch_release(t, mark);
     return of;
 }

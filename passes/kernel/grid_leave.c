@@ -1,15 +1,17 @@
-/* grid_leave.c - how a block's results leave it: as its threads have them, or through local memory (opts THROUGH and
- * OVER), from where neighbours are stored together.
+/* grid_leave.c - how a block's results leave it: as its threads have them, or through local memory
+ * (opts THROUGH and OVER), from where neighbours are stored together.
  *
  *      a wave's sums, of halves      row 0:  0 0 1 1 2 2 3 3       8 rows of 16 bytes, by each store of two
  *                                    row 1:  4 4 5 5 6 6 7 7
  *      through local memory          row 0:  0 0 0 0 0 0 0 0 1 1 1 1 1 1 1 1 2 ...       512 bytes, by one of eight
  *
- * What is passed on is the value, if nothing else is loaded for it; else the sum, rounded as it is at first, and
- * operands of the rest (a bias, a residual) are loaded by the threads that store, neighbours together, too.
+ * What is passed on is the value, if nothing else is loaded for it; else the sum, rounded as it is
+ * at first, and operands of the rest (a bias, a residual) are loaded by the threads that store,
+ * neighbours together, too.
  *
- * The model: a unit serves as many words of a wave in a cycle as lie in one line of memory, so a store takes as many
- * cycles as it has words, or lines. Nothing of the block's hides them, as its products are done.
+ * The model: a unit serves as many words of a wave in a cycle as lie in one line of memory, so a
+ * store takes as many cycles as it has words, or lines. Nothing of the block's hides them, as its
+ * products are done.
  */
 #include "passes/analysis/copied.h"
 #include "passes/kernel/grid_product.h"
@@ -22,9 +24,11 @@ int64_t leaving_width(struct tgc *t, const struct uop *store, struct uop *column
 {
     const struct buffer *b = uop_buffer_of(store->src[0]);
     int64_t nbytes = (int64_t)dtype_nbytes(b->dtype), width = COPY_NBYTES_MOST / nbytes;
-    struct uop *rest = sym_sub(t, store->src[1], column), *valid = store_first_range(store) == 4 ? store->src[3] : NULL;
-    while (width > 1 && (!device_stores(t, width * nbytes) || range_fixed_size(column) % width || index_divisor(t, rest) % width ||
-                         !buffer_is_aligned(t, b, width) || (valid && !condition_of_first(t, valid, column, width))))
+    struct uop *rest = sym_sub(t, store->src[1], column),
+               *valid = store_first_range(store) == 4 ? store->src[3] : NULL;
+    while (width > 1 && (!device_stores(t, width * nbytes) || range_fixed_size(column) % width ||
+                         index_divisor(t, rest) % width || !buffer_is_aligned(t, b, width) ||
+                         (valid && !condition_of_first(t, valid, column, width))))
         width /= 2;
     return width;
 }
@@ -33,7 +37,9 @@ int64_t leaving_width(struct tgc *t, const struct uop *store, struct uop *column
 static void count_loads(struct tgc *t, const struct product *x, struct leaving *g)
 {
     int n;
-    struct uop **order = nest_order(t, uop_substitute(t, x->m.store->src[2], x->m.reduce, uop_consti(t, x->m.reduce->dtype, 0)), &n);
+    struct uop **order = nest_order(
+        t, uop_substitute(t, x->m.store->src[2], x->m.reduce, uop_consti(t, x->m.reduce->dtype, 0)),
+        &n);
     for (int i = 0; i < n; i++) {
         if (order[i]->op != OP_LOAD || !uop_depends_on(t, order[i], x->m.store->src[g->column]))
             continue;
@@ -52,7 +58,8 @@ bool grid_find_leaving(struct tgc *t, const struct product *x, int m, int n, str
         g->row = n, g->column = m;
     else if (!index_stride(t, store->src[1], store->src[n], &stride) || stride != 1)
         return false;
-    if (dtype_bits(b->dtype) != 8 * (int)dtype_nbytes(b->dtype) || !device_stores(t, COPY_NBYTES_MOST))
+    if (dtype_bits(b->dtype) != 8 * (int)dtype_nbytes(b->dtype) ||
+        !device_stores(t, COPY_NBYTES_MOST))
         return false;
     g->width = leaving_width(t, store, store->src[g->column]);
     g->nbytes = (int64_t)dtype_nbytes(b->dtype);
@@ -64,29 +71,40 @@ bool grid_find_leaving(struct tgc *t, const struct product *x, int m, int n, str
 
 static int64_t pad_of(const struct leaving *g) { return PAD_NBYTES / g->passed_nbytes; }
 
-int64_t leaving_nbytes(const struct leaving *g, int64_t rows, int64_t columns) { return rows * (columns + pad_of(g)) * g->passed_nbytes; }
+int64_t leaving_nbytes(const struct leaving *g, int64_t rows, int64_t columns)
+{
+    return rows * (columns + pad_of(g)) * g->passed_nbytes;
+}
 
-bool leaving_fits(const struct tgc *t, const struct leaving *g, int64_t rows, int64_t columns, int64_t threads)
+bool leaving_fits(const struct tgc *t, const struct leaving *g, int64_t rows, int64_t columns,
+                  int64_t threads)
 {
     return g->width > 0 && rows * columns % (threads * g->width) == 0 && columns % g->width == 0 &&
            leaving_nbytes(g, rows, columns) <= device_local_nbytes(t);
 }
 
-int64_t leaving_boxes_nbytes(const struct leaving *g, int64_t rows, int64_t columns) { return rows * columns * g->passed_nbytes; }
-
-bool leaving_is_boxes(const struct tgc *t, const struct leaving *g, int64_t rows, int64_t columns, int64_t threads)
+int64_t leaving_boxes_nbytes(const struct leaving *g, int64_t rows, int64_t columns)
 {
-    return device_copies_boxes(t) && !g->of_sum && g->width * g->nbytes == COPY_NBYTES_MOST && rows <= BULK_EXTENT && threads <= THREADS_MOST &&
-           rows % PANEL_ROWS == 0 && columns * g->nbytes % PANEL_ROW_NBYTES == 0;
+    return rows * columns * g->passed_nbytes;
 }
 
-/* Of a wave's sums: the lines that one store of them touches, and how many neighbours are one thread's. */
-static void shape_of(const struct matrix_row *row, enum matrix_coordinate column, double *lines, double *neighbours)
+bool leaving_is_boxes(const struct tgc *t, const struct leaving *g, int64_t rows, int64_t columns,
+                      int64_t threads)
+{
+    return device_copies_boxes(t) && !g->of_sum && g->width * g->nbytes == COPY_NBYTES_MOST &&
+           rows <= BULK_EXTENT && threads <= THREADS_MOST && rows % PANEL_ROWS == 0 &&
+           columns * g->nbytes % PANEL_ROW_NBYTES == 0;
+}
+
+/* Of a wave's sums: the lines that one store of them touches, and how many
+ * neighbours are one thread's. */
+static void shape_of(const struct matrix_row *row, enum matrix_coordinate column, double *lines,
+                     double *neighbours)
 {
     struct matrix_bit bit[MATRIX_BITS_MAX];
     int n = matrix_bits(row, MATRIX_SUM, true, bit);
     *lines = *neighbours = 1;
-    for (int i = 0; i < n && i < 5; i++)                     /* of a group of waves each stores its own */
+    for (int i = 0; i < n && i < 5; i++)               /* of a group of waves each stores its own */
         *lines *= bit[i].of != column ? 2 : 1;
     n = matrix_bits(row, MATRIX_SUM, false, bit);
     for (int i = 0; i < n && bit[i].of == column && bit[i].bit == i; i++)
@@ -94,34 +112,47 @@ static void shape_of(const struct matrix_row *row, enum matrix_coordinate column
 }
 
 /* Cycles of words that lie in so many lines, in multiply-adds of a thread. */
-static double access(const struct tgc *t, double words, double lines) { return cost_grid_load(t->device) * (words > lines ? words : lines); }
+static double access(const struct tgc *t, double words, double lines)
+{
+    return cost_grid_load(t->device) * (words > lines ? words : lines);
+}
 
-double leaving_direct(const struct tgc *t, const struct leaving *g, const struct matrix_row *row, bool exchanged, double elements)
+double leaving_direct(const struct tgc *t, const struct leaving *g, const struct matrix_row *row,
+                      bool exchanged, double elements)
 {
     double lines, neighbours, width = (double)g->width, words;
     shape_of(row, exchanged ? MATRIX_M : MATRIX_N, &lines, &neighbours);
     width = width < neighbours ? width : neighbours;
     words = width * (double)g->nbytes / WORD_NBYTES;
-    return elements / width * access(t, words, lines) + elements * (g->loads * access(t, 1, lines) + g->row_loads * access(t, 1, 1));
+    return elements / width * access(t, words, lines) +
+           elements * (g->loads * access(t, 1, lines) + g->row_loads * access(t, 1, 1));
 }
 
 /* What threads do for it: the engine stores beside them. */
-double leaving_as_boxes(const struct tgc *t, const struct leaving *g, const struct matrix_row *row, bool exchanged, double elements)
+double leaving_as_boxes(const struct tgc *t, const struct leaving *g, const struct matrix_row *row,
+                        bool exchanged, double elements)
 {
     double lines, neighbours;
     shape_of(row, exchanged ? MATRIX_M : MATRIX_N, &lines, &neighbours);
     double passed = neighbours * (double)g->passed_nbytes / WORD_NBYTES;
-    return elements / neighbours * cost_grid_local(t->device) * (passed > 1 ? passed : 1) + RATIO_GRID_BARRIER;
+    return elements / neighbours * cost_grid_local(t->device) * (passed > 1 ? passed : 1) +
+           RATIO_GRID_BARRIER;
 }
 
-double leaving_through(const struct tgc *t, const struct leaving *g, const struct matrix_row *row, bool exchanged, double elements)
+double leaving_through(const struct tgc *t, const struct leaving *g, const struct matrix_row *row,
+                       bool exchanged, double elements)
 {
-    double lines, neighbours, width = (double)g->width, words = width * (double)g->nbytes / WORD_NBYTES, local = cost_grid_local(t->device);
+    double lines, neighbours, width = (double)g->width,
+                              words = width * (double)g->nbytes / WORD_NBYTES,
+                              local = cost_grid_local(t->device);
     shape_of(row, exchanged ? MATRIX_M : MATRIX_N, &lines, &neighbours);
-    double passed = neighbours * (double)g->passed_nbytes / WORD_NBYTES, read = width * (double)g->passed_nbytes / WORD_NBYTES;
+    double passed = neighbours * (double)g->passed_nbytes / WORD_NBYTES,
+           read = width * (double)g->passed_nbytes / WORD_NBYTES;
     passed = passed > 1 ? passed : 1;
     return elements / neighbours * local * passed + RATIO_GRID_BARRIER +
-           elements / width * (local * (read > 1 ? read : 1) + (1 + g->loads + g->row_loads) * access(t, words, 1));
+           elements / width *
+               (local * (read > 1 ? read : 1) +
+                (1 + g->loads + g->row_loads) * access(t, words, 1));
 }
 
 /* ------------------------------------------------------------------------------------- the opts */
@@ -141,7 +172,8 @@ static void add_through(struct place_list *l, int row, int column, const struct 
 
 void list_through(struct place_list *l, const struct leaving *g, int number, int row, int column)
 {
-    const struct opt like = {.of = g->of_sum ? OF_SUM : OF_STORE, .number = g->of_sum ? number : 0, .n = pad_of(g)};
+    const struct opt like = {
+        .of = g->of_sum ? OF_SUM : OF_STORE, .number = g->of_sum ? number : 0, .n = pad_of(g)};
     add_through(l, row, column, &like);
 }
 
@@ -158,7 +190,8 @@ void list_leaving_boxes(struct place_list *l, int64_t threads)
     o->store--;
 }
 
-void list_leaving(struct place_list *l, const struct leaving *g, int row, int64_t rows, int column, int64_t columns, int64_t threads, int chunks)
+void list_leaving(struct place_list *l, const struct leaving *g, int row, int64_t rows, int column,
+                  int64_t columns, int64_t threads, int chunks)
 {
     int64_t n = columns / g->width, items = n < threads ? n : threads;
     if (g->width > 1) {

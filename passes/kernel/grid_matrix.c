@@ -1,22 +1,25 @@
-/* grid_matrix.c - sums of products on a device by an instruction of ir/matrix.def: blocks of waves, each with a
- * tile of the instruction's matrices.
+/* grid_matrix.c - sums of products on a device by an instruction of ir/matrix.def: blocks of waves,
+ * each with a tile of the instruction's matrices.
  *
  *      rows      q · wave · tile · m        a block: waves of rows x waves of columns; a wave: tiles of rows x
  *      columns   q · wave · tile · n                    tiles of columns, of m x n sums each
  *      terms     q · part · k
  *
- * As in grid_tile.c the sum goes in steps, and in each the block copies what its waves read of both factors to
- * local memory, in the order of the memory that they are in. Rows, columns and terms beyond the product are zeros
- * there, so all waves multiply whole matrices. Which instruction: of the device's that multiply values of the
- * factors' dtypes (passes/target/matrix.def) the one that costs least. One that reads factors from local memory
- * itself gets copies in panels (SWIZZLE), and several waves are one, of so many lanes.
+ * As in grid_tile.c the sum goes in steps, and in each the block copies what its waves read of both
+ * factors to local memory, in the order of the memory that they are in. Rows, columns and terms
+ * beyond the product are zeros there, so all waves multiply whole matrices. Which instruction: of
+ * the device's that multiply values of the factors' dtypes (passes/target/matrix.def) the one that
+ * costs least. One that reads factors from local memory itself gets copies in panels (SWIZZLE), and
+ * several waves are one, of so many lanes.
  *
- * Copies are of as many neighbours as lie together at multiples of 4, 8 or 16 bytes, and come asynchronously, some
- * steps ahead, where the device has instructions for that; or as boxes, by an engine, to panels. What that does not
- * take (rows of pixels that are divided, sizes of the run's, rows at no multiples of 16 bytes) comes as without it.
+ * Copies are of as many neighbours as lie together at multiples of 4, 8 or 16 bytes, and come
+ * asynchronously, some steps ahead, where the device has instructions for that; or as boxes, by an
+ * engine, to panels. What that does not take (rows of pixels that are divided, sizes of the run's,
+ * rows at no multiples of 16 bytes) comes as without it.
  *
- * Blocks that are neighbours along rows, or columns, read the same other factor: a cluster of them (opts_cluster.c) copies it together,
- * where the device has clusters and the cache's bytes are what limits.
+ * Blocks that are neighbours along rows, or columns, read the same other factor: a cluster of them
+ * (opts_cluster.c) copies it together, where the device has clusters and the cache's bytes are what
+ * limits.
  */
 #include "passes/analysis/matrix.h"
 #include "passes/analysis/stationary.h"
@@ -26,10 +29,20 @@
 #include <string.h>
 
 enum { JOINED_MAX = 4 };
-enum { LOOP_M = LOOP_COLUMN_ITEMS + 1, LOOP_N, LOOP_ROW_TILES, LOOP_COLUMN_TILES, LOOP_GROUPS, LOOP_CLUSTER, LOOP_TURN, LOOP_PART };
+enum {
+    LOOP_M = LOOP_COLUMN_ITEMS + 1,
+    LOOP_N,
+    LOOP_ROW_TILES,
+    LOOP_COLUMN_TILES,
+    LOOP_GROUPS,
+    LOOP_CLUSTER,
+    LOOP_TURN,
+    LOOP_PART
+};
 
 /* The loop `tag` as blocks. */
-static void list_blocks(struct place_list *l, const struct matrix_choice *c, const struct wave_tile *w, int side, int tag)
+static void list_blocks(struct place_list *l, const struct matrix_choice *c,
+                        const struct wave_tile *w, int side, int tag)
 {
     static const int blocks[2] = {LOOP_ROWS, LOOP_COLUMNS}, inner[2] = {LOOP_M, LOOP_N};
     struct block_of all = {wave_side(c, w, side), 1, blocks[side], inner[side], inner[side], false};
@@ -37,18 +50,25 @@ static void list_blocks(struct place_list *l, const struct matrix_choice *c, con
 }
 
 /* A block's loop as waves and tiles. */
-static void list_side(struct place_list *l, const struct matrix_choice *c, const struct wave_tile *w, int side)
+static void list_side(struct place_list *l, const struct matrix_choice *c,
+                      const struct wave_tile *w, int side)
 {
-    static const int items[2] = {LOOP_ROW_ITEMS, LOOP_COLUMN_ITEMS}, tiles[2] = {LOOP_ROW_TILES, LOOP_COLUMN_TILES}, inner[2] = {LOOP_M, LOOP_N};
-    list_divide(l, inner[side], wave_side(c, w, side), w->tiles[side] * c->row->size[side], items[side]);
-    list_divide(l, inner[side], w->tiles[side] * c->row->size[side], c->row->size[side], tiles[side]);
+    static const int items[2] = {LOOP_ROW_ITEMS, LOOP_COLUMN_ITEMS},
+                     tiles[2] = {LOOP_ROW_TILES, LOOP_COLUMN_TILES}, inner[2] = {LOOP_M, LOOP_N};
+    list_divide(l, inner[side], wave_side(c, w, side), w->tiles[side] * c->row->size[side],
+                items[side]);
+    list_divide(l, inner[side], w->tiles[side] * c->row->size[side], c->row->size[side],
+                tiles[side]);
 }
 
-/* Blocks that go through places do so as clusters: which one of its cluster a block is stays a loop over the grid. */
-static void list_cluster(struct place_list *l, const struct matrix_choice *c, const struct wave_tile *w, int side)
+/* Blocks that go through places do so as clusters: which one of its cluster a block is stays a loop
+ * over the grid. */
+static void list_cluster(struct place_list *l, const struct matrix_choice *c,
+                         const struct wave_tile *w, int side)
 {
     static const int blocks[2] = {LOOP_ROWS, LOOP_COLUMNS};
-    int64_t size = range_fixed_size(c->x->m.store->src[side ? c->n : c->m]), n = (size + wave_side(c, w, side) - 1) / wave_side(c, w, side);
+    int64_t size = range_fixed_size(c->x->m.store->src[side ? c->n : c->m]),
+            n = (size + wave_side(c, w, side) - 1) / wave_side(c, w, side);
     if (w->blocks <= 0 || w->cluster[side] == 1)
         return;
     list_divide(l, blocks[side], n, w->cluster[side], LOOP_CLUSTER);
@@ -58,19 +78,23 @@ static void list_cluster(struct place_list *l, const struct matrix_choice *c, co
         l->loop[at - 1] = blocks[side];
 }
 
-/* The blocks in groups of rows, for the cache that all units share, where their numbers are known; false: they are in none. */
-static bool list_groups(struct place_list *l, const struct matrix_choice *c, const struct wave_tile *w)
+/* The blocks in groups of rows, for the cache that all units share, where their numbers are known;
+ * false: they are in none. */
+static bool list_groups(struct place_list *l, const struct matrix_choice *c,
+                        const struct wave_tile *w)
 {
     static const int blocks[2] = {LOOP_ROWS, LOOP_COLUMNS};
     int slow = list_position(l, LOOP_ROWS) < list_position(l, LOOP_COLUMNS) ? 0 : 1;
     struct raster r = {.at_once = l->t->device->units / (w->blocks > 0 ? wave_cluster(w) : 1)};
     for (int i = 0; i < 2; i++) {
         int side = i ? !slow : slow;
-        int64_t size = range_fixed_size(c->x->m.store->src[side ? c->n : c->m]), of_block = wave_side(c, w, side) * (w->blocks > 0 ? w->cluster[side] : 1);
+        int64_t size = range_fixed_size(c->x->m.store->src[side ? c->n : c->m]),
+                of_block = wave_side(c, w, side) * (w->blocks > 0 ? w->cluster[side] : 1);
         if (size <= of_block || list_position(l, blocks[side]) < 0)
             return false;
         r.n[i] = (size + of_block - 1) / of_block;
-        r.nbytes[i] = (double)of_block * (double)c->x->terms * (double)dtype_nbytes(c->row->dtype[MATRIX_A]);
+        r.nbytes[i] =
+            (double)of_block * (double)c->x->terms * (double)dtype_nbytes(c->row->dtype[MATRIX_A]);
     }
     int64_t group = grid_raster(l->t->device, &r);
     list_raster(l, blocks[slow], blocks[!slow], r.n[0], group, LOOP_GROUPS);
@@ -84,7 +108,8 @@ static struct opt *add_of_sum(struct place_list *l, enum opt_op op, int number, 
     return o;
 }
 
-/* Where several stores go through places together: the block, which one of its cluster it is, and its turns stand outside of all other loops. */
+/* Where several stores go through places together: the block, which one of its cluster it is, and
+ * its turns stand outside of all other loops. */
 static void list_bands(struct place_list *l, const struct wave_tile *w, int block)
 {
     const int tag[] = {block, LOOP_CLUSTER, LOOP_TURN};
@@ -127,13 +152,17 @@ static void list_persist(struct place_list *l, const struct wave_tile *w, const 
 /* The loop of the blocks that copy together. */
 static void list_shared(struct place_list *l, const struct wave_tile *w, int number)
 {
-    int side = w->cluster[1] > 1, axis = list_position(l, w->blocks > 0 ? LOOP_CLUSTER : side ? LOOP_COLUMNS : LOOP_ROWS);
+    int side = w->cluster[1] > 1, axis = list_position(l, w->blocks > 0 ? LOOP_CLUSTER
+                                                          : side        ? LOOP_COLUMNS
+                                                                        : LOOP_ROWS);
     if (wave_cluster(w) > 1)
         add_of_sum(l, OPT_CLUSTER, number, axis)->n = wave_cluster(w);
 }
 
-/* The sum's last loop in steps of parts of the instruction's k; returns the number of the innermost loop over steps. */
-static int list_terms(struct place_list *l, const struct matrix_choice *c, const struct wave_tile *w, int number)
+/* The sum's last loop in steps of parts of the instruction's k; returns the number of the innermost
+ * loop over steps. */
+static int list_terms(struct place_list *l, const struct matrix_choice *c,
+                      const struct wave_tile *w, int number)
 {
     int last = c->x->m.reduce->nsrc - 2, step = w->step < c->nk / w->split ? last + 1 : last;
     add_of_sum(l, OPT_COVER, number, last)->n = w->step;
@@ -158,9 +187,11 @@ static void list_append(struct place_list *l, const struct place_list *of)
     l->failed |= of->failed;
 }
 
-/* The grid's loops of the results that leave through local memory, s: the loops as THROUGH has left them. Blocks go through the places of both
- * stores, which have the same loops over the grid before. */
-static void list_both(struct place_list *l, struct place_list *s, const struct grid_loops *grid, const struct wave_tile *w)
+/* The grid's loops of the results that leave through local memory, s: the loops as THROUGH
+ * has left them. Blocks go through the places of both stores, which have the same loops
+ * over the grid before. */
+static void list_both(struct place_list *l, struct place_list *s, const struct grid_loops *grid,
+                      const struct wave_tile *w)
 {
     int all = s->n = 0;
     s->store++;
@@ -170,26 +201,31 @@ static void list_both(struct place_list *l, struct place_list *s, const struct g
     s->n = all;
     list_persist(s, w, grid->tag, grid->n);
     if (w->blocks > 0 && wave_cluster(w) > 1)
-        list_add(l, OPT_GRID, -1)->store = s->store, l->opt[l->n - 1].axis = list_position(s, LOOP_CLUSTER);
+        list_add(l, OPT_GRID, -1)->store = s->store,
+                              l->opt[l->n - 1].axis = list_position(s, LOOP_CLUSTER);
     s->n = 0;
 }
 
 /* The opts of what leaves, behind the others of the block. */
-static void list_second(struct place_list *l, struct place_list *s, const struct matrix_choice *c, const struct wave_tile *w)
+static void list_second(struct place_list *l, struct place_list *s, const struct matrix_choice *c,
+                        const struct wave_tile *w)
 {
     static const int inner[2] = {LOOP_M, LOOP_N};
     int row = choice_leaving_row(c);
     if (w->boxes)
         list_leaving_boxes(s, wave_threads(c, w));
     else
-        list_leaving(s, &c->leaving, inner[row], wave_side(c, w, row), inner[!row], wave_side(c, w, !row), wave_threads(c, w), LOOP_COLUMN_TILES);
+        list_leaving(s, &c->leaving, inner[row], wave_side(c, w, row), inner[!row],
+                     wave_side(c, w, !row), wave_threads(c, w), LOOP_COLUMN_TILES);
     list_append(l, s);
     if (wave_lies_over(w))
         list_add(l, OPT_OVER, -1);
 }
 
-/* The sum's last loop in parts of other blocks: behind it the block's rows and columns stand inside of all other loops. */
-static void list_parts(struct place_list *l, const struct matrix_choice *c, const struct wave_tile *w, int number, int row, int column)
+/* The sum's last loop in parts of other blocks: behind it the block's rows and columns stand inside
+ * of all other loops. */
+static void list_parts(struct place_list *l, const struct matrix_choice *c,
+                       const struct wave_tile *w, int number, int row, int column)
 {
     int last = c->x->m.reduce->nsrc - 2, n = 0;
     add_of_sum(l, OPT_DIVIDE, number, last)->n = c->nk / w->split;
@@ -231,7 +267,8 @@ static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct
         add_grid_loop(&grid, LOOP_PART, w->split);
     bool two = w->through || w->split > 1;
     if (two) {
-        int row = choice_leaving_row(c) ? LOOP_N : LOOP_M, column = choice_leaving_row(c) ? LOOP_M : LOOP_N;
+        int row = choice_leaving_row(c) ? LOOP_N : LOOP_M,
+            column = choice_leaving_row(c) ? LOOP_M : LOOP_N;
         if (w->split > 1)
             list_parts(&l, c, w, number, row, column);
         else if (w->boxes)
@@ -256,7 +293,8 @@ static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct
     list_remove(&l, LOOP_N);
     for (int i = 0; i < 2; i++) {
         o = add_of_sum(&l, OPT_LOCAL, number, axis);
-        o->n = wave_pad(t, c, w, choice_side(c, i)), o->operand = i, o->to = w->by.how == TRANSFER_BULK ? 0 : (int)wave_width(c, w, choice_side(c, i));
+        o->n = wave_pad(t, c, w, choice_side(c, i)), o->operand = i,
+        o->to = w->by.how == TRANSFER_BULK ? 0 : (int)wave_width(c, w, choice_side(c, i));
     }
     for (int i = 0; i < 2 && c->reads_copies; i++) {
         o = add_of_sum(&l, OPT_SWIZZLE, number, 0);
@@ -281,12 +319,13 @@ static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct
     return true;
 }
 
-/* What is refused goes without its boxes that leave, producers, blocks that go through places, results through local memory, or clusters, or
- * some of them. */
+/* What is refused goes without its boxes that leave, producers, blocks that go through places,
+ * results through local memory, or clusters, or some of them. */
 static bool apply_less(struct tgc *t, struct kernel *k, int store, const struct wave_tile *w)
 {
     enum { BOXES = 1, PRODUCERS = 2, BLOCKS = 4, THROUGH = 8, CLUSTER = 16, ALL = 32 };
-    const int has = (w->boxes ? BOXES : 0) | (w->producers ? PRODUCERS : 0) | (w->blocks > 0 ? BLOCKS : 0) | (w->through ? THROUGH : 0) |
+    const int has = (w->boxes ? BOXES : 0) | (w->producers ? PRODUCERS : 0) |
+                    (w->blocks > 0 ? BLOCKS : 0) | (w->through ? THROUGH : 0) |
                     (wave_cluster(w) > 1 ? CLUSTER : 0);
     struct wave_tile other = *w;
     for (int less = 0; less < ALL; less++) {
@@ -309,10 +348,13 @@ static bool apply_some(struct tgc *t, struct kernel *k, int store, const struct 
     other.by.how = TRANSFER_ASYNC;
     other.producers = 0;
     other.cluster[0] = other.cluster[1] = 1;
-    return apply_less(t, k, store, w) || (w->by.how == TRANSFER_BULK && wave_comes(t, w->of, &other) && apply_less(t, k, store, &other));
+    return apply_less(t, k, store, w) ||
+           (w->by.how == TRANSFER_BULK && wave_comes(t, w->of, &other) &&
+            apply_less(t, k, store, &other));
 }
 
-/* Whether the factor's terms are no neighbours, nor its rows or columns, of halves, which instructions exchange as they load them. */
+/* Whether the factor's terms are no neighbours, nor its rows or columns, of halves, which
+ * instructions exchange as they load them. */
 static bool gains_by_packing(const struct product *x, const struct uop *load, int side)
 {
     const struct uop *const *loop = (const struct uop *const *)x->m.store->src, *sum = x->m.reduce;
@@ -320,8 +362,10 @@ static bool gains_by_packing(const struct product *x, const struct uop *load, in
     return choice_stride(x->m.t, load, sum->src[sum->nsrc - 1]) != 1 && !exchanged;
 }
 
-/* Of the shape's product, and of those whose rows and columns are made of more loops, the tiles that cost least. */
-static int list_joined(struct tgc *t, const struct shape *s, int store, struct wave_tile *best, int n)
+/* Of the shape's product, and of those whose rows and columns are made of more loops, the tiles
+ * that cost least. */
+static int list_joined(struct tgc *t, const struct shape *s, int store, struct wave_tile *best,
+                       int n)
 {
     bool joined = true;
     for (int i = 0; joined && i < JOINED_MAX; i++) {
@@ -338,8 +382,10 @@ static int list_joined(struct tgc *t, const struct shape *s, int store, struct w
     return n;
 }
 
-/* The same of patches of its rows, by instructions that read copies, in panels: these come as boxes. */
-static int list_patches(struct tgc *t, const struct shape *s, int store, struct wave_tile *best, int n)
+/* The same of patches of its rows, by instructions that read copies, in panels:
+ * these come as boxes. */
+static int list_patches(struct tgc *t, const struct shape *s, int store, struct wave_tile *best,
+                        int n)
 {
     enum { PATCH_LEAST = 64, PATCH_MOST = 256 };
     struct matrix_choice *c = scratch_array(t, INSTRUCTIONS_MAX, sizeof *c);
@@ -347,7 +393,8 @@ static int list_patches(struct tgc *t, const struct shape *s, int store, struct 
     int of = choice_list(t, &s->x, c), reading = 0;
     for (int i = 0; i < of; i++)
         reading += c[i].reads_copies && c[i].width[0] > 1 && c[i].width[1] > 1;
-    for (int64_t turns = PATCH_LEAST; reading && turns <= PATCH_MOST && shape_find_patch(s, turns, &patch); turns *= 2) {
+    for (int64_t turns = PATCH_LEAST;
+         reading && turns <= PATCH_MOST && shape_find_patch(s, turns, &patch); turns *= 2) {
         struct shape *patched = scratch_array(t, 1, sizeof *patched);
         c = scratch_array(t, INSTRUCTIONS_MAX, sizeof *c);
         of = shape_patch(t, s, store, &patch, patched) ? choice_list(t, &patched->x, c) : -1;
@@ -367,7 +414,8 @@ static int64_t longest_terms(const struct uop *sum)
     return most;
 }
 
-/* Whether a factor is computed: of blocks of terms with a scale each, which are loops of the sum. */
+/* Whether a factor is computed: of blocks of terms with a scale each, which are loops of the
+ * sum. */
 static bool has_computed_factor(const struct uop *product)
 {
     bool any = false;
@@ -380,19 +428,22 @@ static bool has_computed_factor(const struct uop *product)
     return any;
 }
 
-/* The form with known factors by terms, which is preferred, and as it is; with one loop of terms, if all of them are short, or blocks. */
+/* The form with known factors by terms, which is preferred, and as it is; with one loop of terms,
+ * if all of them are short, or blocks. */
 static int add_forms(struct tgc *t, const struct shape *form, int store, struct shape *to)
 {
     enum { TERMS_SHORT = 16 };
     int n = shape_pack(t, form, store, true, gains_by_packing, to);
     to[n++] = *form;
-    bool joins = longest_terms(form->x.m.reduce) < TERMS_SHORT || has_computed_factor(form->x.m.reduce->src[0]);
+    bool joins = longest_terms(form->x.m.reduce) < TERMS_SHORT ||
+                 has_computed_factor(form->x.m.reduce->src[0]);
     return n + (joins && shape_join_terms(t, &to[0], store, &to[n]));
 }
 
-/* Of the product as it is, and with its sum's longest loop innermost, the tiles that cost least by any instruction, best first;
- * *scalar: what it costs without one. */
-static int find_waves(struct tgc *t, const struct kernel *k, int store, struct wave_tile *best, double *scalar)
+/* Of the product as it is, and with its sum's longest loop innermost, the tiles that cost least by
+ * any instruction, best first; *scalar: what it costs without one. */
+static int find_waves(struct tgc *t, const struct kernel *k, int store, struct wave_tile *best,
+                      double *scalar)
 {
     enum { FORMS = 6 };
     struct shape *s = scratch_array(t, FORMS, sizeof *s), *form = scratch_array(t, 2, sizeof *form);
@@ -400,7 +451,8 @@ static int find_waves(struct tgc *t, const struct kernel *k, int store, struct w
     if (!shape_begin(t, &form[0], k, store) || form[0].x.m.bytes)
         return 0;
     int of = add_forms(t, &form[0], store, s);
-    of += shape_order_terms(t, &form[0], store, &form[1]) ? add_forms(t, &form[1], store, s + of) : 0;
+    of +=
+        shape_order_terms(t, &form[0], store, &form[1]) ? add_forms(t, &form[1], store, s + of) : 0;
     for (int i = 0; i < of; i++) {
         double ns = grid_tile_loaded_ns(t, &s[i].x);
         *scalar = i == 0 || (ns > 0 && ns < *scalar) ? ns : *scalar;
@@ -414,9 +466,11 @@ bool grid_matrix(struct tgc *t, struct kernel *k, int store, int first)
 {
     struct wave_tile best[CHOICES_MAX] = {{.ns = 0}};
     double scalar = 0;
-    int n = t->no_locals ? 0 : find_waves(t, k, store, best, &scalar);      /* wave_ns() adds a share to each */
+    /* wave_ns() adds a share to each */
+    int n = t->no_locals ? 0 : find_waves(t, k, store, best, &scalar);
     for (int i = first; i < n; i++)
-        if ((scalar <= 0 || best[i].ns < scalar * (1 + 1.0 / BESIDE_LIMIT)) && apply_some(t, k, store, &best[i]))
+        if ((scalar <= 0 || best[i].ns < scalar * (1 + 1.0 / BESIDE_LIMIT)) &&
+            apply_some(t, k, store, &best[i]))
             return true;
     return false;
 }

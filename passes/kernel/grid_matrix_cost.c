@@ -1,11 +1,14 @@
-/* grid_matrix_cost.c - by which tiles of a device's instruction for matrices a product takes least, and how its blocks run.
+/* grid_matrix_cost.c - by which tiles of a device's instruction for matrices a product takes least,
+ * and how its blocks run.
  *
- * The model: the instruction's rate, of tiles that reach beyond the result, too; what the threads issue besides
- * to load tiles and to copy, meanwhile if the device has units for matrices beside those of its threads;
- * the operands' bytes, once for each block; and how many blocks, and steps ahead, hide what copies wait for.
+ * The model: the instruction's rate, of tiles that reach beyond the result, too; what the threads
+ * issue besides to load tiles and to copy, meanwhile if the device has units for matrices beside
+ * those of its threads; the operands' bytes, once for each block; and how many blocks, and steps
+ * ahead, hide what copies wait for.
  *
- * A tile's kernel may have more: a cluster of blocks that copy a factor together, blocks that go through all places, threads that only copy,
- * results that leave through local memory. Of each the model says whether the tile takes less with it, one after the other.
+ * A tile's kernel may have more: a cluster of blocks that copy a factor together, blocks that go
+ * through all places, threads that only copy, results that leave through local memory. Of each the
+ * model says whether the tile takes less with it, one after the other.
  */
 #include "passes/analysis/banks.h"
 #include "passes/analysis/copied.h"
@@ -15,10 +18,12 @@
 
 enum { REGISTERS_BESIDE = 40, CLUSTER_CHOSEN = 4, WORD_NBYTES = 4 };
 
-/* How copies come: of so many parts, which a sum's steps use in turn. Where units for matrices are what limits, many cost the same: the
- * first of equals is taken, so these are in the order in which least is issued, and least waits; longest steps are first, too. */
-static const struct stages stages[] = {{4, TRANSFER_BULK}, {3, TRANSFER_BULK}, {2, TRANSFER_BULK}, {3, TRANSFER_ASYNC}, {4, TRANSFER_ASYNC},
-                                       {2, TRANSFER_ASYNC}, {2, TRANSFER_REGISTERS}, {1, TRANSFER_REGISTERS}};
+/* How copies come: of so many parts, which a sum's steps use in turn. Where units for matrices are
+ * what limits, many cost the same: the first of equals is taken, so these are in the order in which
+ * least is issued, and least waits; longest steps are first, too. */
+static const struct stages stages[] = {
+    {4, TRANSFER_BULK},  {3, TRANSFER_BULK},  {2, TRANSFER_BULK},      {3, TRANSFER_ASYNC},
+    {4, TRANSFER_ASYNC}, {2, TRANSFER_ASYNC}, {2, TRANSFER_REGISTERS}, {1, TRANSFER_REGISTERS}};
 enum { STAGES = sizeof stages / sizeof *stages };
 
 static void set_row(const struct tgc *t, struct matrix_choice *c)
@@ -37,7 +42,8 @@ int64_t choice_stride(struct tgc *t, const struct uop *factor, const struct uop 
     return index_stride(t, load->src[1], along, &stride) ? stride : INT64_MAX;
 }
 
-/* How many neighbours of what is loaded lie together and aligned along the loop, at most so many; 1: none do. */
+/* How many neighbours of what is loaded lie together and aligned along the loop, at most
+ * so many; 1: none do. */
 static int64_t width_of_load(struct tgc *t, struct uop *load, struct uop *along, int64_t width)
 {
     if (choice_stride(t, load, along) != 1 || (load->nsrc > 2 && !load_is_zero_elsewhere(load)))
@@ -50,20 +56,24 @@ static int64_t width_of_load(struct tgc *t, struct uop *load, struct uop *along,
     return width;
 }
 
-/* Whether so many neighbours along the loop, from a multiple of that on, load the same: a block's scale. */
+/* Whether so many neighbours along the loop, from a multiple of that on, load the
+ * same: a block's scale. */
 static bool load_is_shared(struct tgc *t, struct uop *load, struct uop *along, int64_t width)
 {
     if (range_fixed_size(along) < width || range_fixed_size(along) % width)
         return false;
     struct uop *lane = uop_axis(t, uop_int(t, width), AXIS_LOOP, WORKER_EACH),
-               *group = uop_axis(t, uop_int(t, range_fixed_size(along) / width), AXIS_LOOP, WORKER_EACH);
-    return !uop_depends_on(t, uop_substitute(t, load, along, sym_add(t, sym_muli(t, group, width), lane)), lane);
+               *group =
+                   uop_axis(t, uop_int(t, range_fixed_size(along) / width), AXIS_LOOP, WORKER_EACH);
+    return !uop_depends_on(
+        t, uop_substitute(t, load, along, sym_add(t, sym_muli(t, group, width), lane)), lane);
 }
 
 /* The same of what the factor is computed from: of each load, or it is one for all of them. */
 static int64_t width_of(struct tgc *t, struct uop *u, struct uop *along, int64_t width)
 {
-    if (u->op == OP_LOAD && uop_depends_on(t, u, along) && (width == 1 || load_is_shared(t, u, along, width)))
+    if (u->op == OP_LOAD && uop_depends_on(t, u, along) &&
+        (width == 1 || load_is_shared(t, u, along, width)))
         return width;
     if (u->op == OP_LOAD)
         return uop_depends_on(t, u, along) ? width_of_load(t, u, along, width) : width;
@@ -72,29 +82,37 @@ static int64_t width_of(struct tgc *t, struct uop *u, struct uop *along, int64_t
     return width;
 }
 
-/* How many neighbours of the factor are copied at once along the loop; 1: none are, or it is rounded. */
+/* How many neighbours of the factor are copied at once along the loop; 1: none are, or it is
+ * rounded. */
 static int64_t width_along(struct tgc *t, struct uop *factor, struct uop *along)
 {
     int64_t width = COPY_NBYTES_MOST / (int64_t)dtype_nbytes(factor->dtype);
-    return factor->op == OP_LOAD ? width_of_load(t, factor, along, width) : matrix_is_computed(factor) ? width_of(t, factor, along, width) : 1;
+    return factor->op == OP_LOAD        ? width_of_load(t, factor, along, width)
+           : matrix_is_computed(factor) ? width_of(t, factor, along, width)
+                                        : 1;
 }
 
-/* How many elements of memory lie from one that is copied to the next one, as far as a sector has so many. */
-static double spread_of(struct tgc *t, struct uop *factor, const struct uop *k, const struct uop *side)
+/* How many elements of memory lie from one that is copied to the next one, as far as a
+ * sector has so many. */
+static double spread_of(struct tgc *t, struct uop *factor, const struct uop *k,
+                        const struct uop *side)
 {
     enum { SECTOR_NBYTES = 32 };
     struct uop *offset = matrix_factor_load(factor)->src[1];
     int64_t along_k = index_first_step(t, offset, k), along = index_first_step(t, offset, side);
-    double step = (double)(along_k < 1 || (along > 0 && along < along_k) ? along : along_k), most = SECTOR_NBYTES / (double)dtype_nbytes(factor->dtype);
+    double step = (double)(along_k < 1 || (along > 0 && along < along_k) ? along : along_k),
+           most = SECTOR_NBYTES / (double)dtype_nbytes(factor->dtype);
     return step < 1 || step > most ? most : step;
 }
 
 static void find_widths(struct tgc *t, struct matrix_choice *c, struct uop *const factor[2])
 {
-    struct uop *const *loop = c->x->m.store->src, *k = c->x->m.reduce->src[c->x->m.reduce->nsrc - 1];
+    struct uop *const *loop = c->x->m.store->src,
+                      *k = c->x->m.reduce->src[c->x->m.reduce->nsrc - 1];
     for (int side = 0; side < 2; side++) {
         struct uop *other = loop[side ? c->n : c->m];
-        c->along_side[side] = choice_stride(t, factor[side], other) < choice_stride(t, factor[side], k);
+        c->along_side[side] =
+            choice_stride(t, factor[side], other) < choice_stride(t, factor[side], k);
         c->width[side] = width_along(t, factor[side], c->along_side[side] ? other : k);
         bool divided = choice_stride(t, factor[side], other) == INT64_MAX;
         c->divided |= divided;
@@ -119,9 +137,10 @@ static bool is_counted(const struct product *x)
     return known && x->m.store->nsrc - x->m.first <= GRID_RANK;
 }
 
-/* Whether the instruction multiplies the product's factors, the first of them as its a, or the second; and which of the
- * store's loops are its rows then. */
-static bool take_instruction(struct tgc *t, const struct product *x, int i, bool exchanged, struct matrix_choice *c)
+/* Whether the instruction multiplies the product's factors, the first of them as its a, or the
+ * second; and which of the store's loops are its rows then. */
+static bool take_instruction(struct tgc *t, const struct product *x, int i, bool exchanged,
+                             struct matrix_choice *c)
 {
     struct uop *sum = x->m.reduce, *factor[2];
     struct uop *const *loop = x->m.store->src;
@@ -130,9 +149,11 @@ static bool take_instruction(struct tgc *t, const struct product *x, int i, bool
         return false;
     set_row(t, c);
     bool of_copies = matrix_is_local(c->row, MATRIX_A) == matrix_is_local(c->row, MATRIX_B);
-    if (!of_copies || c->row->lanes % t->device->wave || !matrix_factors(sum, c->row, exchanged, factor))
+    if (!of_copies || c->row->lanes % t->device->wave ||
+        !matrix_factors(sum, c->row, exchanged, factor))
         return false;
-    /* a reduction of sums would compute the fragment anew in each of its turns; how many terms there are the compiler has to know */
+    /* a reduction of sums would compute the fragment anew in each of its turns; how many terms
+     * there are the compiler has to know */
     if (x->m.nouter > 0 || x->last_terms < 1)
         return false;
     bool rows = uop_depends_on(t, factor[0], loop[x->row]);
@@ -149,7 +170,8 @@ static bool take_instruction(struct tgc *t, const struct product *x, int i, bool
         c->memory_ns += buffer_most_nbytes(uop_buffer_of(x->m.load[k]->src[0])) / t->device->gbytes;
     find_widths(t, c, factor);
     c->may_leave = grid_find_leaving(t, x, c->m, c->n, &c->leaving);
-    return c->nk > c->row->size[MATRIX_K] || (outer_steps(c) > 1 && 2 * c->nk >= c->row->size[MATRIX_K]);
+    return c->nk > c->row->size[MATRIX_K] ||
+           (outer_steps(c) > 1 && 2 * c->nk >= c->row->size[MATRIX_K]);
 }
 
 int choice_list(struct tgc *t, const struct product *x, struct matrix_choice *c)
@@ -160,7 +182,8 @@ int choice_list(struct tgc *t, const struct product *x, struct matrix_choice *c)
     for (int i = 0; device_matrix(t, i, &of, &gflops); i++)
         for (int order = 0; order < 4 && n < INSTRUCTIONS_MAX; order++) {
             bool held = n > 0 && c[n - 1].of == of && !c[n - 1].reads_copies, by_rows = order < 2;
-            n += !held && take_instruction(t, x, i, order % 2, &c[n]) && (c[n].m == x->row) == by_rows;
+            n += !held && take_instruction(t, x, i, order % 2, &c[n]) &&
+                 (c[n].m == x->row) == by_rows;
         }
     return n;
 }
@@ -180,7 +203,8 @@ int64_t wave_threads(const struct matrix_choice *c, const struct wave_tile *w)
 int64_t wave_width(const struct matrix_choice *c, const struct wave_tile *w, int side)
 {
     int64_t width = c->width[side];
-    while (width > 1 && (w->step * wave_side(c, w, side) % (wave_threads(c, w) * width) || (c->along_side[side] && wave_side(c, w, side) % width)))
+    while (width > 1 && (w->step * wave_side(c, w, side) % (wave_threads(c, w) * width) ||
+                         (c->along_side[side] && wave_side(c, w, side) % width)))
         width /= 2;
     return width;
 }
@@ -191,16 +215,22 @@ static int64_t row_of(const struct matrix_choice *c, const struct wave_tile *w, 
     return c->along_side[side] ? wave_side(c, w, side) : w->step;
 }
 
-/* The padding of a row, in elements, by which loads of tiles, above all, and copies meet least in banks of local memory. */
-static int64_t find_pad(const struct tgc *t, const struct matrix_choice *c, int side, int64_t row, int64_t width)
+/* The padding of a row, in elements, by which loads of tiles, above all, and copies meet least in
+ * banks of local memory. */
+static int64_t find_pad(const struct tgc *t, const struct matrix_choice *c, int side, int64_t row,
+                        int64_t width)
 {
-    enum { TILES = 4, MOST_NBYTES = 64 };             /* a tile is loaded more often than it is copied */
-    int64_t nbytes = (int64_t)dtype_nbytes(c->row->dtype[side]), word = COPY_NBYTES_LEAST / nbytes, best = 0;
+    enum { TILES = 4, MOST_NBYTES = 64 };        /* a tile is loaded more often than it is copied */
+    int64_t nbytes = (int64_t)dtype_nbytes(c->row->dtype[side]), word = COPY_NBYTES_LEAST / nbytes,
+            best = 0;
     int least = 0;
     for (int64_t pad = 0; pad * nbytes <= MOST_NBYTES; pad += width > word ? width : word) {
-        bool along_k = !c->along_side[side], by_rows = matrix_is_by_rows(t, c->row, (enum matrix_part)side, along_k, row + pad);
-        int turns = TILES * (banks_of_tile(c->row, (enum matrix_part)side, along_k, row + pad, by_rows) + 2 * !by_rows) +
-                    banks_of_copy(row * nbytes, (row + pad) * nbytes, width * nbytes);
+        bool along_k = !c->along_side[side],
+             by_rows = matrix_is_by_rows(t, c->row, (enum matrix_part)side, along_k, row + pad);
+        int turns =
+            TILES * (banks_of_tile(c->row, (enum matrix_part)side, along_k, row + pad, by_rows) +
+                     2 * !by_rows) +
+            banks_of_copy(row * nbytes, (row + pad) * nbytes, width * nbytes);
         if (pad == 0 || turns < least)
             least = turns, best = pad;
         if (turns == 0)
@@ -210,7 +240,8 @@ static int64_t find_pad(const struct tgc *t, const struct matrix_choice *c, int 
 }
 
 /* The same of the tile's copy, found once for all tiles with such rows. */
-int64_t wave_pad(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w, int side)
+int64_t wave_pad(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w,
+                 int side)
 {
     int64_t row = row_of(c, w, side), width = wave_width(c, w, side);
     struct pads *of = c->pads;
@@ -225,12 +256,14 @@ int64_t wave_pad(const struct tgc *t, const struct matrix_choice *c, const struc
     return of->v[of->n - 1].pad;
 }
 
-static int64_t copied_nbytes(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
+static int64_t copied_nbytes(const struct tgc *t, const struct matrix_choice *c,
+                             const struct wave_tile *w)
 {
     int64_t nbytes = 0;
     for (int side = 0; side < 2; side++) {
         int64_t row = row_of(c, w, side), rows = w->step * wave_side(c, w, side) / row;
-        nbytes += rows * (row + wave_pad(t, c, w, side)) * (int64_t)dtype_nbytes(c->row->dtype[side]);
+        nbytes +=
+            rows * (row + wave_pad(t, c, w, side)) * (int64_t)dtype_nbytes(c->row->dtype[side]);
     }
     return nbytes * w->by.parts;
 }
@@ -240,18 +273,21 @@ bool wave_comes(const struct tgc *t, const struct matrix_choice *c, const struct
     bool bulk = w->by.how == TRANSFER_BULK;
     if (w->by.how == TRANSFER_REGISTERS)
         return true;
-    /* boxes' rows are one behind the other: of tiles that are loaded, rows would begin in the same banks */
+    /* boxes' rows are one behind the other: of tiles that are loaded, rows would
+     * begin in the same banks */
     if (bulk && (!device_copies_boxes(t) || !c->reads_copies || (c->divided && !c->patched)))
         return false;
     for (int side = 0; side < 2; side++) {
         int64_t nbytes = wave_width(c, w, side) * (int64_t)dtype_nbytes(c->row->dtype[side]);
-        if (c->computed[side] > 0 || nbytes < (bulk ? BULK_ALIGNED : COPY_NBYTES_LEAST) || (!bulk && !device_copies(t, nbytes)))
+        if (c->computed[side] > 0 || nbytes < (bulk ? BULK_ALIGNED : COPY_NBYTES_LEAST) ||
+            (!bulk && !device_copies(t, nbytes)))
             return false;
     }
     return true;
 }
 
-/* The factor of which the sum's load of that number is, where one before it is copied as a whole: with which load it moves. */
+/* The factor of which the sum's load of that number is, where one before it is copied as a whole:
+ * with which load it moves. */
 static struct uop *operand_load(const struct matrix_choice *c, int operand)
 {
     const struct product *x = c->x;
@@ -267,7 +303,8 @@ static struct uop *operand_load(const struct matrix_choice *c, int operand)
 int choice_side(const struct matrix_choice *c, int operand)
 {
     const struct product *x = c->x;
-    return operand < x->m.nload && uop_depends_on(x->m.t, operand_load(c, operand), x->m.store->src[c->n]);
+    return operand < x->m.nload &&
+           uop_depends_on(x->m.t, operand_load(c, operand), x->m.store->src[c->n]);
 }
 
 int64_t wave_copied_row(const struct matrix_choice *c, const struct wave_tile *w, int operand)
@@ -286,14 +323,16 @@ int64_t wave_copied_row(const struct matrix_choice *c, const struct wave_tile *w
     return along_k < along ? w->step : wave_side(c, w, side);
 }
 
-/* Whether an instruction that reads copies in panels can read these: by terms, or along a side in whole rows. */
+/* Whether an instruction that reads copies in panels can read these: by terms, or along a
+ * side in whole rows. */
 static bool copies_fit(const struct matrix_choice *c, const struct wave_tile *w)
 {
     int64_t size = (int64_t)dtype_nbytes(c->row->dtype[MATRIX_A]);
     for (int i = 0; i < 2 && c->reads_copies; i++) {
         int side = c->s ? choice_side(c, i) : i;
-        int64_t row = c->s ? wave_copied_row(c, w, i) : w->step;      /* of sizes alone: as by terms */
-        if (row == 0 || row * size % PANEL_ROW_NBYTES || (row == w->step ? wave_side(c, w, side) : w->step) % PANEL_ROWS ||
+        int64_t row = c->s ? wave_copied_row(c, w, i) : w->step;   /* of sizes alone: as by terms */
+        if (row == 0 || row * size % PANEL_ROW_NBYTES ||
+            (row == w->step ? wave_side(c, w, side) : w->step) % PANEL_ROWS ||
             (row != w->step && c->row->size[side] * size % PANEL_ROW_NBYTES))
             return false;
     }
@@ -312,15 +351,19 @@ static int64_t registers_of(const struct matrix_choice *c, const struct wave_til
     for (int i = 0; i < 3; i++)
         size[i] = c->nelem[i] * dtype_bits(c->row->dtype[i]) / 32;
     bool early = w->by.parts > 1 && w->by.how == TRANSFER_REGISTERS;
-    return w->tiles[0] * w->tiles[1] * size[MATRIX_SUM] + w->tiles[0] * size[MATRIX_A] + w->tiles[1] * size[MATRIX_B] +
+    return w->tiles[0] * w->tiles[1] * size[MATRIX_SUM] + w->tiles[0] * size[MATRIX_A] +
+           w->tiles[1] * size[MATRIX_B] +
            (early ? w->step * (wave_side(c, w, 0) + wave_side(c, w, 1)) / wave_threads(c, w) : 0);
 }
 
-/* Copies leave local memory to others; of boxes a block may have as many as there is room for, beside their barriers. */
-static bool copies_have_room(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
+/* Copies leave local memory to others; of boxes a block may have as many as there is room for,
+ * beside their barriers. */
+static bool copies_have_room(const struct tgc *t, const struct matrix_choice *c,
+                             const struct wave_tile *w)
 {
     int64_t nbytes = copied_nbytes(t, c, w), most = c->local_nbytes;
-    return w->by.how == TRANSFER_BULK ? nbytes + BULK_MEMORY_ALIGNED <= most : 4 * nbytes <= 3 * most;
+    return w->by.how == TRANSFER_BULK ? nbytes + BULK_MEMORY_ALIGNED <= most
+                                      : 4 * nbytes <= 3 * most;
 }
 
 static bool wave_fits(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
@@ -328,26 +371,36 @@ static bool wave_fits(const struct tgc *t, const struct matrix_choice *c, const 
     const struct device_row *d = t->device;
     int64_t threads = wave_threads(c, w), most = d->group < THREADS_MOST ? d->group : THREADS_MOST;
     /* a small block's threads have more, if what they hold are sums alone */
-    int64_t own = c->reads_copies ? device_registers(d, threads) : d->registers, registers = registers_of(c, w);
-    return threads <= most && 4 * registers <= 3 * own && copies_fit(c, w) && copies_have_room(t, c, w) &&
-           (outer_steps(c) > 1 || w->step < c->nk / w->split) && w->step * wave_side(c, w, 0) % threads == 0 && w->step * wave_side(c, w, 1) % threads == 0 &&
-           steps_of(c, w) >= (double)w->by.parts && wave_comes(t, c, w);
+    int64_t own = c->reads_copies ? device_registers(d, threads) : d->registers,
+            registers = registers_of(c, w);
+    return threads <= most && 4 * registers <= 3 * own && copies_fit(c, w) &&
+           copies_have_room(t, c, w) && (outer_steps(c) > 1 || w->step < c->nk / w->split) &&
+           w->step * wave_side(c, w, 0) % threads == 0 &&
+           w->step * wave_side(c, w, 1) % threads == 0 && steps_of(c, w) >= (double)w->by.parts &&
+           wave_comes(t, c, w);
 }
 
-/* What the units read of local memory for each term of a block, each instruction its own factors. */
+/* What the units read of local memory for each term of a block, each instruction its own
+ * factors. */
 static double fetched_nbytes(const struct matrix_choice *c, const struct wave_tile *w)
 {
     double instructions = (double)(w->waves[0] * w->tiles[0] * w->waves[1] * w->tiles[1]);
-    return c->reads_copies ? instructions * (c->row->size[MATRIX_M] + c->row->size[MATRIX_N]) * (double)dtype_nbytes(c->row->dtype[MATRIX_A]) : 0;
+    return c->reads_copies ? instructions * (c->row->size[MATRIX_M] + c->row->size[MATRIX_N]) *
+                                 (double)dtype_nbytes(c->row->dtype[MATRIX_A])
+                           : 0;
 }
 
-/* How many elements of a tile one load brings: a word of them, of rows that are not the instruction's one. */
-static double elements_loaded(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w, int side)
+/* How many elements of a tile one load brings: a word of them, of rows that are not the
+ * instruction's one. */
+static double elements_loaded(const struct tgc *t, const struct matrix_choice *c,
+                              const struct wave_tile *w, int side)
 {
     bool along_k = !c->along_side[side];
     int64_t stride = row_of(c, w, side) + wave_pad(t, c, w, side);
-    return along_k || c->reads_copies || matrix_is_by_rows(t, c->row, (enum matrix_part)side, along_k, stride)
-               ? 4 / (double)dtype_nbytes(c->row->dtype[side]) : 1;
+    return along_k || c->reads_copies ||
+                   matrix_is_by_rows(t, c->row, (enum matrix_part)side, along_k, stride)
+               ? 4 / (double)dtype_nbytes(c->row->dtype[side])
+               : 1;
 }
 
 static double spread_in(const struct matrix_choice *c, const struct wave_tile *w, int side)
@@ -357,13 +410,16 @@ static double spread_in(const struct matrix_choice *c, const struct wave_tile *w
 
 int choice_leaving_row(const struct matrix_choice *c) { return c->leaving.row == c->n; }
 
-static bool leaves_whole(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
+static bool leaves_whole(const struct tgc *t, const struct matrix_choice *c,
+                         const struct wave_tile *w)
 {
     int row = choice_leaving_row(c);
-    return c->may_leave && leaving_fits(t, &c->leaving, wave_side(c, w, row), wave_side(c, w, !row), wave_threads(c, w));
+    return c->may_leave && leaving_fits(t, &c->leaving, wave_side(c, w, row), wave_side(c, w, !row),
+                                        wave_threads(c, w));
 }
 
-static bool may_go_through(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
+static bool may_go_through(const struct tgc *t, const struct matrix_choice *c,
+                           const struct wave_tile *w)
 {
     return leaves_whole(t, c, w) && c->s->k.ast->nsrc == 1;
 }
@@ -371,16 +427,19 @@ static bool may_go_through(const struct tgc *t, const struct matrix_choice *c, c
 static bool are_boxes(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
 {
     int row = choice_leaving_row(c);
-    return leaving_is_boxes(t, &c->leaving, wave_side(c, w, row), wave_side(c, w, !row), wave_threads(c, w));
+    return leaving_is_boxes(t, &c->leaving, wave_side(c, w, row), wave_side(c, w, !row),
+                            wave_threads(c, w));
 }
 
 /* What a thread issues behind its last step. */
 static double stored(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
 {
-    double elements = (double)(wave_side(c, w, 0) * wave_side(c, w, 1)) / (double)wave_threads(c, w);
+    double elements =
+        (double)(wave_side(c, w, 0) * wave_side(c, w, 1)) / (double)wave_threads(c, w);
     if (w->split > 1) {                        /* the parts of the sum, as it is */
         struct leaving part = {.width = COPY_NBYTES_MOST / WORD_NBYTES, .nbytes = WORD_NBYTES};
-        return leaving_direct(t, &part, c->row, choice_leaving_row(c), elements) + RATIO_GRID_BARRIER;
+        return leaving_direct(t, &part, c->row, choice_leaving_row(c), elements) +
+               RATIO_GRID_BARRIER;
     }
     if (!c->may_leave)
         return 0;
@@ -395,17 +454,21 @@ static int64_t left_nbytes(const struct matrix_choice *c, const struct wave_tile
 {
     int row = choice_leaving_row(c);
     return w->boxes ? leaving_boxes_nbytes(&c->leaving, wave_side(c, w, row), wave_side(c, w, !row))
-           : w->through ? leaving_nbytes(&c->leaving, wave_side(c, w, row), wave_side(c, w, !row)) : 0;
+           : w->through ? leaving_nbytes(&c->leaving, wave_side(c, w, row), wave_side(c, w, !row))
+                        : 0;
 }
 
-static double wave_local_nbytes(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
+static double wave_local_nbytes(const struct tgc *t, const struct matrix_choice *c,
+                                const struct wave_tile *w)
 {
     int64_t copied = copied_nbytes(t, c, w), left = left_nbytes(c, w);
     return (double)(!wave_lies_over(w) ? copied + left : copied > left ? copied : left);
 }
 
-/* Whether a block that goes through places has room for what leaves beside its copies, which are boxes. */
-static bool may_leave_beside(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
+/* Whether a block that goes through places has room for what leaves beside its
+ * copies, which are boxes. */
+static bool may_leave_beside(const struct tgc *t, const struct matrix_choice *c,
+                             const struct wave_tile *w)
 {
     return w->blocks > 0 && w->by.how == TRANSFER_BULK && may_go_through(t, c, w) &&
            copied_nbytes(t, c, w) + left_nbytes(c, w) + BULK_MEMORY_ALIGNED <= c->local_nbytes;
@@ -414,62 +477,93 @@ static bool may_leave_beside(const struct tgc *t, const struct matrix_choice *c,
 /* Tiles of the result, each a place of the grid. */
 static double places_of(const struct matrix_choice *c, const struct wave_tile *w)
 {
-    return ceil_div(c->nm, wave_side(c, w, 0)) * ceil_div(c->nn, wave_side(c, w, 1)) * (double)(c->x->rest * w->split);
+    return ceil_div(c->nm, wave_side(c, w, 0)) * ceil_div(c->nn, wave_side(c, w, 1)) *
+           (double)(c->x->rest * w->split);
 }
 
-/* What a thread issues for each k of the instruction: words of tiles, products, its part of the copies, barriers. */
-static double issued_of(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
+/* What a thread issues for each k of the instruction: words of tiles, products, its part of the
+ * copies, barriers. */
+static double issued_of(const struct tgc *t, const struct matrix_choice *c,
+                        const struct wave_tile *w)
 {
     const struct device_row *d = t->device;
     const struct matrix_row *r = c->row;
     double words = 0, copies = 0, load = cost_grid_load(d), local = cost_grid_local(d);
     for (int side = 0; side < 2; side++)
         words += (double)(w->tiles[side] * c->nelem[side]) / elements_loaded(t, c, w, side);
-    for (int side = 0; side < 2 && w->by.how != TRANSFER_BULK; side++)       /* one thread starts boxes */
-        copies += (load + (w->by.how == TRANSFER_REGISTERS ? local : 0) + c->computed[side] * (double)wave_width(c, w, side) + (c->alone[side] && wave_width(c, w, side) == 1 ? RATIO_GRID_SINGLE : 0)) * (double)(wave_side(c, w, side) * r->size[MATRIX_K]) /
+    /* one thread starts boxes */
+    for (int side = 0; side < 2 && w->by.how != TRANSFER_BULK; side++)
+        copies += (load + (w->by.how == TRANSFER_REGISTERS ? local : 0) +
+                   c->computed[side] * (double)wave_width(c, w, side) +
+                   (c->alone[side] && wave_width(c, w, side) == 1 ? RATIO_GRID_SINGLE : 0)) *
+                  (double)(wave_side(c, w, side) * r->size[MATRIX_K]) /
                   (double)(wave_threads(c, w) * wave_width(c, w, side));
     double products = device_multiplies_apart(d) ? (double)(w->tiles[0] * w->tiles[1]) : 0;
-    double barriers = w->by.how == TRANSFER_BULK ? 0 : RATIO_GRID_BARRIER * r->size[MATRIX_K] / (double)w->step / (w->by.parts > 1 ? 2 : 1);
+    double barriers = w->by.how == TRANSFER_BULK ? 0
+                                                 : RATIO_GRID_BARRIER * r->size[MATRIX_K] /
+                                                       (double)w->step / (w->by.parts > 1 ? 2 : 1);
     return local * words + products + copies + barriers;
 }
 
 int64_t wave_cluster(const struct wave_tile *w) { return w->cluster[0] * w->cluster[1]; }
 
-static struct grid_work work_of(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
+static struct grid_work work_of(const struct tgc *t, const struct matrix_choice *c,
+                                const struct wave_tile *w)
 {
     const struct device_row *d = t->device;
-    double rows = (double)wave_side(c, w, 0), columns = (double)wave_side(c, w, 1), places = places_of(c, w), k = steps_of(c, w) * (double)w->step,
-           turns = w->blocks > 0 ? __builtin_ceil(places / w->blocks) : 1, terms = places * k * (double)dtype_nbytes(c->row->dtype[MATRIX_A]);
+    double rows = (double)wave_side(c, w, 0), columns = (double)wave_side(c, w, 1),
+           places = places_of(c, w), k = steps_of(c, w) * (double)w->step,
+           turns = w->blocks > 0 ? __builtin_ceil(places / w->blocks) : 1,
+           terms = places * k * (double)dtype_nbytes(c->row->dtype[MATRIX_A]);
     double parts = w->split > 1 ? WORD_NBYTES * places * rows * columns : 0;
-    double arithmetic = 2 * rows * columns * k / c->gflops, fetched = fetched_nbytes(c, w) * k / (d->gflops * RATIO_GRID_LOCAL);
+    double arithmetic = 2 * rows * columns * k / c->gflops,
+           fetched = fetched_nbytes(c, w) * k / (d->gflops * RATIO_GRID_LOCAL);
     return (struct grid_work){
-        .blocks = w->blocks > 0 ? w->blocks : places, .threads = (double)wave_threads(c, w), .beside = w->producers, .apart = device_multiplies_apart(d),
-        .handovers = c->reads_copies && !w->producers ? turns * steps_of(c, w) : 0, .steps = turns * steps_of(c, w), .ahead = w->by.parts - 1, .cluster = (int)wave_cluster(w),
+        .blocks = w->blocks > 0 ? w->blocks : places,
+        .threads = (double)wave_threads(c, w),
+        .beside = w->producers,
+        .apart = device_multiplies_apart(d),
+        .handovers = c->reads_copies && !w->producers ? turns * steps_of(c, w) : 0,
+        .steps = turns * steps_of(c, w),
+        .ahead = w->by.parts - 1,
+        .cluster = (int)wave_cluster(w),
         .issued = turns * k / c->row->size[MATRIX_K] * issued_of(t, c, w),
-        .matrix_ns = turns * (arithmetic > fetched ? arithmetic : fetched), .local_nbytes = wave_local_nbytes(t, c, w), .stored = turns * stored(t, c, w), .goes_on = w->blocks > 0,
+        .matrix_ns = turns * (arithmetic > fetched ? arithmetic : fetched),
+        .local_nbytes = wave_local_nbytes(t, c, w),
+        .stored = turns * stored(t, c, w),
+        .goes_on = w->blocks > 0,
         .registers = c->reads_copies ? (double)(registers_of(c, w) + REGISTERS_BESIDE) : 0,
         .taken_nbytes = parts + terms * (rows * spread_in(c, w, 0) + columns * spread_in(c, w, 1)),
-        .cache_nbytes = parts + terms * (rows * spread_in(c, w, 0) / (double)w->cluster[1] + columns * spread_in(c, w, 1) / (double)w->cluster[0]),
+        .cache_nbytes = parts + terms * (rows * spread_in(c, w, 0) / (double)w->cluster[1] +
+                                         columns * spread_in(c, w, 1) / (double)w->cluster[0]),
     };
 }
 
 double wave_ns(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
 {
     struct grid_work work = work_of(t, c, w);
-    double elements = (double)(wave_side(c, w, 0) * wave_side(c, w, 1)), tiles = places_of(c, w) / (double)w->split;
+    double elements = (double)(wave_side(c, w, 0) * wave_side(c, w, 1)),
+           tiles = places_of(c, w) / (double)w->split;
     double ns = cost_of_grid(t->device, &work, NULL);
-    if (w->split > 1)                                    /* where memory is what limits, it does with parts, too */
-        ns = (ns > c->memory_ns ? ns : c->memory_ns) + cost_grid_last(t->device, tiles, work.threads, elements, (double)w->split);
-    work.cache_nbytes = work.taken_nbytes = 0;           /* of those that the cache limits the one that waits least otherwise, and of these the one that issues least */
-    return ns + (cost_of_grid(t->device, &work, NULL) + work.blocks * 2 * work.threads * work.issued / t->device->gflops) / BESIDE_LIMIT;
+    if (w->split > 1)                     /* where memory is what limits, it does with parts, too */
+        ns = (ns > c->memory_ns ? ns : c->memory_ns) +
+             cost_grid_last(t->device, tiles, work.threads, elements, (double)w->split);
+    /* of those that the cache limits the one that waits least otherwise, and of these the one that
+     * issues least */
+    work.cache_nbytes = work.taken_nbytes = 0;
+    return ns + (cost_of_grid(t->device, &work, NULL) +
+                 work.blocks * 2 * work.threads * work.issued / t->device->gflops) /
+                    BESIDE_LIMIT;
 }
 
-/* Lets as many blocks as there are at once go through all places, as evenly as they may, where that takes less: copies of the next
- * place are made early, too. */
+/* Lets as many blocks as there are at once go through all places, as evenly as they may, where that
+ * takes less: copies of the next place are made early, too. */
 static void take_places(const struct tgc *t, const struct matrix_choice *c, struct wave_tile *w)
 {
     struct grid_work work = work_of(t, c, w);
-    double of = (double)wave_cluster(w), at_once = __builtin_floor(cost_grid_at_once(t->device, &work) / of), clusters = work.blocks / of;
+    double of = (double)wave_cluster(w),
+           at_once = __builtin_floor(cost_grid_at_once(t->device, &work) / of),
+           clusters = work.blocks / of;
     struct wave_tile other = *w;
     if (!c->is_counted || w->by.parts < 2 || clusters <= at_once)
         return;
@@ -479,15 +573,19 @@ static void take_places(const struct tgc *t, const struct matrix_choice *c, stru
         *w = other;
 }
 
-/* Lets other threads copy where that takes less, if those that compute have as many registers as they need beside them. */
+/* Lets other threads copy where that takes less, if those that compute have as many registers as
+ * they need beside them. */
 static void take_producers(const struct tgc *t, const struct matrix_choice *c, struct wave_tile *w)
 {
     const struct device_row *d = t->device;
-    const int64_t threads = wave_threads(c, w), together = (int64_t)d->wave * (d->role_waves > 0 ? d->role_waves : 1), all = threads + together;
+    const int64_t threads = wave_threads(c, w),
+                  together = (int64_t)d->wave * (d->role_waves > 0 ? d->role_waves : 1),
+                  all = threads + together;
     int64_t own = device_role_registers(t, threads, together, ROLE_CONSUMERS);
     struct wave_tile other = *w;
     own = own ? own : device_registers(d, all);
-    if (w->by.how != TRANSFER_BULK || threads % together || all > d->group || 4 * registers_of(c, w) > 3 * own)
+    if (w->by.how != TRANSFER_BULK || threads % together || all > d->group ||
+        4 * registers_of(c, w) > 3 * own)
         return;
     other.producers = (int)together;
     other.ns = wave_ns(t, c, &other);
@@ -495,16 +593,20 @@ static void take_producers(const struct tgc *t, const struct matrix_choice *c, s
         *w = other;
 }
 
-/* Whether n blocks along rows (0), or columns, may copy the other factor together: each has a part of its boxes. */
-static bool may_share(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w, int along, int64_t n)
+/* Whether n blocks along rows (0), or columns, may copy the other factor together: each has a part
+ * of its boxes. */
+static bool may_share(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w,
+                      int along, int64_t n)
 {
-    int64_t blocks = ((along ? c->nn : c->nm) + wave_side(c, w, along) - 1) / wave_side(c, w, along);
+    int64_t blocks =
+        ((along ? c->nn : c->nm) + wave_side(c, w, along) - 1) / wave_side(c, w, along);
     int64_t row = row_of(c, w, !along), rows = w->step * wave_side(c, w, !along) / row;
-    return w->by.how == TRANSFER_BULK && n <= device_cluster(t) && blocks % n == 0 && rows % (n * PANEL_ROWS) == 0;
+    return w->by.how == TRANSFER_BULK && n <= device_cluster(t) && blocks % n == 0 &&
+           rows % (n * PANEL_ROWS) == 0;
 }
 
-/* The cluster by which the tile costs least, if it has any: one of more blocks, and of columns, gains something. Larger ones may find no
- * units that are near each other. */
+/* The cluster by which the tile costs least, if it has any: one of more blocks, and of columns,
+ * gains something. Larger ones may find no units that are near each other. */
 static void choose_cluster(const struct tgc *t, const struct matrix_choice *c, struct wave_tile *w)
 {
     struct wave_tile best = *w;
@@ -522,11 +624,12 @@ static void choose_cluster(const struct tgc *t, const struct matrix_choice *c, s
     *w = best;
 }
 
-/* A wave's tiles of columns: of three, too, whose blocks may fill the device's units better than those of two or four. */
+/* A wave's tiles of columns: of three, too, whose blocks may fill the device's units better than
+ * those of two or four. */
 static const int columns[] = {1, 2, 4, 8, 3, 6};
 
-/* Whether blocks may have parts of the sum, which the last of them adds: its result leaves as through local memory, and the parts are one more
- * dimension of the grid. */
+/* Whether blocks may have parts of the sum, which the last of them adds: its result leaves as
+ * through local memory, and the parts are one more dimension of the grid. */
 static bool may_split(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
 {
     const struct product *x = c->x;
@@ -534,12 +637,16 @@ static bool may_split(const struct tgc *t, const struct matrix_choice *c, const 
     if (!c->s)                                 /* of sizes alone */
         return device_has_tickets(t);
     for (int i = x->m.first; i < x->m.store->nsrc; i++)
-        loops += i != c->m && i != c->n ? range_fixed_size(x->m.store->src[i]) < 1 ? GRID_RANK : x->m.store->src[i]->src[0]->vmax > 1 : 0;
+        loops += i != c->m && i != c->n ? range_fixed_size(x->m.store->src[i]) < 1
+                                              ? GRID_RANK
+                                              : x->m.store->src[i]->src[0]->vmax > 1
+                                        : 0;
     return device_has_tickets(t) && loops <= GRID_RANK && leaves_whole(t, c, w);
 }
 
 /* The tile with its sum in so many parts, of whole steps, that it takes least. */
-static struct wave_tile with_parts(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
+static struct wave_tile with_parts(const struct tgc *t, const struct matrix_choice *c,
+                                   const struct wave_tile *w)
 {
     enum { PARTS_MOST = 64, PLACES_MOST = 4 };
     struct wave_tile best = *w, other = *w;
@@ -555,19 +662,31 @@ static struct wave_tile with_parts(const struct tgc *t, const struct matrix_choi
 }
 
 /* The tile, or the other one, whose results leave through local memory, if it costs less. */
-static struct wave_tile cheaper(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w, struct wave_tile *through)
+static struct wave_tile cheaper(const struct tgc *t, const struct matrix_choice *c,
+                                const struct wave_tile *w, struct wave_tile *through)
 {
     through->ns = through->through ? wave_ns(t, c, through) : 0;
     return through->through && through->ns < w->ns ? *through : *w;
 }
 
-int choice_list_waves(const struct tgc *t, const struct matrix_choice *c, struct wave_tile *best, int n)
+int choice_list_waves(const struct tgc *t, const struct matrix_choice *c, struct wave_tile *best,
+                      int n)
 {
     enum { TILES = sizeof columns / sizeof *columns };
     for (int i = 0; i < 4 * 4 * 4 * TILES * 3 * STAGES; i++) {
         int of = i / 64 / TILES;
-        struct wave_tile w = {c, {1 << i % 4, 1 << i / 4 % 4}, {1 << i / 16 % 4, columns[i / 64 % TILES]},
-                              (int64_t)c->row->size[MATRIX_K] << (2 - of % 3), stages[of / 3], {1, 1}, 0, 1, 0, false, false, 0};
+        struct wave_tile w = {c,
+                              {1 << i % 4, 1 << i / 4 % 4},
+                              {1 << i / 16 % 4, columns[i / 64 % TILES]},
+                              (int64_t)c->row->size[MATRIX_K] << (2 - of % 3),
+                              stages[of / 3],
+                              {1, 1},
+                              0,
+                              1,
+                              0,
+                              false,
+                              false,
+                              0};
         if (!wave_fits(t, c, &w))
             continue;
         w.ns = wave_ns(t, c, &w);
@@ -600,7 +719,8 @@ double grid_matrix_ns(struct tgc *t, const struct product *x, enum dtype of)
     struct product own = *x;
     struct wave_tile best[CHOICES_MAX] = {{.ns = 0}};
     struct pads pads = {.n = 0};
-    struct matrix_choice c = {.x = &own, .nm = x->nrow, .nn = x->ncolumn, .nk = x->last_terms, .pads = &pads};
+    struct matrix_choice c = {
+        .x = &own, .nm = x->nrow, .nn = x->ncolumn, .nk = x->last_terms, .pads = &pads};
     int64_t width = COPY_NBYTES_MOST / (int64_t)dtype_nbytes(of);
     while (x->last_terms % width)
         width /= 2;
@@ -609,7 +729,8 @@ double grid_matrix_ns(struct tgc *t, const struct product *x, enum dtype of)
     int n = 0;
     for (int i = 0; device_matrix(t, i, &c.of, &c.gflops); i++) {
         set_row(t, &c);
-        if (c.row->lanes % t->device->wave == 0 && c.row->dtype[MATRIX_A] == of && c.row->dtype[MATRIX_B] == of && c.nk > c.row->size[MATRIX_K])
+        if (c.row->lanes % t->device->wave == 0 && c.row->dtype[MATRIX_A] == of &&
+            c.row->dtype[MATRIX_B] == of && c.nk > c.row->size[MATRIX_K])
             n = choice_list_waves(t, &c, best, n);
     }
     return n ? best[0].ns : 0;

@@ -1,11 +1,13 @@
-/* grid_raster.c - in which order a product's blocks run: a device begins them along the grid's innermost dimension first, and those that
- * run at once read rows and columns of the same panels from the cache that all units share.
+/* grid_raster.c - in which order a product's blocks run: a device begins them along the grid's
+ * innermost dimension first, and those that run at once read rows and columns of the same panels
+ * from the cache that all units share.
  *
  *      for row < 64, column < 32               132 blocks at once: 5 panels of rows, 32 of columns
  *      for q < 8, column < 32, row < 8         of groups of 8 rows: 8 panels of rows, 17 of columns
  *
- * The order is that of the grid's axes, of which the store's innermost loop is the first. It matters only where the operands are more
- * than that cache holds. Groups are those whose blocks, as many as the device has units, read least.
+ * The order is that of the grid's axes, of which the store's innermost loop is the first. It
+ * matters only where the operands are more than that cache holds. Groups are those whose blocks, as
+ * many as the device has units, read least.
  */
 #include "passes/kernel/grid.h"
 #include "passes/target/target.h"
@@ -17,8 +19,10 @@ static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 /* What the blocks that run at once read of both operands, in groups of so many rows. */
 static double read_at_once(const struct raster *r, int64_t group)
 {
-    int64_t columns = ceil_div(r->at_once, group), rows = group * ceil_div(r->at_once, group * r->n[1]);
-    return (double)(rows < r->n[0] ? rows : r->n[0]) * r->nbytes[0] + (double)(columns < r->n[1] ? columns : r->n[1]) * r->nbytes[1];
+    int64_t columns = ceil_div(r->at_once, group),
+            rows = group * ceil_div(r->at_once, group * r->n[1]);
+    return (double)(rows < r->n[0] ? rows : r->n[0]) * r->nbytes[0] +
+           (double)(columns < r->n[1] ? columns : r->n[1]) * r->nbytes[1];
 }
 
 int64_t grid_raster(const struct device_row *d, const struct raster *r)

@@ -1,14 +1,15 @@
-/* grid_rows.c - rows on a device: softmax, normalizations, means, products with few results. A block has a
- * row, and its threads share the row's sums.
+/* grid_rows.c - rows on a device: softmax, normalizations, means, products with few results. A
+ * block has a row, and its threads share the row's sums.
  *
  *      row r < R                                   a block for each row
  *        m = max over k   s = sum over k             each thread: every T-th term; then all T results
  *        for c < C   y[r, c] = f(x[r, c], m, s)      each thread: every T-th column
  *
- * What is staged for a row, elements that several loops read, is computed anew where it is read, if that
- * is no sum, or else kept in local memory. A sum of T results goes in two steps if they are many; threads that are one wave
- * exchange theirs by shuffles instead, where the device's row has them, without a barrier. So that
- * sums do not wait for each other there are threads for a part of the row alone.
+ * What is staged for a row, elements that several loops read, is computed anew where it is read, if
+ * that is no sum, or else kept in local memory. A sum of T results goes in two steps if they are
+ * many; threads that are one wave exchange theirs by shuffles instead, where the device's row has
+ * them, without a barrier. So that sums do not wait for each other there are threads for a part of
+ * the row alone.
  */
 #include "passes/kernel/grid.h"
 
@@ -27,7 +28,8 @@ static bool find_rows(struct tgc *t, struct uop *store, struct rows *x)
     int n;
     bool any = false;
     struct uop **order = uop_toposort(t, &store, 1, &n);
-    *x = (struct rows){.store = store, .first = store_first_range(store), .columns = -1, .results = 1};
+    *x = (struct rows){
+        .store = store, .first = store_first_range(store), .columns = -1, .results = 1};
     for (int i = 0; i < n; i++) {
         double terms = order[i]->op == OP_REDUCE ? 1 : 0;
         for (int k = 1; order[i]->op == OP_REDUCE && k < order[i]->nsrc; k++)
@@ -81,8 +83,8 @@ double grid_row_turns(struct tgc *t, struct uop *store, const struct uop *r)
     return turns;
 }
 
-/* Whether blocks of columns, each of which computes what is the same for the row anew, are worth it: there are few rows,
- * and that is little beside the columns' sums. */
+/* Whether blocks of columns, each of which computes what is the same for the row anew, are worth
+ * it: there are few rows, and that is little beside the columns' sums. */
 static bool spreads_columns(struct tgc *t, const struct rows *x, int threads)
 {
     const struct uop *r = x->store->src[x->columns];
@@ -120,7 +122,7 @@ void grid_place_stages(struct place_list *l, struct tgc *t, struct uop *store)
             sums += own[j]->op == OP_REDUCE;
         struct opt *place = list_add(l, sums ? OPT_SHARE : OPT_INLINE, -1);
         place->of = OF_STAGE, place->number = number;
-        number += sums > 0;                          /* one that is computed in place is none any more */
+        number += sums > 0;                     /* one that is computed in place is none any more */
     }
 }
 
@@ -165,7 +167,10 @@ int grid_sum_lanes(struct tgc *t, struct uop *sum, int axis)
 {
     int lanes = grid_vector_lanes(t);
     const struct uop *r = sum->src[axis + 1];
-    return lanes > 1 && r->src[0]->vmax >= lanes * t->device->wave && grid_reads_vectors(t, sum, r, lanes) ? lanes : 1;
+    return lanes > 1 && r->src[0]->vmax >= lanes * t->device->wave &&
+                   grid_reads_vectors(t, sum, r, lanes)
+               ? lanes
+               : 1;
 }
 
 /* Terms of the sum that are loaded at once are added up first. Returns the sum as it is then. */
@@ -177,21 +182,25 @@ static struct uop *add_neighbours(struct tgc *t, struct kernel *k, struct uop *s
     return find_sum(t, k->ast->src[of.store], of.number);
 }
 
-/* Two of the sum's loops become one, if their terms follow each other: rows and columns of an image. */
+/* Two of the sum's loops become one, if their terms follow each other: rows and
+ * columns of an image. */
 static bool merge_loops(struct tgc *t, struct kernel *k, int at, int number, const struct uop *sum)
 {
     for (int i = sum->nsrc - 3; i >= 0; i--) {
-        struct opt merge = {.op = OPT_MERGE, .store = at, .of = OF_SUM, .number = number, .axis = i};
+        struct opt merge = {
+            .op = OPT_MERGE, .store = at, .of = OF_SUM, .number = number, .axis = i};
         if (opt_apply(t, k, NULL, &merge, 1, NULL))
             return true;
     }
     return false;
 }
 
-/* Whether each thread has a turn of the loop, and more terms, of all loops, than what the threads' sums take. */
+/* Whether each thread has a turn of the loop, and more terms, of all loops, than what the
+ * threads' sums take. */
 static bool is_worth_sharing(const struct uop *sum, const struct opt *tree)
 {
-    return sum->src[tree->axis + 1]->src[0]->vmax >= tree->n && grid_sum_turns(sum) >= RATIO_GRID_SUM * (double)tree->n;
+    return sum->src[tree->axis + 1]->src[0]->vmax >= tree->n &&
+           grid_sum_turns(sum) >= RATIO_GRID_SUM * (double)tree->n;
 }
 
 void grid_share_sums(struct tgc *t, struct kernel *k, int at, int threads)
@@ -203,8 +212,12 @@ void grid_share_sums(struct tgc *t, struct kernel *k, int at, int threads)
         if (!sum)
             return;
         bool exchanged = threads == t->device->shuffle && sum->dtype == DTYPE_F32;
-        struct opt tree[2] = {{.op = exchanged ? OPT_SHUFFLE : OPT_TREE, .store = at, .of = OF_SUM, .number = number,
-                               .axis = grid_longest_loop(sum), .n = threads}};
+        struct opt tree[2] = {{.op = exchanged ? OPT_SHUFFLE : OPT_TREE,
+                               .store = at,
+                               .of = OF_SUM,
+                               .number = number,
+                               .axis = grid_longest_loop(sum),
+                               .n = threads}};
         sum = add_neighbours(t, k, sum, tree[0]);
         while (!exchanged && !is_worth_sharing(sum, &tree[0]) && tree[0].n >= 4 * STEP)
             tree[0].n /= 2;                              /* the others have no term of it */
@@ -266,12 +279,13 @@ bool grid_rows(struct tgc *t, struct kernel *k, int at)
     struct rows x;
     struct uop *store = k->ast->src[at];
     int lanes = grid_vector_lanes(t);
-    if (!find_rows(t, store, &x) ||
-        (x.columns < 0 && (x.results >= cost_full_threads(t->device) || x.terms < RATIO_GRID_SUM * t->device->wave)))
+    if (!find_rows(t, store, &x) || (x.columns < 0 && (x.results >= cost_full_threads(t->device) ||
+                                                       x.terms < RATIO_GRID_SUM * t->device->wave)))
         return false;
     /* as many vectors as keep the block's threads busy */
-    bool vectors = x.columns >= 0 && lanes > 1 &&
-                   range_fixed_size(store->src[x.columns]) >= (int64_t)lanes * choose_threads(t, &x) &&
-                   grid_vector_fits(t, store, x.columns, lanes);
+    bool vectors =
+        x.columns >= 0 && lanes > 1 &&
+        range_fixed_size(store->src[x.columns]) >= (int64_t)lanes * choose_threads(t, &x) &&
+        grid_vector_fits(t, store, x.columns, lanes);
     return (vectors && apply_rows(t, k, at, &x, lanes)) || apply_rows(t, k, at, &x, 1);
 }

@@ -6,8 +6,9 @@
  *                  c < 3,  ky < 7, kx < 7         ->   k < 147             all of them, if none is long
  *      weights     w[n, c, ky, kx]                ->   w[ky, kx, c, n]     in the order in which steps read them
  *
- * A convolution is a product of pixels by weights, whose windows are never stored (implicit GEMM). Which of these
- * forms costs least, the models of grid_tile.c and grid_matrix_cost.c say; divisions tell which pixel a row is.
+ * A convolution is a product of pixels by weights, whose windows are never stored (implicit GEMM).
+ * Which of these forms costs least, the models of grid_tile.c and grid_matrix_cost.c say; divisions
+ * tell which pixel a row is.
  */
 #include "passes/analysis/stationary.h"
 #include "passes/kernel/grid_product.h"
@@ -33,7 +34,8 @@ bool shape_begin(struct tgc *t, struct shape *s, const struct kernel *k, int sto
 /* Does the opts, and finds the product again. false: refused. */
 static bool change(struct tgc *t, struct shape *s, int store, const struct opt *opt, int n)
 {
-    return opt_apply(t, &s->k, NULL, opt, n, NULL) && grid_find_product(t, s->k.ast->src[store], false, &s->x);
+    return opt_apply(t, &s->k, NULL, opt, n, NULL) &&
+           grid_find_product(t, s->k.ast->src[store], false, &s->x);
 }
 
 /* ---- rows */
@@ -41,11 +43,13 @@ static bool change(struct tgc *t, struct shape *s, int store, const struct opt *
 static bool may_join(const struct product *x, int at, int side)
 {
     const struct uop *r = x->m.store->src[at], *of = x->m.store->src[side];
-    return at != x->row && at != x->column && product_may_cut(&x->m, r) && range_fixed_size(r) > 1 && range_fixed_size(of) > 1 &&
+    return at != x->row && at != x->column && product_may_cut(&x->m, r) &&
+           range_fixed_size(r) > 1 && range_fixed_size(of) > 1 &&
            operands_equal(nest_axis(&x->m, r).reads, nest_axis(&x->m, of).reads);
 }
 
-/* The loop nearest to the rows, or to the columns, that reads the same operands, the one inside of them above all; -1: there is none. */
+/* The loop nearest to the rows, or to the columns, that reads the same operands, the one inside of
+ * them above all; -1: there is none. */
 static int nearest_loop(const struct product *x, int side)
 {
     int best = -1;
@@ -66,7 +70,8 @@ bool shape_join_rows(struct tgc *t, const struct shape *from, int store, struct 
     struct opt opt[2];
     int next = at < side ? side - 1 : side + 1, outer = at < side ? next : side;
     if (at != next)
-        opt[n++] = (struct opt){.op = OPT_ORDER, .store = store, .axis = at - x->m.first, .to = next - x->m.first};
+        opt[n++] = (struct opt){
+            .op = OPT_ORDER, .store = store, .axis = at - x->m.first, .to = next - x->m.first};
     opt[n++] = (struct opt){.op = OPT_FLATTEN, .store = store, .axis = outer - x->m.first};
     begin_shape(t, to, &from->k);
     return change(t, to, store, opt, n);
@@ -76,7 +81,8 @@ bool shape_join_rows(struct tgc *t, const struct shape *from, int store, struct 
 
 enum { PATCH_LOOPS = 3 };
 
-/* The loops that may be the patch's, by position, innermost first: of the rows, else of the columns. Returns how many there are. */
+/* The loops that may be the patch's, by position, innermost first: of the rows, else of the
+ * columns. Returns how many there are. */
 static int list_patch(const struct product *x, int *at)
 {
     int n = 0;
@@ -84,7 +90,9 @@ static int list_patch(const struct product *x, int *at)
         int side = k ? x->column : x->row;
         n = 0;
         for (int i = x->m.store->nsrc - 1; i >= x->m.first && n < PATCH_LOOPS; i--)
-            if (i == side ? product_may_cut(&x->m, x->m.store->src[i]) && range_fixed_size(x->m.store->src[i]) > 1 : may_join(x, i, side))
+            if (i == side ? product_may_cut(&x->m, x->m.store->src[i]) &&
+                                range_fixed_size(x->m.store->src[i]) > 1
+                          : may_join(x, i, side))
                 at[n++] = i;
     }
     return n < 2 ? 0 : n;
@@ -92,7 +100,7 @@ static int list_patch(const struct product *x, int *at)
 
 bool shape_find_patch(const struct shape *from, int64_t turns, struct patch *patch)
 {
-    enum { INNER_LEAST = 8 };                        /* results that are neighbours are stored together */
+    enum { INNER_LEAST = 8 };                  /* results that are neighbours are stored together */
     int at[PATCH_LOOPS], n = list_patch(&from->x, at);
     double least = 0;
     for (int64_t inner = turns; n > 0 && inner >= INNER_LEAST; inner /= 2)
@@ -122,22 +130,26 @@ static void list_joined_loops(struct place_list *l, const int *tag, int n)
         list_flatten(l, l->nloop - 2);
 }
 
-bool shape_patch(struct tgc *t, const struct shape *from, int store, const struct patch *patch, struct shape *to)
+bool shape_patch(struct tgc *t, const struct shape *from, int store, const struct patch *patch,
+                 struct shape *to)
 {
     enum { BLOCKS = LOOP_INNER, TURNS = LOOP_INNER + PATCH_LOOPS };
-    static const int blocks[PATCH_LOOPS] = {BLOCKS, BLOCKS + 1, BLOCKS + 2}, turns[PATCH_LOOPS] = {TURNS, TURNS + 1, TURNS + 2};
+    static const int blocks[PATCH_LOOPS] = {BLOCKS, BLOCKS + 1, BLOCKS + 2},
+                     turns[PATCH_LOOPS] = {TURNS, TURNS + 1, TURNS + 2};
     const struct product *x = &from->x;
     struct place_list l;
     int at[PATCH_LOOPS], n = list_patch(x, at);
     list_begin(&l, t, from->k.ast, store);
     for (int k = 0; k < n; k++) {
         struct block_of b = {patch->n[k], 1, blocks[k], turns[k], turns[k], false};
-        list_cover(&l, range_fixed_size(x->m.store->src[at[k]]), LOOP_GIVEN + at[k] - x->m.first, &b);
+        list_cover(&l, range_fixed_size(x->m.store->src[at[k]]), LOOP_GIVEN + at[k] - x->m.first,
+                   &b);
     }
     list_joined_loops(&l, blocks, n);
     list_joined_loops(&l, turns, n);
     begin_shape(t, to, &from->k);
-    return n > 0 && !l.failed && opt_apply(t, &to->k, NULL, l.opt, l.n, NULL) && grid_find_product(t, to->k.ast->src[store], true, &to->x);
+    return n > 0 && !l.failed && opt_apply(t, &to->k, NULL, l.opt, l.n, NULL) &&
+           grid_find_product(t, to->k.ast->src[store], true, &to->x);
 }
 
 /* ---- terms */
@@ -181,7 +193,8 @@ bool shape_join_terms(struct tgc *t, const struct shape *from, int store, struct
 /* ---- weights */
 
 bool shape_pack(struct tgc *t, const struct shape *from, int store, bool by_terms,
-                bool (*gains)(const struct product *x, const struct uop *load, int side), struct shape *to)
+                bool (*gains)(const struct product *x, const struct uop *load, int side),
+                struct shape *to)
 {
     bool any = false;
     begin_shape(t, to, &from->k);
@@ -192,7 +205,8 @@ bool shape_pack(struct tgc *t, const struct shape *from, int store, bool by_term
         bool rows = uop_depends_on(t, load->src[1], x->m.store->src[x->row]);
         int side = rows ? x->row : x->column, axis = by_terms != rows ? x->row : x->column;
         struct opt pack = of_sum(to, store, OPT_PACK, axis - x->m.first);
-        pack.operand = i, pack.space = SPACE_WEIGHTS, pack.n = range_fixed_size(x->m.store->src[axis]);
+        pack.operand = i, pack.space = SPACE_WEIGHTS,
+        pack.n = range_fixed_size(x->m.store->src[axis]);
         if (load_is_stationary(load) && gains(x, load, side))
             any |= change(t, to, store, &pack, 1);        /* wherever it is legal */
     }

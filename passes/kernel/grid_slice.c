@@ -1,5 +1,5 @@
-/* grid_slice.c - long sums where results are few: products of one row, attention of one query. A block has some columns, and
- * groups of its threads share their sums.
+/* grid_slice.c - long sums where results are few: products of one row, attention of one query. A
+ * block has some columns, and groups of its threads share their sums.
  *
  *      place n of columns                    a block of C columns x P groups
  *        stages and sums of the row            by all threads, in each block anew
@@ -8,14 +8,16 @@
  *        part[c][p] = ... w[n*C + c, P*q + p]  by thread c * P + p, if they are neighbours along the sum: `comb`
  *        y[n*C + c] = sum over p  part[p][c]   the first C threads
  *
- * So one launch has threads enough to hide what memory takes. The fewer the columns of a block are, the more blocks
- * there are, down to lines of 32 bytes (slice). What a block computes of its row besides (a normalization's sums, a softmax's
- * scores) is repeated in each block: if that is much, a block has all columns (slice), or goes through several
- * places of columns, one after the other (comb).
+ * So one launch has threads enough to hide what memory takes. The fewer the columns of a block are,
+ * the more blocks there are, down to lines of 32 bytes (slice). What a block computes of its row
+ * besides (a normalization's sums, a softmax's scores) is repeated in each block: if that is much,
+ * a block has all columns (slice), or goes through several places of columns, one after the other
+ * (comb).
  */
 #include "passes/kernel/grid.h"
 
-/* Columns of a block: where results alone are threads enough, or at most and at least where they are not. */
+/* Columns of a block: where results alone are threads enough, or at most and at least
+ * where they are not. */
 enum { COLUMNS_MANY = 128, COLUMNS_MOST = 32, COLUMNS_LEAST = 8, GROUPS_LEAST = 8 };
 
 struct sliced {
@@ -23,24 +25,28 @@ struct sliced {
     int column;                  /* of the store's loops, by position */
     bool by_terms;               /* neighbours are terms */
     int64_t columns;
-    double terms, rows, row;     /* of the sum; of the store's other loops; turns of what each block computes of its row */
+    double terms, rows, row;     /* of the sum; of the store's other loops; turns of what each block
+                                  * computes of its row */
 };
-/* Columns of a block at a time, how often, threads for each of them, terms that a thread adds up at once. */
+/* Columns of a block at a time, how often, threads for each of them, terms that a
+ * thread adds up at once. */
 struct slice_block { int64_t columns, turns, groups, lanes; };
 
-/* Whether the loads of the sum that change along the column are neighbours along it, and none of them is along the
- * sum, or all are along the sum; and there is one of them for each term. */
+/* Whether the loads of the sum that change along the column are neighbours along it, and none of
+ * them is along the sum, or all are along the sum; and there is one of them for each term. */
 static bool reads_columns(struct tgc *t, struct uop *sum, const struct uop *column, bool *by_terms)
 {
     int n;
     int64_t along, terms;
     bool any = false, first = true;
-    struct uop **order = nest_order(t, sum->src[0], &n), *term = sum->src[grid_longest_loop(sum) + 1];
+    struct uop **order = nest_order(t, sum->src[0], &n),
+               *term = sum->src[grid_longest_loop(sum) + 1];
     for (int i = 0; i < n; i++) {
         struct uop *u = order[i];
         if (u->op != OP_LOAD || !uop_depends_on(t, u, column))
             continue;
-        if (!index_stride(t, u->src[1], column, &along) || !index_stride(t, u->src[1], term, &terms))
+        if (!index_stride(t, u->src[1], column, &along) ||
+            !index_stride(t, u->src[1], term, &terms))
             return false;
         bool of_terms = terms == 1 && along > 1;
         if ((!of_terms && (along != 1 || terms == 1)) || (!first && of_terms != *by_terms))
@@ -51,8 +57,10 @@ static bool reads_columns(struct tgc *t, struct uop *sum, const struct uop *colu
     return any;
 }
 
-/* The sum, and the store's loop of columns: of two whose terms are neighbours the longer one. false: it is not the only one. */
-static bool note_columns(struct sliced *x, struct uop *sum, int column, int64_t columns, bool by_terms)
+/* The sum, and the store's loop of columns: of two whose terms are neighbours the longer one.
+ * false: it is not the only one. */
+static bool note_columns(struct sliced *x, struct uop *sum, int column, int64_t columns,
+                         bool by_terms)
 {
     if (x->sum && (x->sum != sum || !by_terms || !x->by_terms))
         return false;
@@ -61,7 +69,8 @@ static bool note_columns(struct sliced *x, struct uop *sum, int column, int64_t 
     return true;
 }
 
-/* Whether the sum is the same for turns of one of the store's loops: a statistic of a row, by which its elements are computed. */
+/* Whether the sum is the same for turns of one of the store's loops: a statistic of a row, by which
+ * its elements are computed. */
 static bool is_repeated(struct tgc *t, const struct uop *store, struct uop *sum)
 {
     bool again = false;
@@ -70,14 +79,16 @@ static bool is_repeated(struct tgc *t, const struct uop *store, struct uop *sum)
     return again;
 }
 
-/* Whether another sum of the column, about as long, would be left to one thread: an argmax looks for the place of what its first sum has found. */
+/* Whether another sum of the column, about as long, would be left to one thread: an argmax looks
+ * for the place of what its first sum has found. */
 static bool leaves_sums(struct tgc *t, const struct sliced *x)
 {
     const struct uop *column = x->store->src[store_first_range(x->store) + x->column];
     int n;
     struct uop **order = nest_order(t, x->store->src[2], &n);
     for (int i = 0; i < n; i++)
-        if (order[i]->op == OP_REDUCE && order[i] != x->sum && uop_depends_on(t, order[i], column) &&
+        if (order[i]->op == OP_REDUCE && order[i] != x->sum &&
+            uop_depends_on(t, order[i], column) &&
             grid_sum_turns(order[i]) >= grid_sum_turns(x->sum) / COLUMNS_LEAST)
             return true;
     return false;
@@ -97,8 +108,9 @@ static bool find_columns(struct tgc *t, struct sliced *x)
         for (int at = first; u->op == OP_REDUCE && at < x->store->nsrc; at++) {
             struct uop *r = x->store->src[at];
             bool by_terms = false;
-            if (range_is(r, AXIS_LOOP) && range_fixed_size(r) >= COLUMNS_LEAST && uop_depends_on(t, u, r) &&
-                reads_columns(t, u, r, &by_terms) && !(by_terms && is_repeated(t, x->store, u)) &&
+            if (range_is(r, AXIS_LOOP) && range_fixed_size(r) >= COLUMNS_LEAST &&
+                uop_depends_on(t, u, r) && reads_columns(t, u, r, &by_terms) &&
+                !(by_terms && is_repeated(t, x->store, u)) &&
                 !note_columns(x, u, at - first, range_fixed_size(r), by_terms))
                 return false;
         }
@@ -107,65 +119,80 @@ static bool find_columns(struct tgc *t, struct sliced *x)
 }
 
 /* false: there is no such block. */
-static bool choose_columns(const struct device_row *d, const struct sliced *x, struct slice_block *b)
+static bool choose_columns(const struct device_row *d, const struct sliced *x,
+                           struct slice_block *b)
 {
     int64_t most = d->group < THREADS_MOST ? d->group : THREADS_MOST;
     double full = cost_full_threads(d);
     while (x->row > 0 && most > d->wave && x->terms < (double)most)
-        most /= 2;                                       /* so that all of them have something of the row */
+        most /= 2;                               /* so that all of them have something of the row */
     b->columns = x->columns;
     if (x->row <= x->terms * COLUMNS_LEAST / 2) {
         bool many = x->rows * (double)x->columns >= full;
         if (many && x->row <= 0)                         /* each is a place: vectors of them */
             return false;
-        for (b->columns = many ? COLUMNS_MANY : COLUMNS_MOST; b->columns > COLUMNS_LEAST && (b->columns > x->columns ||
-                                      x->rows * (double)x->columns / (double)b->columns * (double)most < full);)
+        for (b->columns = many ? COLUMNS_MANY : COLUMNS_MOST;
+             b->columns > COLUMNS_LEAST &&
+             (b->columns > x->columns ||
+              x->rows * (double)x->columns / (double)b->columns * (double)most < full);)
             b->columns /= 2;
     }
     b->groups = most / b->columns;
-    while (b->groups > 2 && x->rows * (double)x->columns * (double)(b->groups / 2) >= full && b->columns == x->columns)
+    while (b->groups > 2 && x->rows * (double)x->columns * (double)(b->groups / 2) >= full &&
+           b->columns == x->columns)
         b->groups /= 2;
     while (b->groups > 1 && x->terms < RATIO_GRID_SUM * (double)b->groups)
         b->groups /= 2;
     return b->groups > 1;
 }
 
-/* The same where neighbours are terms: a wave for each column, more where that leaves threads of the device idle, as far as there are terms
- * for all of them; and blocks for all units. */
+/* The same where neighbours are terms: a wave for each column, more where that leaves threads of
+ * the device idle, as far as there are terms for all of them; and blocks for all units. */
 static bool choose_terms(const struct device_row *d, const struct sliced *x, struct slice_block *b)
 {
     int64_t most = d->group < THREADS_MOST ? d->group : THREADS_MOST;
-    double turns = (double)x->sum->src[grid_longest_loop(x->sum) + 1]->src[0]->vmax / (double)b->lanes;
-    for (b->groups = most / 2; b->groups > 1 && (turns < RATIO_GRID_SUM * (double)b->groups ||
-                                (b->groups > d->wave && x->rows * (double)x->columns * (double)b->groups / 2 >= cost_full_threads(d)));)
+    double turns =
+        (double)x->sum->src[grid_longest_loop(x->sum) + 1]->src[0]->vmax / (double)b->lanes;
+    for (b->groups = most / 2;
+         b->groups > 1 &&
+         (turns < RATIO_GRID_SUM * (double)b->groups ||
+          (b->groups > d->wave &&
+           x->rows * (double)x->columns * (double)b->groups / 2 >= cost_full_threads(d)));)
         b->groups /= 2;
-    for (b->columns = most / b->groups; b->columns > 2 && (b->columns > x->columns ||
-                                                             x->rows * (double)x->columns / (double)b->columns < d->units);)
+    for (b->columns = most / b->groups;
+         b->columns > 2 &&
+         (b->columns > x->columns || x->rows * (double)x->columns / (double)b->columns < d->units);)
         b->columns /= 2;
     double all = x->rows * (double)x->columns * (double)b->groups;
-    while (x->row > (double)(b->columns * b->turns) * x->terms / COLUMNS_LEAST && all / (double)(2 * b->turns) >= cost_full_threads(d))
+    while (x->row > (double)(b->columns * b->turns) * x->terms / COLUMNS_LEAST &&
+           all / (double)(2 * b->turns) >= cost_full_threads(d))
         b->turns *= 2;
     return b->groups >= GROUPS_LEAST;
 }
 
-/* Terms of a word: of the sum's last loop, if some load that changes along the columns is the same for all of them, and the others are
- * neighbours, which are loaded at once. 1: there is no such loop. */
+/* Terms of a word: of the sum's last loop, if some load that changes along the columns is
+ * the same for all of them, and the others are neighbours, which are loaded at once. 1:
+ * there is no such loop. */
 static int64_t terms_of_word(struct tgc *t, const struct sliced *x)
 {
     enum { TERMS_MOST = 16 };
     int n, last = x->sum->nsrc - 1;
-    const struct uop *r = x->sum->src[last], *column = x->store->src[store_first_range(x->store) + x->column];
+    const struct uop *r = x->sum->src[last],
+                     *column = x->store->src[store_first_range(x->store) + x->column];
     int64_t size = range_fixed_size(r);
     bool word = false;
     struct uop **order = nest_order(t, x->sum->src[0], &n);
     for (int i = 0; i < n; i++)
-        word |= order[i]->op == OP_LOAD && dtype_is_int(order[i]->dtype) && uop_depends_on(t, order[i], column) && !uop_depends_on(t, order[i], r);
-    bool small = last > 1 && last - 1 != grid_longest_loop(x->sum) && size > 1 && size <= TERMS_MOST;
+        word |= order[i]->op == OP_LOAD && dtype_is_int(order[i]->dtype) &&
+                uop_depends_on(t, order[i], column) && !uop_depends_on(t, order[i], r);
+    bool small =
+        last > 1 && last - 1 != grid_longest_loop(x->sum) && size > 1 && size <= TERMS_MOST;
     return word && small && grid_reads_vectors(t, x->sum, r, (int)size) ? size : 1;
 }
 
 /* The block's sums as opts, behind those of the store's loops. `items`: the loop of the columns. */
-static void list_slice(struct place_list *l, struct tgc *t, const struct sliced *x, const struct slice_block *b, int items)
+static void list_slice(struct place_list *l, struct tgc *t, const struct sliced *x,
+                       const struct slice_block *b, int items)
 {
     int number = opt_number(t, x->store, x->sum), axis = grid_longest_loop(x->sum);
     int64_t word = x->by_terms ? 1 : terms_of_word(t, x);
@@ -200,7 +227,8 @@ bool grid_slices(struct tgc *t, struct kernel *k, int at)
         b.lanes = grid_sum_lanes(t, x.sum, grid_longest_loop(x.sum));
     if (!(x.by_terms ? choose_terms(t->device, &x, &b) : choose_columns(t->device, &x, &b)))
         return false;
-    struct block_of block = {b.columns, b.turns, LOOP_COLUMNS, LOOP_COLUMN_LANES, LOOP_COLUMN_ITEMS, false};
+    struct block_of block = {b.columns,         b.turns,           LOOP_COLUMNS,
+                             LOOP_COLUMN_LANES, LOOP_COLUMN_ITEMS, false};
     list_begin(&l, t, k->ast, at);
     for (int i = 0; i < l.nloop; i++)
         if (i != x.column) {

@@ -1,29 +1,33 @@
-/* grid_tile.c - sums of products on a device: blocks of threads, each with a tile of sums, whose operands
- * go through local memory.
+/* grid_tile.c - sums of products on a device: blocks of threads, each with a tile of sums, whose
+ * operands go through local memory.
  *
  *      rows      q · lane · item        a block: items of rows x items of columns threads,
  *      columns   q · lane · item                 each with lanes of rows x lanes of columns sums
  *
- * Neighbouring threads have neighbouring rows or columns, and so have the lanes of one thread the items
- * of all between them: loads and stores of a block are contiguous. The sum goes in steps; in each the
- * block's threads copy what all of them read of both operands, if that is less than what each of them
- * reads. A convolution is the same: its windows are copied tap by tap, no matrix is made of them. Its rows are
- * the pixels of an image if that fills tiles better than those of one row (FLATTEN). So are
- * products of bytes, whose groups are the terms: words of four bytes of either operand, and one dot product
- * where the device has it.
+ * Neighbouring threads have neighbouring rows or columns, and so have the lanes of one thread the
+ * items of all between them: loads and stores of a block are contiguous. The sum goes in steps; in
+ * each the block's threads copy what all of them read of both operands, if that is less than what
+ * each of them reads. A convolution is the same: its windows are copied tap by tap, no matrix is
+ * made of them. Its rows are the pixels of an image if that fills tiles better than those of one
+ * row (FLATTEN). So are products of bytes, whose groups are the terms: words of four bytes of
+ * either operand, and one dot product where the device has it.
  *
- * The model: the time of the multiply-adds, of tiles that reach beyond the result, too, with their loads;
- * how many threads there are beside those that the device could run; the operands' bytes, once for each
- * block.
+ * The model: the time of the multiply-adds, of tiles that reach beyond the result, too, with their
+ * loads; how many threads there are beside those that the device could run; the operands' bytes,
+ * once for each block.
  */
 #include "passes/analysis/stationary.h"
 #include "passes/kernel/grid_product.h"
 
-/* Terms of a step: at most, at least, and so many that more would gain little; steps from which on a part of one may be
- * wasted. */
+/* Terms of a step: at most, at least, and so many that more would gain little; steps from which on
+ * a part of one may be wasted. */
 enum { STEP_MOST = 16, STEP_LEAST = 4, STEP_FULL = 7, STEPS_COVER = 4, TILES_MAX = 12 };
 
-struct block_tile { int64_t row_items, row_lanes, column_items, column_lanes; bool local, doubled; double ns; };
+struct block_tile {
+    int64_t row_items, row_lanes, column_items, column_lanes;
+    bool local, doubled;
+    double ns;
+};
 
 static int64_t most_turns(const struct uop *r) { return r->src[0]->vmax > 0 ? r->src[0]->vmax : 1; }
 
@@ -32,19 +36,22 @@ bool product_may_cut(const struct nest *m, const struct uop *r)
     return RANGE_AXIS(r->arg.i) == AXIS_LOOP && !range_is_lane(r) && !nest_axis(m, r).stages;
 }
 
-/* The two largest loops of which one reads what the other does not; of equals the innermost ones, whose turns are neighbours. patched: the last
- * loop is one of them. */
+/* The two largest loops of which one reads what the other does not; of equals the innermost ones,
+ * whose turns are neighbours. patched: the last loop is one of them. */
 static bool find_sides(struct product *x, bool patched)
 {
     const struct uop *s = x->m.store;
     double most = 0;
     for (int r = x->m.first; r < s->nsrc; r++)
         for (int c = x->m.first; c < s->nsrc; c++) {
-            struct operands of_r = nest_axis(&x->m, s->src[r]).reads, of_c = nest_axis(&x->m, s->src[c]).reads;
+            struct operands of_r = nest_axis(&x->m, s->src[r]).reads,
+                            of_c = nest_axis(&x->m, s->src[c]).reads;
             double both = (double)most_turns(s->src[r]) * (double)most_turns(s->src[c]);
-            if (r == c || (patched && r != s->nsrc - 1 && c != s->nsrc - 1) || !product_may_cut(&x->m, s->src[r]) || !product_may_cut(&x->m, s->src[c]) ||
-                !operands_any(of_r) || !operands_any(of_c) || operands_any(operands_both(of_r, of_c)) ||
-                both < most || most_turns(s->src[r]) < 2 || most_turns(s->src[c]) < 2)
+            if (r == c || (patched && r != s->nsrc - 1 && c != s->nsrc - 1) ||
+                !product_may_cut(&x->m, s->src[r]) || !product_may_cut(&x->m, s->src[c]) ||
+                !operands_any(of_r) || !operands_any(of_c) ||
+                operands_any(operands_both(of_r, of_c)) || both < most ||
+                most_turns(s->src[r]) < 2 || most_turns(s->src[c]) < 2)
                 continue;
             most = both;
             x->row = r < c ? r : c;
@@ -78,8 +85,8 @@ static bool rows_are_vectors(const struct product *x, int64_t n)
     for (int i = 0; i < x->m.nload; i++) {
         struct uop *load = x->m.load[i];
         if (uop_depends_on(t, load, row) &&
-            (stride_along(t, load->src[1], row) != 1 || load->nsrc > 2 || load->dtype != DTYPE_F32 ||
-             index_divisor(t, sym_sub(t, load->src[1], row)) % n ||
+            (stride_along(t, load->src[1], row) != 1 || load->nsrc > 2 ||
+             load->dtype != DTYPE_F32 || index_divisor(t, sym_sub(t, load->src[1], row)) % n ||
              !buffer_is_aligned(t, uop_buffer_of(load->src[0]), n)))
             return false;
     }
@@ -94,8 +101,8 @@ int64_t grid_step(int64_t terms, bool alone)
     return 0;
 }
 
-/* The steps of the sum: its last loop, or a part of it; 0: it has none that are worth it. A long loop that no large
- * step divides is covered by steps, the last of which has terms of zeros. */
+/* The steps of the sum: its last loop, or a part of it; 0: it has none that are worth it. A long
+ * loop that no large step divides is covered by steps, the last of which has terms of zeros. */
 static void find_step(struct product *x)
 {
     const struct uop *sum = x->m.reduce;
@@ -113,20 +120,23 @@ static void find_step(struct product *x)
         x->terms = sat_mul(x->terms / n, (n + x->step - 1) / x->step * x->step);
 }
 
-/* Whether the columns of a sum of products of bytes are those of the weights, four bytes of which are a lane. */
+/* Whether the columns of a sum of products of bytes are those of the weights, four bytes
+ * of which are a lane. */
 static bool order_bytes(struct product *x)
 {
     struct uop *values, *weights, *const *loop = x->m.store->src;
     if (!x->m.bytes)
         return true;
-    return nest_sums_bytes(&x->m, &values, &weights) && uop_depends_on(x->m.t, weights->src[1], loop[x->column]) &&
+    return nest_sums_bytes(&x->m, &values, &weights) &&
+           uop_depends_on(x->m.t, weights->src[1], loop[x->column]) &&
            uop_depends_on(x->m.t, values->src[1], loop[x->row]) && grid_vector_lanes(x->m.t) > 1;
 }
 
 bool grid_find_product(struct tgc *t, struct uop *store, bool patched, struct product *x)
 {
     *x = (struct product){.rest = 1};
-    if (!(patched ? nest_find_anywhere : nest_find)(t, store, &x->m) || !x->m.contraction || !find_sides(x, patched))
+    if (!(patched ? nest_find_anywhere : nest_find)(t, store, &x->m) || !x->m.contraction ||
+        !find_sides(x, patched))
         return false;
     order_sides(x);
     if (!order_bytes(x))
@@ -135,7 +145,8 @@ bool grid_find_product(struct tgc *t, struct uop *store, bool patched, struct pr
     x->nrow = most_turns(store->src[x->row]);
     x->ncolumn = most_turns(store->src[x->column]);
     for (int i = x->m.first; i < store->nsrc; i++)
-        x->rest = i == x->row || i == x->column ? x->rest : sat_mul(x->rest, most_turns(store->src[i]));
+        x->rest =
+            i == x->row || i == x->column ? x->rest : sat_mul(x->rest, most_turns(store->src[i]));
     find_step(x);
     int lanes = grid_vector_lanes(t);
     x->vector = lanes > 1 && grid_vector_fits(t, store, x->column, lanes) ? lanes : 1;
@@ -146,16 +157,18 @@ bool grid_find_product(struct tgc *t, struct uop *store, bool patched, struct pr
 /* Whether blocks read the operand's rows or columns as neighbours only if it is packed so. */
 static bool gains_by_packing(const struct product *x, const struct uop *load, int side)
 {
-    return grid_vector_lanes(x->m.t) > 1 && stride_along(x->m.t, load->src[1], x->m.store->src[side]) != x->unit;
+    return grid_vector_lanes(x->m.t) > 1 &&
+           stride_along(x->m.t, load->src[1], x->m.store->src[side]) != x->unit;
 }
 
 /* ------------------------------------------------------------------------------------- the cost */
 
 static double ceil_div(int64_t a, int64_t b) { return (double)((a + b - 1) / b); }
 
-/* Whether a thread's columns are neighbours, so that it reads them of the copy as a vector, where the result has no
- * vectors of them: its rows may begin at any element. */
-static bool columns_are_near(const struct tgc *t, const struct product *x, const struct block_tile *b)
+/* Whether a thread's columns are neighbours, so that it reads them of the copy as a vector, where
+ * the result has no vectors of them: its rows may begin at any element. */
+static bool columns_are_near(const struct tgc *t, const struct product *x,
+                             const struct block_tile *b)
 {
     int lanes = grid_vector_lanes(t);
     return lanes > 1 && x->vector == 1 && b->local && !x->m.bytes && b->column_lanes % lanes == 0;
@@ -167,31 +180,44 @@ static double loads_of(const struct tgc *t, const struct product *x, const struc
 {
     int lanes = grid_vector_lanes(t);
     bool rows = (x->row_vectors || b->local) && b->row_lanes % lanes == 0;
-    return (double)(b->row_lanes / (rows ? lanes : 1)) + (double)(b->column_lanes / (columns_are_near(t, x, b) ? lanes : x->vector));
+    return (double)(b->row_lanes / (rows ? lanes : 1)) +
+           (double)(b->column_lanes / (columns_are_near(t, x, b) ? lanes : x->vector));
 }
 
 /* Bytes of local memory of a block. */
 static int64_t copied_nbytes(const struct product *x, const struct block_tile *b)
 {
-    return (b->row_items * b->row_lanes + b->column_items * b->column_lanes + 2) * x->step * 4 * (b->doubled ? 2 : 1);
+    return (b->row_items * b->row_lanes + b->column_items * b->column_lanes + 2) * x->step * 4 *
+           (b->doubled ? 2 : 1);
 }
 
 static double tile_ns(const struct tgc *t, const struct product *x, const struct block_tile *b)
 {
     const struct device_row *d = t->device;
-    double rows = (double)(b->row_items * b->row_lanes), columns = (double)(b->column_items * b->column_lanes);
-    double blocks = ceil_div(x->nrow, (int64_t)rows) * ceil_div(x->ncolumn, (int64_t)columns) * (double)x->rest;
+    double rows = (double)(b->row_items * b->row_lanes),
+           columns = (double)(b->column_items * b->column_lanes);
+    double blocks =
+        ceil_div(x->nrow, (int64_t)rows) * ceil_div(x->ncolumn, (int64_t)columns) * (double)x->rest;
     double threads = (double)(b->row_items * b->column_items), k = (double)x->terms;
     bool emulated = x->m.bytes && !isa_adds_bytes(d->isa);
     double sums = (double)(b->row_lanes * b->column_lanes) * (emulated ? RATIO_GRID_DOT : 1);
-    double instructions = sums + (b->local ? loads_of(t, x, b) * cost_grid_local(d) : (double)(b->row_lanes + b->column_lanes) * cost_grid_load(d)) + 1;
+    double instructions =
+        sums +
+        (b->local ? loads_of(t, x, b) * cost_grid_local(d)
+                  : (double)(b->row_lanes + b->column_lanes) * cost_grid_load(d)) +
+        1;
     /* copies, and two barriers a step, or one */
     if (b->local)
         instructions += (cost_grid_load(d) + 1.0 / x->vector) * (rows + columns) / threads +
                         RATIO_GRID_BARRIER / (double)x->step / (b->doubled ? 2 : 1);
     struct grid_work work = {
-        .blocks = blocks, .threads = threads, .issued = k * instructions, .stored = (double)(b->row_lanes * b->column_lanes) * cost_grid_load(d), .ahead = b->doubled,
-        .steps = b->local ? k / (double)x->step : 0, .local_nbytes = b->local ? (double)copied_nbytes(x, b) : 0,
+        .blocks = blocks,
+        .threads = threads,
+        .issued = k * instructions,
+        .stored = (double)(b->row_lanes * b->column_lanes) * cost_grid_load(d),
+        .ahead = b->doubled,
+        .steps = b->local ? k / (double)x->step : 0,
+        .local_nbytes = b->local ? (double)copied_nbytes(x, b) : 0,
         .cache_nbytes = blocks * k * (rows + columns) * 4 * (b->local ? 1 : RATIO_GRID_AGAIN),
     };
     return cost_of_grid(d, &work, NULL);
@@ -206,9 +232,11 @@ static bool tile_fits(const struct tgc *t, const struct product *x, const struct
     int64_t registers = b->row_lanes * b->column_lanes + b->row_lanes + b->column_lanes;
     int64_t copied = copied_nbytes(x, b);
     if (b->doubled)                                   /* what is loaded early */
-        registers += x->step * (b->row_items * b->row_lanes + b->column_items * b->column_lanes) / threads;
+        registers +=
+            x->step * (b->row_items * b->row_lanes + b->column_items * b->column_lanes) / threads;
     if (t->no_locals)
-        return threads == 1 && !b->local && b->column_lanes % x->vector == 0 && 4 * registers <= 3 * d->registers;
+        return threads == 1 && !b->local && b->column_lanes % x->vector == 0 &&
+               4 * registers <= 3 * d->registers;
     return threads >= d->wave && threads <= most && 4 * registers <= 3 * d->registers &&
            b->column_lanes % x->vector == 0 &&
            (!b->local || (x->step && copied <= device_local_nbytes(t) / 2 &&
@@ -221,7 +249,13 @@ static int list_tiles(const struct tgc *t, const struct product *x, struct block
 {
     int n = 0;
     for (int i = 0; i < 6 * 6 * 4 * 4 * 3; i++) {
-        struct block_tile b = {1 << i % 6, 1 << i / 36 % 4, 1 << i / 6 % 6, 1 << i / 144 % 4, i / 576 < 2, i / 576 == 1, 0};
+        struct block_tile b = {1 << i % 6,
+                               1 << i / 36 % 4,
+                               1 << i / 6 % 6,
+                               1 << i / 144 % 4,
+                               i / 576 < 2,
+                               i / 576 == 1,
+                               0};
         if (!tile_fits(t, x, &b))
             continue;
         b.ns = tile_ns(t, x, &b);
@@ -241,12 +275,15 @@ double grid_tile_ns(struct tgc *t, const struct product *x)
     return list_tiles(t, x, best) > 0 ? best[0].ns : 0;
 }
 
-/* The tile's time, but at least that in which what its threads load for themselves comes: each has few bytes on their way. */
+/* The tile's time, but at least that in which what its threads load for themselves comes: each has
+ * few bytes on their way. */
 static double loaded_ns(const struct tgc *t, const struct product *x, const struct block_tile *b)
 {
     const struct device_row *d = t->device;
-    double blocks = ceil_div(x->nrow, b->row_items * b->row_lanes) * ceil_div(x->ncolumn, b->column_items * b->column_lanes) * (double)x->rest,
-           threads = (double)(b->row_items * b->column_items), held = (double)d->units * __builtin_floor(d->unit_threads / threads),
+    double blocks = ceil_div(x->nrow, b->row_items * b->row_lanes) *
+                    ceil_div(x->ncolumn, b->column_items * b->column_lanes) * (double)x->rest,
+           threads = (double)(b->row_items * b->column_items),
+           held = (double)d->units * __builtin_floor(d->unit_threads / threads),
            rounds = blocks > held ? blocks / held : 1;
     double loads = (double)(x->terms * (b->row_lanes + b->column_lanes)) * 4 / RATIO_GRID_FLIGHT;
     double waits = b->local ? 0 : rounds * loads * d->latency * (1 - RATIO_GRID_NEAR);
@@ -266,9 +303,10 @@ double grid_tile_loaded_ns(struct tgc *t, const struct product *x)
 
 /* ------------------------------------------------------------------------------------- the opts */
 
-/* Whether a block's threads copy vectors of the operand: aligned neighbours along the sum's last loop, or
- * along the rows or columns, as many for each thread. */
-static bool copies_vectors(const struct product *x, const struct block_tile *b, const struct uop *load, bool along)
+/* Whether a block's threads copy vectors of the operand: aligned neighbours along the sum's last
+ * loop, or along the rows or columns, as many for each thread. */
+static bool copies_vectors(const struct product *x, const struct block_tile *b,
+                           const struct uop *load, bool along)
 {
     struct tgc *t = x->m.t;
     struct uop *const *loop = x->m.store->src;
@@ -276,14 +314,21 @@ static bool copies_vectors(const struct product *x, const struct block_tile *b, 
     int64_t n = grid_vector_lanes(t);
     bool rows = uop_depends_on(t, load->src[1], loop[x->row]);
     struct uop *side = along ? sum->src[x->last] : loop[rows ? x->row : x->column];
-    int64_t elements = x->step * (rows ? b->row_items * b->row_lanes : b->column_items * b->column_lanes);
+    int64_t elements =
+        x->step * (rows ? b->row_items * b->row_lanes : b->column_items * b->column_lanes);
     struct uop *begin = sym_sub(t, load->src[1], sym_muli(t, side, x->unit));
     if (x->m.bytes)
         begin = sym_sub(t, begin, sum->src[sum->nsrc - 1]);
     return n > 1 && (x->m.bytes ? !along : load->dtype == DTYPE_F32) && load->nsrc == 2 &&
-           stride_along(t, load->src[1], side) == x->unit && index_divisor(t, begin) % (x->unit * n) == 0 &&
-           buffer_is_aligned(t, uop_buffer_of(load->src[0]), x->unit * n) && elements % (n * b->row_items * b->column_items) == 0 &&
-           (along ? x->step : rows ? b->row_lanes : x->vector) % n == 0 &&
+           stride_along(t, load->src[1], side) == x->unit &&
+           index_divisor(t, begin) % (x->unit * n) == 0 &&
+           buffer_is_aligned(t, uop_buffer_of(load->src[0]), x->unit * n) &&
+           elements % (n * b->row_items * b->column_items) == 0 &&
+           (along  ? x->step
+            : rows ? b->row_lanes
+                   : x->vector) %
+                   n ==
+               0 &&
            (along || (range_fixed_size(side) > 0 && range_fixed_size(side) % n == 0));
 }
 
@@ -295,7 +340,8 @@ static void list_copies(struct place_list *l, const struct product *x, const str
     const struct uop *sum = x->m.reduce, *last = sum->src[x->last];
     int number = opt_number(t, x->m.store, sum);
     if (x->step < range_fixed_size(last)) {
-        struct opt *steps = list_add(l, range_fixed_size(last) % x->step ? OPT_COVER : OPT_DIVIDE, -1);
+        struct opt *steps =
+            list_add(l, range_fixed_size(last) % x->step ? OPT_COVER : OPT_DIVIDE, -1);
         steps->of = OF_SUM, steps->number = number, steps->n = x->step, steps->axis = x->last - 1;
     }
     for (int i = 0; i < x->m.nload; i++) {
@@ -322,10 +368,13 @@ static bool apply_tile(struct tgc *t, struct kernel *k, int store, const struct 
     struct place_list l;
     struct kernel trial = *k;
     const struct uop *s = x->m.store;
-    int tag[LOOPS_MAX], n = 0, column = LOOP_GIVEN + x->column - x->m.first, lanes = grid_vector_lanes(t);
+    int tag[LOOPS_MAX], n = 0, column = LOOP_GIVEN + x->column - x->m.first,
+                        lanes = grid_vector_lanes(t);
     int64_t size[LOOPS_MAX], ncolumn = range_fixed_size(s->src[x->column]);
-    struct block_of rows = {b->row_items, b->row_lanes, LOOP_ROWS, LOOP_ROW_LANES, LOOP_ROW_ITEMS, lanes > 1},
-                    columns = {b->column_items, b->column_lanes / x->vector, LOOP_COLUMNS, LOOP_COLUMN_LANES,
+    struct block_of rows = {b->row_items,   b->row_lanes,   LOOP_ROWS,
+                            LOOP_ROW_LANES, LOOP_ROW_ITEMS, lanes > 1},
+                    columns = {b->column_items,   b->column_lanes / x->vector,
+                               LOOP_COLUMNS,      LOOP_COLUMN_LANES,
                                LOOP_COLUMN_ITEMS, columns_are_near(t, x, b)};
     list_begin(&l, t, k->ast, store);
     if (x->vector > 1)
@@ -368,16 +417,19 @@ static bool find_tiles(struct tgc *t, struct tiled *of)
 /* What costs less by so much becomes what is taken. */
 static bool take_better(struct tgc *t, struct tiled *of, struct tiled *other, double most)
 {
-    bool better = find_tiles(t, other) && (of->n == 0 || other->best[0].ns <= most * of->best[0].ns);
+    bool better =
+        find_tiles(t, other) && (of->n == 0 || other->best[0].ns <= most * of->best[0].ns);
     if (better)
         *of = *other;
     return better;
 }
 
-/* Packed, if that is legal and gains; the sum's longest loop innermost, if that costs less; rows flattened, as often as it does. */
+/* Packed, if that is legal and gains; the sum's longest loop innermost, if that costs less; rows
+ * flattened, as often as it does. */
 static void find_shape(struct tgc *t, struct tiled *of, int store)
 {
-    struct tiled *other = scratch_array(t, 1, sizeof *other), *ordered = scratch_array(t, 1, sizeof *ordered);
+    struct tiled *other = scratch_array(t, 1, sizeof *other),
+                 *ordered = scratch_array(t, 1, sizeof *ordered);
     bool may_order = shape_order_terms(t, &of->s, store, &ordered->s);
     if (shape_pack(t, &of->s, store, false, gains_by_packing, &other->s))
         *of = *other;
@@ -386,7 +438,8 @@ static void find_shape(struct tgc *t, struct tiled *of, int store)
         *ordered = *other;
     if (may_order)
         (void)take_better(t, of, ordered, 1);
-    while (of->n > 0 && shape_join_rows(t, &of->s, store, &other->s) && take_better(t, of, other, RATIO_GRID_FLAT))
+    while (of->n > 0 && shape_join_rows(t, &of->s, store, &other->s) &&
+           take_better(t, of, other, RATIO_GRID_FLAT))
         continue;
 }
 
@@ -394,7 +447,8 @@ bool grid_tile(struct tgc *t, struct kernel *k, int store, int first)
 {
     struct tiled *of = scratch_array(t, 1, sizeof *of);
     struct kernel grouped = *k;
-    struct opt group = {.op = OPT_GROUP, .store = store};     /* bytes that no instruction for matrices takes */
+    /* bytes that no instruction for matrices takes */
+    struct opt group = {.op = OPT_GROUP, .store = store};
     (void)opt_apply(t, &grouped, NULL, &group, 1, NULL);
     if (!shape_begin(t, &of->s, &grouped, store))
         return false;

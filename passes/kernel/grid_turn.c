@@ -1,25 +1,35 @@
-/* grid_turn.c - stores without sums whose neighbours lie apart where they are loaded: a block's go through local memory, so that memory is
- * read and stored as neighbours, 16 bytes a thread where these are aligned (opt THROUGH).
+/* grid_turn.c - stores without sums whose neighbours lie apart where they are loaded: a block's go
+ * through local memory, so that memory is read and stored as neighbours, 16 bytes a thread where
+ * these are aligned (opt THROUGH).
  *
  *      t[64*p + c] = x[49*c + p]       threads along p load x's neighbours        tile[72*p + c] = x[49*c + p]
  *                                      threads along c store t's neighbours       t[64*p + c] = tile[72*p + c]
  *
- * One by one, each thread of a wave would load from, or store to, a line of its own, of which as much comes as a sector has.
+ * One by one, each thread of a wave would load from, or store to, a line of its own, of which as
+ * much comes as a sector has.
  *
- * The model: bytes by sectors, of blocks that reach beyond the tensor, too, what threads issue, and turns of local memory's banks,
- * for which the tile's rows are padded.
+ * The model: bytes by sectors, of blocks that reach beyond the tensor, too, what threads issue, and
+ * turns of local memory's banks, for which the tile's rows are padded.
  */
 #include "passes/analysis/banks.h"
 #include "passes/kernel/grid_product.h"
 #include "passes/target/target.h"
 
-/* ISSUED_EACH: what a thread computes for an access, in multiply-adds. BESIDE_LIMIT: what is no limit counts for so little of it. */
+/* ISSUED_EACH: what a thread computes for an access, in multiply-adds. BESIDE_LIMIT: what is no
+ * limit counts for so little of it. */
 enum { SECTOR_NBYTES = 32, WORD_NBYTES = 4, LANES = 32, ISSUED_EACH = 8, BESIDE_LIMIT = 64 };
 enum { SIDE_MOST = 128, PAD_NBYTES_MOST = 64, TURN_THREADS_LEAST = 64, TURN_THREADS_MOST = 256 };
 
-/* The loops, by position, along which neighbours are loaded (row) and stored (column); how many of them at once; bytes of an element that is
- * loaded, passed on and stored; loads of the value's that change with both. */
-struct turned { struct nest m; int row, column; int64_t nrow, ncolumn, load_width, width, loaded, passed, stored; double rest; int loads; };
+/* The loops, by position, along which neighbours are loaded (row) and stored (column); how many of
+ * them at once; bytes of an element that is loaded, passed on and stored; loads of the value's that
+ * change with both. */
+struct turned {
+    struct nest m;
+    int row, column;
+    int64_t nrow, ncolumn, load_width, width, loaded, passed, stored;
+    double rest;
+    int loads;
+};
 
 struct turn_tile { int64_t rows, columns, threads, pad; double ns; };
 
@@ -34,13 +44,15 @@ static int64_t load_width(struct tgc *t, const struct uop *load, struct uop *row
 {
     int64_t nbytes = (int64_t)dtype_nbytes(load->dtype), width = COPY_NBYTES_MOST / nbytes;
     struct uop *rest = sym_sub(t, load->src[1], row);
-    while (width > 1 && (load->nsrc > 2 || !device_stores(t, width * nbytes) || range_fixed_size(row) % width || index_divisor(t, rest) % width ||
+    while (width > 1 && (load->nsrc > 2 || !device_stores(t, width * nbytes) ||
+                         range_fixed_size(row) % width || index_divisor(t, rest) % width ||
                          !buffer_is_aligned(t, uop_buffer_of(load->src[0]), width)))
         width /= 2;
     return width;
 }
 
-/* The row: a loop along which all loads that change with it are neighbours, and with it the column alone; -1: there is none. */
+/* The row: a loop along which all loads that change with it are neighbours, and with it the column
+ * alone; -1: there is none. */
 static bool is_row(struct turned *x, int at)
 {
     struct tgc *t = x->m.t;
@@ -54,7 +66,8 @@ static bool is_row(struct turned *x, int at)
             continue;                                    /* a bias: the same for all rows */
         if (!by_row && !by_column)
             continue;
-        if (load->op != OP_LOAD || !by_row || !is_one(t, load->src[1], row) || uop_reads_memory(t, load->src[1]))
+        if (load->op != OP_LOAD || !by_row || !is_one(t, load->src[1], row) ||
+            uop_reads_memory(t, load->src[1]))
             return false;
         int64_t width = load_width(t, load, row);
         x->load_width = x->loads && x->load_width < width ? x->load_width : width;
@@ -92,13 +105,18 @@ static bool find_turned(struct tgc *t, struct uop *store, struct turned *x)
 
 static int64_t ceil_of(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
 
-/* The padding of the tile's rows by which a wave's stores to it, of some columns of each of its rows, and loads of it meet least. */
+/* The padding of the tile's rows by which a wave's stores to it, of some columns of each of its
+ * rows, and loads of it meet least. */
 static int64_t find_pad(const struct turned *x, int64_t rows, int64_t columns, int *turns)
 {
-    int64_t step = x->width > 1 ? x->width : 1, apart = rows / x->load_width < LANES ? rows / x->load_width : LANES, best = 0;
+    int64_t step = x->width > 1 ? x->width : 1,
+            apart = rows / x->load_width < LANES ? rows / x->load_width : LANES, best = 0;
     for (int64_t pad = 0; pad * x->passed <= PAD_NBYTES_MOST; pad += step) {
-        int each = (int)x->load_width * banks_of_copy(LANES / apart * x->passed, x->load_width * (columns + pad) * x->passed, x->passed) +
-                   banks_of_copy(columns * x->passed, (columns + pad) * x->passed, x->width * x->passed);
+        int each =
+            (int)x->load_width * banks_of_copy(LANES / apart * x->passed,
+                                               x->load_width * (columns + pad) * x->passed,
+                                               x->passed) +
+            banks_of_copy(columns * x->passed, (columns + pad) * x->passed, x->width * x->passed);
         if (pad == 0 || each < *turns)
             best = pad, *turns = each;
     }
@@ -108,10 +126,12 @@ static int64_t find_pad(const struct turned *x, int64_t rows, int64_t columns, i
 /* Bytes of so many neighbours: whole sectors, one more where they begin anywhere. */
 static double sectors(int64_t n, int64_t nbytes, int64_t width)
 {
-    return (double)(ceil_of(n * nbytes, SECTOR_NBYTES) + (width * nbytes < COPY_NBYTES_MOST ? SECTOR_NBYTES : 0));
+    return (double)(ceil_of(n * nbytes, SECTOR_NBYTES) +
+                    (width * nbytes < COPY_NBYTES_MOST ? SECTOR_NBYTES : 0));
 }
 
-/* Words that a thread's accesses of `width` neighbours have, for each of them, with what is computed to find these. */
+/* Words that a thread's accesses of `width` neighbours have, for each of them, with what is
+ * computed to find these. */
 static double access(const struct tgc *t, int64_t nbytes, int64_t width)
 {
     double words = (double)(nbytes * width) / WORD_NBYTES;
@@ -123,21 +143,30 @@ static double tile_ns(const struct tgc *t, const struct turned *x, struct turn_t
     const struct device_row *d = t->device;
     int turns = 0;
     b->pad = find_pad(x, b->rows, b->columns, &turns);
-    double elements = (double)(b->rows * b->columns) / (double)b->threads, local = cost_grid_local(d);
-    double rows = (double)(ceil_of(x->nrow, b->rows) / b->rows), columns = (double)(ceil_of(x->ncolumn, b->columns) / b->columns);
+    double elements = (double)(b->rows * b->columns) / (double)b->threads,
+           local = cost_grid_local(d);
+    double rows = (double)(ceil_of(x->nrow, b->rows) / b->rows),
+           columns = (double)(ceil_of(x->ncolumn, b->columns) / b->columns);
     double loaded = sectors(b->rows < x->nrow ? b->rows : x->nrow, x->loaded, x->load_width) * rows;
-    double stored = sectors(b->columns < x->ncolumn ? b->columns : x->ncolumn, x->stored, x->width) * columns;
+    double stored =
+        sectors(b->columns < x->ncolumn ? b->columns : x->ncolumn, x->stored, x->width) * columns;
     struct grid_work work = {
-        .blocks = rows * columns * x->rest, .threads = (double)b->threads,
-        .issued = elements * (x->loads * access(t, x->loaded, x->load_width) + local * (1 + turns / (double)x->load_width) +
-                              local / (double)x->width + access(t, x->stored, x->width)) + RATIO_GRID_BARRIER,
+        .blocks = rows * columns * x->rest,
+        .threads = (double)b->threads,
+        .issued = elements * (x->loads * access(t, x->loaded, x->load_width) +
+                              local * (1 + turns / (double)x->load_width) +
+                              local / (double)x->width + access(t, x->stored, x->width)) +
+                  RATIO_GRID_BARRIER,
         .local_nbytes = (double)(b->rows * (b->columns + b->pad) * x->passed),
-        .cache_nbytes = x->rest * ((double)x->ncolumn * x->loads * loaded + (double)x->nrow * stored),
-        .memory_nbytes = x->rest * (double)(x->nrow * x->ncolumn) * (double)(x->loads * x->loaded + x->stored),
+        .cache_nbytes =
+            x->rest * ((double)x->ncolumn * x->loads * loaded + (double)x->nrow * stored),
+        .memory_nbytes =
+            x->rest * (double)(x->nrow * x->ncolumn) * (double)(x->loads * x->loaded + x->stored),
     };
     double ns = cost_of_grid(d, &work, NULL);
     work.memory_nbytes = 0;
-    return ns + cost_of_grid(d, &work, NULL) / BESIDE_LIMIT;       /* of equals the one that leaves most of the device */
+    /* of equals the one that leaves most of the device */
+    return ns + cost_of_grid(d, &work, NULL) / BESIDE_LIMIT;
 }
 
 /* Each element is a thread's: of what it loads a sector comes. */
@@ -146,8 +175,13 @@ static double each_ns(const struct tgc *t, const struct turned *x)
     const struct device_row *d = t->device;
     double n = x->rest * (double)(x->nrow * x->ncolumn), threads = 2 * d->wave;
     struct grid_work work = {
-        .blocks = __builtin_ceil(n / threads), .threads = threads, .issued = x->loads * access(t, x->loaded, 1) + access(t, x->stored, 1),
-        .cache_nbytes = n * (double)(x->loads * (x->loaded * x->ncolumn < SECTOR_NBYTES ? x->loaded : SECTOR_NBYTES) + x->stored),
+        .blocks = __builtin_ceil(n / threads),
+        .threads = threads,
+        .issued = x->loads * access(t, x->loaded, 1) + access(t, x->stored, 1),
+        .cache_nbytes =
+            n * (double)(x->loads *
+                             (x->loaded * x->ncolumn < SECTOR_NBYTES ? x->loaded : SECTOR_NBYTES) +
+                         x->stored),
         .memory_nbytes = n * (double)(x->loads * x->loaded + x->stored),
     };
     return cost_of_grid(d, &work, NULL);
@@ -156,15 +190,18 @@ static double each_ns(const struct tgc *t, const struct turned *x)
 /* Whether blocks have whole sectors of what they load and store, as far as there are such. */
 static bool has_sectors(const struct turned *x, const struct turn_tile *b)
 {
-    return (b->rows * x->loaded >= SECTOR_NBYTES || b->rows >= x->nrow) && (b->columns * x->stored >= SECTOR_NBYTES || b->columns >= x->ncolumn);
+    return (b->rows * x->loaded >= SECTOR_NBYTES || b->rows >= x->nrow) &&
+           (b->columns * x->stored >= SECTOR_NBYTES || b->columns >= x->ncolumn);
 }
 
 static bool fits(const struct tgc *t, const struct turned *x, const struct turn_tile *b)
 {
     const struct device_row *d = t->device;
-    int64_t most = d->group < TURN_THREADS_MOST ? d->group : TURN_THREADS_MOST, n = b->rows * b->columns;
-    return b->threads >= d->wave && b->threads <= most && b->rows % x->load_width == 0 && b->columns % x->width == 0 &&
-           has_sectors(x, b) && n % (b->threads * x->load_width) == 0 && n % (b->threads * x->width) == 0 &&
+    int64_t most = d->group < TURN_THREADS_MOST ? d->group : TURN_THREADS_MOST,
+            n = b->rows * b->columns;
+    return b->threads >= d->wave && b->threads <= most && b->rows % x->load_width == 0 &&
+           b->columns % x->width == 0 && has_sectors(x, b) &&
+           n % (b->threads * x->load_width) == 0 && n % (b->threads * x->width) == 0 &&
            b->rows < 2 * x->nrow && b->columns < 2 * x->ncolumn &&
            n * x->passed * 4 <= device_local_nbytes(t);
 }
@@ -186,9 +223,12 @@ static struct turn_tile find_tile(const struct tgc *t, const struct turned *x)
 }
 
 /* The loop in blocks of n turns. */
-static void list_blocks(struct place_list *l, int tag, int64_t size, int64_t n, int blocks, int inner)
+static void list_blocks(struct place_list *l, int tag, int64_t size, int64_t n, int blocks,
+                        int inner)
 {
-    list_cover(l, size, tag, &(struct block_of){.items = n, .lanes = 1, .tag_blocks = blocks, .tag_items = inner});
+    list_cover(
+        l, size, tag,
+        &(struct block_of){.items = n, .lanes = 1, .tag_blocks = blocks, .tag_items = inner});
 }
 
 static void append(struct place_list *l, const struct place_list *of)
@@ -198,13 +238,16 @@ static void append(struct place_list *l, const struct place_list *of)
     l->failed |= of->failed;
 }
 
-static bool apply(struct tgc *t, struct kernel *k, int store, const struct turned *x, const struct turn_tile *b)
+static bool apply(struct tgc *t, struct kernel *k, int store, const struct turned *x,
+                  const struct turn_tile *b)
 {
     enum { LOOP_ROW = LOOP_COLUMN_ITEMS + 1, LOOP_COLUMN, LOOP_ROW_CHUNKS, LOOP_COLUMN_CHUNKS };
     struct kernel trial = *k;
     struct place_list l, second;
-    struct leaving in = {.width = x->load_width}, out = {.width = x->width, .passed_nbytes = x->passed};
-    int tag[LOOPS_MAX], n = 0, row = LOOP_GIVEN + x->row - x->m.first, column = LOOP_GIVEN + x->column - x->m.first;
+    struct leaving in = {.width = x->load_width},
+                   out = {.width = x->width, .passed_nbytes = x->passed};
+    int tag[LOOPS_MAX], n = 0, row = LOOP_GIVEN + x->row - x->m.first,
+                        column = LOOP_GIVEN + x->column - x->m.first;
     int64_t size[LOOPS_MAX];
     list_begin(&l, t, trial.ast, store);
     for (int i = 0; i < l.nloop; i++)
@@ -226,13 +269,15 @@ static bool apply(struct tgc *t, struct kernel *k, int store, const struct turne
     l.loop[l.nloop++] = LOOP_ROW;
     l.loop[l.nloop++] = LOOP_COLUMN;
     second = l;
-    list_order(&l, LOOP_COLUMN, list_position(&l, LOOP_ROW));          /* neighbouring threads load neighbours */
+    /* neighbouring threads load neighbours */
+    list_order(&l, LOOP_COLUMN, list_position(&l, LOOP_ROW));
     list_grid(&l, tag, size, n);
     list_leaving(&l, &in, LOOP_COLUMN, b->columns, LOOP_ROW, b->rows, b->threads, LOOP_ROW_CHUNKS);
     second.n = 0;
     second.store++;
     list_grid(&second, tag, size, n);
-    list_leaving(&second, &out, LOOP_ROW, b->rows, LOOP_COLUMN, b->columns, b->threads, LOOP_COLUMN_CHUNKS);
+    list_leaving(&second, &out, LOOP_ROW, b->rows, LOOP_COLUMN, b->columns, b->threads,
+                 LOOP_COLUMN_CHUNKS);
     append(&l, &second);
     if (l.failed || !grid_apply(t, &trial, &l, (int)b->threads, 1))
         return false;

@@ -1,10 +1,10 @@
-/* grid_vector.c - which loops of a store become vectors of a device's threads: float4, 16 bytes in one
- * transaction.
+/* grid_vector.c - which loops of a store become vectors of a device's threads: float4, 16 bytes in
+ * one transaction.
  *
- * A thread's vector is the last turns of a loop along which everything is read and stored as aligned
- * neighbours, or is the same for all of them. What is not proved to be aligned stays scalar: a device
- * would load it in parts. Of sums of products of bytes the columns are vectors, each lane with four bytes
- * of the weights.
+ * A thread's vector is the last turns of a loop along which everything is read and stored as
+ * aligned neighbours, or is the same for all of them. What is not proved to be aligned stays
+ * scalar: a device would load it in parts. Of sums of products of bytes the columns are vectors,
+ * each lane with four bytes of the weights.
  */
 #include "passes/kernel/grid.h"
 #include "passes/target/target.h"
@@ -15,27 +15,34 @@ int grid_vector_lanes(const struct tgc *t)
 }
 
 /* Whether what is accessed at the offset along r is aligned neighbours, or one element for all. */
-static bool offset_fits(struct tgc *t, const struct uop *memory, struct uop *offset, struct uop *r, int64_t n)
+static bool offset_fits(struct tgc *t, const struct uop *memory, struct uop *offset, struct uop *r,
+                        int64_t n)
 {
     int64_t stride;
     return index_stride(t, offset, r, &stride) &&
-           (stride == 0 || (stride == 1 && index_divisor(t, sym_sub(t, offset, r)) % n == 0 &&
-                            (memory->op == OP_STAGE || buffer_is_aligned(t, uop_buffer_of(memory), n))));
+           (stride == 0 ||
+            (stride == 1 && index_divisor(t, sym_sub(t, offset, r)) % n == 0 &&
+             (memory->op == OP_STAGE || buffer_is_aligned(t, uop_buffer_of(memory), n))));
 }
 
-/* Whether weights of a sum of products of bytes have a group for each turn of r, aligned neighbours. */
+/* Whether weights of a sum of products of bytes have a group for each turn of r,
+ * aligned neighbours. */
 static bool groups_fit(const struct nest *m, const struct uop *load, struct uop *r, int64_t n)
 {
     struct tgc *t = m->t;
     int64_t stride;
-    if (load->dtype != DTYPE_I8 || !index_stride(t, load->src[1], r, &stride) || stride != DOT_BYTES)
+    if (load->dtype != DTYPE_I8 || !index_stride(t, load->src[1], r, &stride) ||
+        stride != DOT_BYTES)
         return false;
     struct uop *begin = sym_sub(t, load->src[1], sym_muli(t, r, stride));
-    return index_divisor(t, sym_sub(t, begin, m->reduce->src[m->reduce->nsrc - 1])) % (stride * n) == 0 &&
+    return index_divisor(t, sym_sub(t, begin, m->reduce->src[m->reduce->nsrc - 1])) %
+                   (stride * n) ==
+               0 &&
            buffer_is_aligned(t, uop_buffer_of(load->src[0]), stride * n);
 }
 
-/* Vectors of small elements are widened where they are loaded, so a condition has no other value for them than 0. */
+/* Vectors of small elements are widened where they are loaded, so a condition has no other value
+ * for them than 0. */
 static bool load_fits(struct tgc *t, const struct uop *load, struct uop *r, int64_t n)
 {
     return offset_fits(t, load->src[0], load->src[1], r, n) &&
@@ -43,8 +50,9 @@ static bool load_fits(struct tgc *t, const struct uop *load, struct uop *r, int6
                                (dtype_nbytes(load->dtype) == 4 || load_is_zero_elsewhere(load))));
 }
 
-/* Whether data that differs along r chooses what is loaded: where the load gets a condition on its place, the choice
- * becomes a part of that (where_load_and), and lanes would have conditions of their own. */
+/* Whether data that differs along r chooses what is loaded: where the load gets a condition on
+ * its place, the choice becomes a part of that (where_load_and), and lanes would have
+ * conditions of their own. */
 static bool data_chooses_loads(struct tgc *t, struct uop *store, const struct uop *r)
 {
     struct mem_mark mark = scratch_mark(t);
@@ -67,7 +75,8 @@ static bool turns_fit(struct tgc *t, struct uop *store, int at, int64_t n)
     struct uop *r = store->src[at];
     if (!nest_find(t, store, &m) || RANGE_AXIS(r->arg.i) != AXIS_LOOP || range_fixed_size(r) < n ||
         !index_stride(t, store->src[1], r, &stride) || stride != 1 ||
-        !offset_fits(t, store->src[0], store->src[1], r, n) || !nest_vectors_fit(&m, r) || data_chooses_loads(t, store, r))
+        !offset_fits(t, store->src[0], store->src[1], r, n) || !nest_vectors_fit(&m, r) ||
+        data_chooses_loads(t, store, r))
         return false;
     for (int i = 0; i < m.nload; i++)
         if (!load_fits(t, m.load[i], r, n) && !(m.bytes && groups_fit(&m, m.load[i], r, n)))

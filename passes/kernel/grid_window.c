@@ -1,10 +1,12 @@
-/* grid_window.c - sums over windows on a device: each thread has several outputs along a window, whose rows it loads once.
+/* grid_window.c - sums over windows on a device: each thread has several outputs along a window,
+ * whose rows it loads once.
  *
  *      y[r] = x[r] w[0] + x[r + 1] w[1] + x[r + 2] w[2]          r < 56
  * ->   a thread has 7 neighbouring r: 9 loads instead of 21, all terms of the tap's loop at once
  *
- * Depthwise convolutions and poolings, whose channels are neighbours in memory: threads have vectors of them, for which known
- * weights are stored by channels. Local memory would save no more: other threads of a block read what is in the cache near them.
+ * Depthwise convolutions and poolings, whose channels are neighbours in memory: threads have
+ * vectors of them, for which known weights are stored by channels. Local memory would save no more:
+ * other threads of a block read what is in the cache near them.
  */
 #include "passes/analysis/stationary.h"
 #include "passes/kernel/grid_product.h"
@@ -15,13 +17,15 @@ enum { ROWS_MOST = 8, TAPS_MOST = 8 };
 /* A store's loop and the sum's loop along which loads move alike, by position. */
 struct along { int row, tap; };
 
-/* Whether some load moves along the loop r as along the loop of taps, by fewer of its turns than there are. */
+/* Whether some load moves along the loop r as along the loop of taps, by fewer of its
+ * turns than there are. */
 static bool moves_alike(const struct nest *m, const struct uop *r, const struct uop *tap)
 {
     int64_t a, b, taps = range_fixed_size(tap);
     for (int i = 0; i < m->nload; i++) {
         struct uop *at = m->load[i]->src[1];
-        if (index_stride(m->t, at, r, &a) && index_stride(m->t, at, tap, &b) && b != 0 && a != 0 && a % b == 0 && a / b > 0 && a / b < taps)
+        if (index_stride(m->t, at, r, &a) && index_stride(m->t, at, tap, &b) && b != 0 && a != 0 &&
+            a % b == 0 && a / b > 0 && a / b < taps)
             return true;
     }
     return false;
@@ -34,8 +38,9 @@ static bool find_along(const struct nest *m, int vector, struct along *w)
     for (w->row = m->first; w->row < s->nsrc; w->row++)
         for (w->tap = 1; w->tap < sum->nsrc; w->tap++) {
             int64_t taps = range_fixed_size(sum->src[w->tap]);
-            if (w->row != vector && taps > 1 && taps <= TAPS_MOST && sum->nsrc > 2 && product_may_cut(m, s->src[w->row]) &&
-                range_fixed_size(s->src[w->row]) > 1 && moves_alike(m, s->src[w->row], sum->src[w->tap]))
+            if (w->row != vector && taps > 1 && taps <= TAPS_MOST && sum->nsrc > 2 &&
+                product_may_cut(m, s->src[w->row]) && range_fixed_size(s->src[w->row]) > 1 &&
+                moves_alike(m, s->src[w->row], sum->src[w->tap]))
                 return true;
         }
     return false;
@@ -53,12 +58,18 @@ static int64_t rows_of_thread(const struct device_row *d, int64_t n, double thre
 /* Known operands are stored by the turns of the loop. */
 static void pack_along(struct tgc *t, struct kernel *k, int store, const struct nest *m, int vector)
 {
-    struct opt pack = {.op = OPT_PACK, .store = store, .of = OF_SUM, .space = SPACE_WEIGHTS, .axis = vector - m->first,
-                       .number = opt_number(t, m->store, m->reduce), .n = range_fixed_size(m->store->src[vector])};
+    struct opt pack = {.op = OPT_PACK,
+                       .store = store,
+                       .of = OF_SUM,
+                       .space = SPACE_WEIGHTS,
+                       .axis = vector - m->first,
+                       .number = opt_number(t, m->store, m->reduce),
+                       .n = range_fixed_size(m->store->src[vector])};
     for (pack.operand = 0; pack.operand < m->nload; pack.operand++) {
         int64_t stride;
         const struct uop *load = m->load[pack.operand];
-        if (load_is_stationary(load) && index_stride(t, load->src[1], m->store->src[vector], &stride) && stride > 1)
+        if (load_is_stationary(load) &&
+            index_stride(t, load->src[1], m->store->src[vector], &stride) && stride > 1)
             (void)opt_apply(t, k, NULL, &pack, 1, NULL);
     }
 }
@@ -70,11 +81,13 @@ bool grid_windows(struct tgc *t, struct kernel *k, int store)
     struct kernel trial = *k;
     struct place_list l;
     int lanes = grid_vector_lanes(t), vector = k->ast->src[store]->nsrc - 1;
-    if (lanes < 2 || k->ast->nsrc > 1 || !nest_find(t, k->ast->src[store], &m) || !m.reduce || m.bytes || vector < m.first)
+    if (lanes < 2 || k->ast->nsrc > 1 || !nest_find(t, k->ast->src[store], &m) || !m.reduce ||
+        m.bytes || vector < m.first)
         return false;
     pack_along(t, &trial, store, &m, vector);
     struct uop *s = trial.ast->src[store];
-    if (!nest_find(t, s, &m) || !find_along(&m, vector, &w) || !grid_vector_fits(t, s, vector, lanes))
+    if (!nest_find(t, s, &m) || !find_along(&m, vector, &w) ||
+        !grid_vector_fits(t, s, vector, lanes))
         return false;
     double threads = 1.0 / lanes;
     for (int i = m.first; i < s->nsrc; i++) {
@@ -82,7 +95,8 @@ bool grid_windows(struct tgc *t, struct kernel *k, int store)
             return false;
         threads *= (double)s->src[i]->src[0]->vmax;
     }
-    int64_t size[LOOPS_MAX], n = range_fixed_size(s->src[w.row]), rows = rows_of_thread(t->device, n, threads);
+    int64_t size[LOOPS_MAX], n = range_fixed_size(s->src[w.row]),
+                             rows = rows_of_thread(t->device, n, threads);
     if (rows < 2)
         return false;
     int tag[LOOPS_MAX], ntag = 0;

@@ -4,9 +4,10 @@
  *      M = U V         places x groups products of tiles by channels, in blocks of tiles (grid_tile.c, grid_matrix.c)
  *      Aᵀ M A          a thread for each tile of a channel, with what follows element by element (tile_epilogue.c)
  *
- * against one kernel of sums of products. Multiplications are fewer, bytes more: V and M are stored and read. The model is that
- * of the kernels' schedules, by the device's row; each kernel is a launch. What rounds to halves in memory or factors keeps its
- * sums: the transforms would amplify that, which the error's budget knows nothing of. So do images, whose places would be pixels.
+ * against one kernel of sums of products. Multiplications are fewer, bytes more: V and M are stored
+ * and read. The model is that of the kernels' schedules, by the device's row; each kernel is a
+ * launch. What rounds to halves in memory or factors keeps its sums: the transforms would amplify
+ * that, which the error's budget knows nothing of. So do images, whose places would be pixels.
  */
 #include "passes/kernel/grid_product.h"
 #include "passes/passes.h"
@@ -14,33 +15,45 @@
 
 #include <math.h>
 
-/* A transform's kernel: so many tiles of a channel each, each with so many values that it loads, and stores. */
-static double transform_ns(const struct device_row *d, double tiles, double places, double loads, double stores, double nelem)
+/* A transform's kernel: so many tiles of a channel each, each with so many values that it
+ * loads, and stores. */
+static double transform_ns(const struct device_row *d, double tiles, double places, double loads,
+                           double stores, double nelem)
 {
     struct grid_work work = {
-        .blocks = __builtin_ceil(tiles / d->wave), .threads = d->wave,
+        .blocks = __builtin_ceil(tiles / d->wave),
+        .threads = d->wave,
         .issued = (loads + stores) * cost_grid_load(d) + places * RATIO_GRID_PLACE,
-        .cache_nbytes = tiles * (loads + stores) * sizeof(float), .memory_nbytes = nelem * sizeof(float),
+        .cache_nbytes = tiles * (loads + stores) * sizeof(float),
+        .memory_nbytes = nelem * sizeof(float),
     };
     return cost_of_grid(d, &work, NULL) + RATIO_GRID_LAUNCH;
 }
 
-/* Whether tiles of so many bytes, transformed and multiplied, may be in memory beside all else: those of a layer whose inputs and outputs
- * have `layer` bytes. */
+/* Whether tiles of so many bytes, transformed and multiplied, may be in memory beside all else:
+ * those of a layer whose inputs and outputs have `layer` bytes. */
 static bool may_store(const struct tgc *t, double tiles, double layer, double beside)
 {
-    double most = RATIO_GRID_TILES > RATIO_GRID_TILES_MORE * layer ? RATIO_GRID_TILES : RATIO_GRID_TILES_MORE * layer;
+    double most = RATIO_GRID_TILES > RATIO_GRID_TILES_MORE * layer ? RATIO_GRID_TILES
+                                                                   : RATIO_GRID_TILES_MORE * layer;
     return tiles <= most && tiles + beside <= RATIO_GRID_TILES_ROOM * (double)mem_room(t);
 }
 
 static double layer_ns(struct tgc *t, const struct conv_work *w)
 {
     const struct device_row *d = t->device;
-    double in = w->groups * w->in, out = w->groups * w->out, x = w->pixels * in, y = w->pixels * out;
-    double v = w->places == 1 ? x : w->rows * w->places * in, m = w->places == 1 ? y : w->rows * w->places * out;
+    double in = w->groups * w->in, out = w->groups * w->out, x = w->pixels * in,
+           y = w->pixels * out;
+    double v = w->places == 1 ? x : w->rows * w->places * in,
+           m = w->places == 1 ? y : w->rows * w->places * out;
     struct sums s = {
-        .rows = w->rows, .columns = w->out, .rest = w->groups * w->places, .terms = w->in * w->taps, .last_terms = (int64_t)w->in,
-        .of = DTYPE_F32, .nbytes = sizeof(float) * (v + m + w->places * w->taps * w->groups * w->in * w->out),
+        .rows = w->rows,
+        .columns = w->out,
+        .rest = w->groups * w->places,
+        .terms = w->in * w->taps,
+        .last_terms = (int64_t)w->in,
+        .of = DTYPE_F32,
+        .nbytes = sizeof(float) * (v + m + w->places * w->taps * w->groups * w->in * w->out),
     };
     int64_t parts;
     if (w->places > 1 && !may_store(t, sizeof(float) * (v + m), sizeof(float) * (x + y), w->beside))

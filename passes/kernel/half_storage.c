@@ -2,12 +2,12 @@
  *
  *      y[i] = x[i] * w[i]          ->      y[i] = (f16)((f32)x[i] * (f32)w[i])
  *
- * A value is rounded where it is stored, half to even; sums and all else stay in f32, as what is kept
- * in a kernel's scratch does. Half as many bytes are moved. A number beyond 65504 becomes infinite, and
- * below 6e-8 it becomes 0. Inputs, outputs and states keep their types, and so does what the host reads
- * or writes: operands of host functions, conditions, numbers of iterations. A sum of many elements that is
- * not yet divided by their number, as a mean's or a variance's may be stored, keeps its floats, too: it may
- * be beyond the largest half where the mean is not.
+ * A value is rounded where it is stored, half to even; sums and all else stay in f32, as what is
+ * kept in a kernel's scratch does. Half as many bytes are moved. A number beyond 65504 becomes
+ * infinite, and below 6e-8 it becomes 0. Inputs, outputs and states keep their types, and so does
+ * what the host reads or writes: operands of host functions, conditions, numbers of iterations. A
+ * sum of many elements that is not yet divided by their number, as a mean's or a variance's may be
+ * stored, keeps its floats, too: it may be beyond the largest half where the mean is not.
  */
 #include "passes/kernel/opts_work.h"
 #include "passes/passes.h"
@@ -17,7 +17,8 @@ struct halves {
     bool *is_of_host;            /* by buffer id, of roots */
     bool *is_sum;                /* likewise */
     int nbuffer;
-    struct buffer **half;        /* by buffer id: the buffer of halves, which for intermediates is the same */
+    struct buffer **half;        /* by buffer id: the buffer of halves, which for
+                                  * intermediates is the same */
 };
 
 static void note_host(struct halves *h, struct uop *u)
@@ -78,11 +79,14 @@ static struct buffer *rounded_weight(struct halves *h, const struct buffer *b)
     for (size_t i = 0; i < n; i++) {
         union scalar v = scalar_load(DTYPE_F32, from + i * sizeof(float));
         scalar_store(DTYPE_F16, to + i * size, v);
-        is_beyond |= !__builtin_isinf(v.f) && __builtin_isinf(scalar_load(DTYPE_F16, to + i * size).f);
+        is_beyond |=
+            !__builtin_isinf(v.f) && __builtin_isinf(scalar_load(DTYPE_F16, to + i * size).f);
     }
     if (is_beyond)
-        diag_warn(h->t, NULL, "--half-storage: weight '%.100s' has an element beyond 65504, the largest half: "
-                              "it becomes infinite", b->name ? b->name : "of the model");
+        diag_warn(h->t, NULL,
+                  "--half-storage: weight '%.100s' has an element beyond 65504, the largest half: "
+                  "it becomes infinite",
+                  b->name ? b->name : "of the model");
     made->id = h->t->next_buffer++;
     made->dtype = DTYPE_F16;
     made->data = to;
@@ -104,7 +108,8 @@ static void make_half(struct halves *h, struct buffer *b)
 /* Whether a half holds the constant. */
 static bool is_exact(const struct uop *u)
 {
-    return u->op == OP_CONST && scalar_cast(DTYPE_F16, DTYPE_F32, (union scalar){.f = u->arg.f}).f == u->arg.f;
+    return u->op == OP_CONST &&
+           scalar_cast(DTYPE_F16, DTYPE_F32, (union scalar){.f = u->arg.f}).f == u->arg.f;
 }
 
 static struct uop *half_load(struct halves *h, const struct uop *u, struct buffer *b)
@@ -123,12 +128,14 @@ static struct uop *half_load(struct halves *h, const struct uop *u, struct buffe
 static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
 {
     struct halves *h = ctx;
-    const struct buffer *of = u->op == OP_LOAD || u->op == OP_STORE ? uop_buffer_of(u->src[0]) : NULL;
+    const struct buffer *of =
+        u->op == OP_LOAD || u->op == OP_STORE ? uop_buffer_of(u->src[0]) : NULL;
     struct buffer *b = (struct buffer *)(uintptr_t)of;
     struct uop *src[RANGES_MAX + 8];
     if (!b || u->src[0]->op != OP_BUFFER || b->id >= h->nbuffer || !h->half[b->id])
         return NULL;
-    if (u->op == OP_LOAD)        /* halves: a cast back of what was rewritten has become that load itself */
+    if (u->op == OP_LOAD)        /* halves: a cast back of what was rewritten has
+                                  * become that load itself */
         return u->dtype == DTYPE_F32 ? half_load(h, u, h->half[b->id]) : NULL;
     for (int i = 0; i < u->nsrc; i++)
         src[i] = u->src[i];

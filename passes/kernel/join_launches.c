@@ -1,11 +1,13 @@
-/* join_launches.c - on devices, small elementwise kernels of one form, one after the other, are one launch.
+/* join_launches.c - on devices, small elementwise kernels of one form, one after the other, are one
+ * launch.
  *
  *      copy_2   for h, e   k[h, e] = x[768 + 64*h + e]           copy_2   for h, e   k[h, e] = x[768 + 64*h + e]
  *      copy_3   for h, e   v[h, e] = x[1536 + 64*h + e]     ->            for h, e   v[h, e] = x[1536 + 64*h + e]
  *
- * None of them reads or stores what another one stores, and each has a loop of so many turns for each of the others', so
- * a place of the grid does the same of each. What such kernels take is their launch; of larger ones that is little, and
- * a kernel that waits for all that several need may begin later.
+ * None of them reads or stores what another one stores, and each has a loop of so many turns for
+ * each of the others', so a place of the grid does the same of each. What such kernels take is
+ * their launch; of larger ones that is little, and a kernel that waits for all that several need
+ * may begin later.
  *
  * needs: ASTs before any schedule is chosen
  */
@@ -54,8 +56,9 @@ static bool is_apart(const struct kernel *a, const struct kernel *b)
 
 static bool may_join(struct tgc *t, const struct kernel *a, const struct kernel *b)
 {
-    return a->ast->nsrc < STORES_MOST && a->nbuffer + b->nbuffer <= BUFFERS_MOST && is_small(t, b) &&
-           loops_agree(a->ast->src[0], b->ast->src[0]) && is_apart(a, b) && is_apart(b, a);
+    return a->ast->nsrc < STORES_MOST && a->nbuffer + b->nbuffer <= BUFFERS_MOST &&
+           is_small(t, b) && loops_agree(a->ast->src[0], b->ast->src[0]) && is_apart(a, b) &&
+           is_apart(b, a);
 }
 
 /* a gets b's store. */

@@ -1,4 +1,5 @@
-/* online_matrix.c - attention by blocks of keys whose sums of products are of tiles, for a device's instructions.
+/* online_matrix.c - attention by blocks of keys whose sums of products are of tiles, for a device's
+ * instructions.
  *
  *      q[r][e], m[r] = -inf, l[r][n] = 0, a[r][f] = 0             r < rows, e < features, n < the tile's columns
  *      for block of keys
@@ -12,13 +13,14 @@
  *        a[r][f]  = c[r] * a[r][f] + sum over j  p[r][j] * v[j, f]
  *      y[r, f] = a[r][f] / sum over n  l[r][n]
  *
- * It is online_softmax.c's kernel with rows of queries outside: factors lie in rows along what is summed, as long as
- * whole steps of the instruction, with zeros behind. Scores, exponentials and results are read and stored by the threads
- * that the instruction gives their elements to, so they can stay in registers (opts_keep.c): of a row's maximum and sum
- * each of them has a part, a column of the tile, and what is known of a row all of them have. The parts of the sum are
- * added once, behind all keys. A factor of all scores is left out of s, m and t, and multiplied where powers are made, where there is a factor
- * anyway. What is summed to l is not rounded to the factors' dtype. Where the threads have what the
- * instruction takes as a factor (direct), there is no p.
+ * It is online_softmax.c's kernel with rows of queries outside: factors lie in rows along what is
+ * summed, as long as whole steps of the instruction, with zeros behind. Scores, exponentials and
+ * results are read and stored by the threads that the instruction gives their elements to, so they
+ * can stay in registers (opts_keep.c): of a row's maximum and sum each of them has a part, a column
+ * of the tile, and what is known of a row all of them have. The parts of the sum are added once,
+ * behind all keys. A factor of all scores is left out of s, m and t, and multiplied where powers
+ * are made, where there is a factor anyway. What is summed to l is not rounded to the factors'
+ * dtype. Where the threads have what the instruction takes as a factor (direct), there is no p.
  */
 #include "passes/kernel/online_softmax.h"
 #include "passes/kernel/tile.h"
@@ -30,12 +32,14 @@ struct tiles {
     struct online *x;
     struct uop *column;          /* of the result; NULL: it has none */
     int64_t columns, features;   /* in whole tiles, in whole steps */
-    double factor;               /* a positive scale of all scores: applied in the exponent, not to each score */
+    double factor;               /* a positive scale of all scores: applied in the
+                                  * exponent, not to each score */
     struct buffer *query, *scores, *weights, *less, *now, *top, *parts, *product;
     bool is_weight;              /* scores have become weights in their places */
 };
 
-/* The value in the instruction's dtype of which u is the factor of a product; NULL: it is not rounded to that. */
+/* The value in the instruction's dtype of which u is the factor of a product; NULL: it is not
+ * rounded to that. */
 static struct uop *factor_of(const struct online *x, struct uop *u)
 {
     if (u->op == OP_CAST && u->src[0]->dtype == x->tiles->factor)
@@ -47,7 +51,8 @@ static bool is_half(const struct online *x) { return dtype_bits(x->tiles->factor
 
 static struct buffer *new_factor(struct online *x, int64_t rows, int64_t wide)
 {
-    return online_new_scratch(x, is_half(x) ? DTYPE_U16 : x->tiles->factor, rows * (wide + x->tiles->pad));
+    return online_new_scratch(x, is_half(x) ? DTYPE_U16 : x->tiles->factor,
+                              rows * (wide + x->tiles->pad));
 }
 
 /* Halves lie in local memory as their bits. */
@@ -77,7 +82,8 @@ static bool put_query(struct tiles *y)
     struct online *x = y->x;
     struct tgc *t = x->t;
     int64_t n = x->dot->src[1]->src[0]->arg.i, wide = y->features + x->tiles->pad;
-    struct uop *r[2] = {online_rows(x), online_range(x, uop_int(t, y->features), "e")}, *q = factor_of(x, x->query);
+    struct uop *r[2] = {online_rows(x), online_range(x, uop_int(t, y->features), "e")},
+               *q = factor_of(x, x->query);
     if (!q)
         return false;
     y->query = new_factor(x, x->rows, y->features);
@@ -102,18 +108,24 @@ static void put_first(struct tiles *y, struct uop *low)
     online_put(x, TILE, y->product, row_at(x, r[0], y->columns, r[1]), zero, r, 2);
 }
 
-static bool is_hidden(const struct uop *u) { return u->op == OP_CONST && u->arg.f == -(double)INFINITY; }
+static bool is_hidden(const struct uop *u)
+{
+    return u->op == OP_CONST && u->arg.f == -(double)INFINITY;
+}
 
 /* The scores without a positive factor of all that is visible, which *factor is multiplied by. */
-static struct uop *without_factor(struct tgc *t, struct uop *u, const struct uop *dot, double *factor)
+static struct uop *without_factor(struct tgc *t, struct uop *u, const struct uop *dot,
+                                  double *factor)
 {
     struct uop *src[3];
-    double by = (u->op == OP_MUL || u->op == OP_DIV) && u->src[1]->op == OP_CONST ? u->src[1]->arg.f : 0;
+    double by =
+        (u->op == OP_MUL || u->op == OP_DIV) && u->src[1]->op == OP_CONST ? u->src[1]->arg.f : 0;
     if (by > 0 && isfinite(by) && uop_depends_on(t, u->src[0], dot)) {
         *factor *= u->op == OP_DIV ? 1 / by : by;
         return without_factor(t, u->src[0], dot, factor);
     }
-    if (u->op != OP_WHERE || !(is_hidden(u->src[1]) || is_hidden(u->src[2])) || uop_depends_on(t, u->src[0], dot))
+    if (u->op != OP_WHERE || !(is_hidden(u->src[1]) || is_hidden(u->src[2])) ||
+        uop_depends_on(t, u->src[0], dot))
         return u;
     int seen = is_hidden(u->src[1]) ? 2 : 1;
     memcpy(src, u->src, sizeof src);
@@ -127,17 +139,20 @@ static void put_scores(struct tiles *y)
     struct online *x = y->x;
     struct tgc *t = x->t;
     int64_t n = x->dot->src[1]->src[0]->arg.i;
-    struct uop *r[2] = {online_rows(x), online_range(x, uop_int(t, x->step), "key")}, *key = sym_add(t, x->at, r[1]),
-               *e = online_range(x, uop_int(t, y->features), "e"), *src[2];
+    struct uop *r[2] = {online_rows(x), online_range(x, uop_int(t, x->step), "key")},
+               *key = sym_add(t, x->at, r[1]), *e = online_range(x, uop_int(t, y->features), "e"),
+               *src[2];
     struct uop *keys = uop_substitute(t, x->keys, x->dot->src[1], e);
     if (n < y->features)
         keys = loads_if(t, keys, sym_lt(t, e, uop_int(t, n)), e, e);
-    src[0] = uop_binary(t, OP_MUL, load_factor(x, y->query, row_at(x, r[0], y->features + x->tiles->pad, e)), keys);
+    src[0] = uop_binary(
+        t, OP_MUL, load_factor(x, y->query, row_at(x, r[0], y->features + x->tiles->pad, e)), keys);
     src[1] = e;
     struct uop *dot = uop_intern(t, OP_REDUCE, x->dot->dtype, src, 2, x->dot->arg);
     struct uop *seen, *some, *low = uop_constf(t, DTYPE_F32, -(double)INFINITY), *hidden[2];
     hidden[0] = online_rows(x), hidden[1] = online_range(x, uop_int(t, x->step), "key");
-    struct uop *value = online_hide(x, x->scores->src[0], hidden[0], sym_add(t, x->at, hidden[1]), &seen, &some);
+    struct uop *value =
+        online_hide(x, x->scores->src[0], hidden[0], sym_add(t, x->at, hidden[1]), &seen, &some);
     value = online_compare_bounds(x, value, r[0], key);
     value = is_half(x) ? without_factor(t, value, x->dot, &y->factor) : value;
     value = online_for_key(x, uop_substitute(t, value, x->dot, dot), r[1], r[0]);
@@ -148,7 +163,8 @@ static void put_scores(struct tiles *y)
         return;
     struct uop *at = row_at(x, hidden[0], x->step, hidden[1]);
     x->valid = some;
-    online_put(x, KEYS, y->scores, at, uop_where(t, seen, online_load(x, y->scores, at), low), hidden, 2);
+    online_put(x, KEYS, y->scores, at, uop_where(t, seen, online_load(x, y->scores, at), low),
+               hidden, 2);
     x->valid = NULL;
 }
 
@@ -177,8 +193,9 @@ static struct uop *subtrahend(struct tgc *t, struct uop *top, struct uop *low)
     return uop_where(t, uop_binary(t, OP_EQ, top, low), uop_constf(t, DTYPE_F32, 0), top);
 }
 
-/* e^(x - top), where top is of a whole row. Of what is rounded to 16 bits by a device's 2^x. The difference comes first: of a row whose keys are
- * all hidden by a large number it is 0, where the products' is what rounding them leaves, or two infinities'. */
+/* e^(x - top), where top is of a whole row. Of what is rounded to 16 bits by a device's 2^x. The
+ * difference comes first: of a row whose keys are all hidden by a large number it is 0, where the
+ * products' is what rounding them leaves, or two infinities'. */
 static struct uop *power_of(const struct tiles *y, struct uop *score, struct uop *top)
 {
     struct tgc *t = y->x->t;
@@ -196,9 +213,11 @@ static void put_maximum(struct tiles *y, struct uop *low)
     struct tgc *t = x->t;
     struct uop *row = online_rows(x), *part = online_range(x, uop_int(t, x->tiles->n), "part");
     struct uop *most = fold_parts(y, OP_MAX, fold_tiles(y, OP_MAX, row, part), part);
-    online_put(x, KEYS, y->now, row, uop_binary(t, OP_MAX, online_load(x, y->top, row), most), &row, 1);
+    online_put(x, KEYS, y->now, row, uop_binary(t, OP_MAX, online_load(x, y->top, row), most), &row,
+               1);
     row = online_rows(x);
-    struct uop *less = power_of(y, online_load(x, y->top, row), subtrahend(t, online_load(x, y->now, row), low));
+    struct uop *less =
+        power_of(y, online_load(x, y->top, row), subtrahend(t, online_load(x, y->now, row), low));
     online_put(x, KEYS, y->less, row, less, &row, 1);
     row = online_rows(x);
     online_put(x, KEYS, y->top, row, online_load(x, y->now, row), &row, 1);
@@ -209,28 +228,33 @@ static struct uop *weight_of(struct tiles *y, struct uop *row, struct uop *key)
 {
     struct online *x = y->x;
     struct uop *power = online_load(x, y->scores, row_at(x, row, x->step, key));
-    return y->is_weight ? uop_cast(x->t, x->tiles->factor, power) : factor_of(x, uop_substitute(x->t, x->weight, x->read, power));
+    return y->is_weight ? uop_cast(x->t, x->tiles->factor, power)
+                        : factor_of(x, uop_substitute(x->t, x->weight, x->read, power));
 }
 
 static bool put_weights(struct tiles *y)
 {
     struct online *x = y->x;
-    struct uop *r[2] = {online_rows(x), online_range(x, uop_int(x->t, x->step), "key")}, *weight = weight_of(y, r[0], r[1]);
+    struct uop *r[2] = {online_rows(x), online_range(x, uop_int(x->t, x->step), "key")},
+               *weight = weight_of(y, r[0], r[1]);
     if (!weight)
         return false;
     struct uop *value = weight->op == OP_CAST ? weight->src[0] : weight;
     if (x->tiles->direct && value->op == OP_LOAD)
         return true;
     if (x->tiles->direct && dtype_is_float(value->dtype) && dtype_bits(value->dtype) <= 32) {
-        /* rounded twice, say: a thread's own weights take their powers' places, whose sums are taken by now */
-        online_put(x, KEYS, y->scores, row_at(x, r[0], x->step, r[1]), uop_cast(x->t, DTYPE_F32, value), r, 2);
+        /* rounded twice, say: a thread's own weights take their powers' places, whose sums are
+         * taken by now */
+        online_put(x, KEYS, y->scores, row_at(x, r[0], x->step, r[1]),
+                   uop_cast(x->t, DTYPE_F32, value), r, 2);
         y->is_weight = true;
         return true;
     }
     if (x->tiles->own)
         return false;
     y->weights = new_factor(x, x->rows, x->step);
-    online_put(x, KEYS, y->weights, row_at(x, r[0], x->step + x->tiles->pad, r[1]), as_stored(x, weight), r, 2);
+    online_put(x, KEYS, y->weights, row_at(x, r[0], x->step + x->tiles->pad, r[1]),
+               as_stored(x, weight), r, 2);
     return true;
 }
 
@@ -240,15 +264,18 @@ static void put_powers(struct tiles *y, struct uop *low)
     struct online *x = y->x;
     struct tgc *t = x->t;
     struct uop *r[2] = {online_rows(x), online_range(x, uop_int(t, x->step), "key")};
-    struct uop *at = row_at(x, r[0], x->step, r[1]), *top = subtrahend(t, online_load(x, y->top, r[0]), low);
+    struct uop *at = row_at(x, r[0], x->step, r[1]),
+               *top = subtrahend(t, online_load(x, y->top, r[0]), low);
     struct uop *e = power_of(y, online_load(x, y->scores, at), top);
     if (x->scale != 1)
         e = uop_binary(t, OP_MUL, e, uop_constf(t, DTYPE_F32, x->scale));
     online_put(x, KEYS, y->scores, at, e, r, 2);
     r[0] = online_rows(x), r[1] = online_range(x, uop_int(t, x->tiles->n), "part");
     at = row_at(x, r[0], x->tiles->n, r[1]);
-    struct uop *before = uop_binary(t, OP_MUL, online_load(x, y->parts, at), online_load(x, y->less, r[0]));
-    online_put(x, KEYS, y->parts, at, uop_binary(t, OP_ADD, before, fold_tiles(y, OP_ADD, r[0], r[1])), r, 2);
+    struct uop *before =
+        uop_binary(t, OP_MUL, online_load(x, y->parts, at), online_load(x, y->less, r[0]));
+    online_put(x, KEYS, y->parts, at,
+               uop_binary(t, OP_ADD, before, fold_tiles(y, OP_ADD, r[0], r[1])), r, 2);
 }
 
 /* Whether a column beyond the last one would be of a tile; `some`: it is not. */
@@ -264,20 +291,24 @@ static void put_products(struct tiles *y)
 {
     struct online *x = y->x;
     struct tgc *t = x->t;
-    struct uop *r[2] = {online_rows(x), online_range(x, uop_int(t, y->columns), "column")}, *some, *src[2];
-    struct uop *at = row_at(x, r[0], y->columns, r[1]), *j = online_range(x, uop_int(t, x->step), "key"),
-               *key = sym_add(t, x->at, j);
-    struct uop *values = uop_substitute(t, uop_substitute(t, x->values, x->product->src[1], key), y->column, r[1]);
+    struct uop *r[2] = {online_rows(x), online_range(x, uop_int(t, y->columns), "column")}, *some,
+               *src[2];
+    struct uop *at = row_at(x, r[0], y->columns, r[1]),
+               *j = online_range(x, uop_int(t, x->step), "key"), *key = sym_add(t, x->at, j);
+    struct uop *values =
+        uop_substitute(t, uop_substitute(t, x->values, x->product->src[1], key), y->column, r[1]);
     if (!online_is_whole(x))
         values = loads_if(t, values, sym_lt(t, key, x->nkey), j, j);
     if (has_more(y, r[1], &some))
         values = loads_if(t, values, some, r[1], r[1]);
-    struct uop *weight = y->weights ? load_factor(x, y->weights, row_at(x, r[0], x->step + x->tiles->pad, j))
-                                    : uop_cast(t, DTYPE_F32, weight_of(y, r[0], j));
+    struct uop *weight =
+        y->weights ? load_factor(x, y->weights, row_at(x, r[0], x->step + x->tiles->pad, j))
+                   : uop_cast(t, DTYPE_F32, weight_of(y, r[0], j));
     src[0] = uop_binary(t, OP_MUL, weight, values);
     src[1] = j;
     struct uop *more = uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, x->product->arg);
-    struct uop *before = uop_binary(t, OP_MUL, online_load(x, y->product, at), online_load(x, y->less, r[0]));
+    struct uop *before =
+        uop_binary(t, OP_MUL, online_load(x, y->product, at), online_load(x, y->less, r[0]));
     online_put(x, KEYS, y->product, at, uop_binary(t, OP_ADD, before, more), r, 2);
 }
 
@@ -287,8 +318,10 @@ static void put_result(struct tiles *y)
     struct online *x = y->x;
     struct tgc *t = x->t;
     int64_t nrow;
-    struct uop *r[2] = {online_rows(x), online_range(x, uop_int(t, x->tiles->n), "part")}, *some, *to = x->store->src[0];
-    struct uop *sum = fold_parts(y, OP_ADD, online_load(x, y->parts, row_at(x, r[0], x->tiles->n, r[1])), r[1]);
+    struct uop *r[2] = {online_rows(x), online_range(x, uop_int(t, x->tiles->n), "part")}, *some,
+               *to = x->store->src[0];
+    struct uop *sum =
+        fold_parts(y, OP_ADD, online_load(x, y->parts, row_at(x, r[0], x->tiles->n, r[1])), r[1]);
     online_put(x, BEHIND, y->less, r[0], sum, r, 1);
     r[0] = online_rows(x), r[1] = online_range(x, uop_int(t, y->columns), "column");
     bool more = has_more(y, r[1], &some);
@@ -300,7 +333,8 @@ static void put_result(struct tiles *y)
     value = uop_substitute(t, value, x->most, most);
     value = uop_substitute(t, online_for_row(x, value, r[0]), y->column, r[1]);
     value = more ? loads_if(t, value, some, r[1], r[1]) : value;
-    offset = uop_substitute(t, uop_substitute(t, x->store->src[1], x->row, sym_add(t, x->tile, r[0])), y->column, r[1]);
+    offset = uop_substitute(
+        t, uop_substitute(t, x->store->src[1], x->row, sym_add(t, x->tile, r[0])), y->column, r[1]);
     if (!(uop_const_int(x->nrow, &nrow) && nrow % x->rows == 0))
         x->valid = sym_lt(t, r[0], sym_sub(t, x->nrow, x->tile));
     if (more)
@@ -313,9 +347,13 @@ bool online_put_tiles(struct online *x)
     const struct online_tiles *tile = x->tiles;
     struct uop *column[MAX_RANK], *low = uop_constf(x->t, DTYPE_F32, -(double)INFINITY);
     int64_t ncolumns, rows = x->rows;
-    if (online_columns(x, column, &ncolumns) != 1 || ncolumns < 2 || x->step % tile->n || x->step % tile->k)
+    if (online_columns(x, column, &ncolumns) != 1 || ncolumns < 2 || x->step % tile->n ||
+        x->step % tile->k)
         return false;
-    struct tiles y = {.x = x, .column = column[0], .factor = 1, .columns = whole(ncolumns, tile->columns),
+    struct tiles y = {.x = x,
+                      .column = column[0],
+                      .factor = 1,
+                      .columns = whole(ncolumns, tile->columns),
                       .features = whole(x->dot->src[1]->src[0]->arg.i, tile->k)};
     y.top = online_new_scratch(x, DTYPE_F32, rows);
     y.less = online_new_scratch(x, DTYPE_F32, rows);

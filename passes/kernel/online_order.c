@@ -1,28 +1,35 @@
-/* online_order.c - the bands of attention by blocks of keys (online_softmax.c), and in which order a device's blocks run.
+/* online_order.c - the bands of attention by blocks of keys (online_softmax.c), and in which order
+ * a device's blocks run.
  *
  *      for head < 64, tile < 22                    blocks of the last head begin when few are left: units wait for the longest
  *      for q < 4, tile < 22, head < 16             those that see most keys first; 16 heads' keys and values stay in the cache
  *
- * A device begins blocks along the grid's innermost dimension first. Where a mask hides more keys from some tiles of queries than from
- * others, the last blocks should be short ones (longest processing time first: Graham, Bounds on multiprocessing timing anomalies, 1969),
- * and those that run at once should read the same keys and values.
+ * A device begins blocks along the grid's innermost dimension first. Where a mask hides more keys
+ * from some tiles of queries than from others, the last blocks should be short ones (longest
+ * processing time first: Graham, Bounds on multiprocessing timing anomalies, 1969), and those that
+ * run at once should read the same keys and values.
  */
 #include "passes/analysis/nest.h"
 #include "passes/kernel/online_softmax.h"
 
-static bool is_head(struct online *x, struct uop *r) { return r != x->row && uop_depends_on(x->t, x->scores, r); }
+static bool is_head(struct online *x, struct uop *r)
+{
+    return r != x->row && uop_depends_on(x->t, x->scores, r);
+}
 
 /* Bytes of a head's keys and values. */
 static int64_t head_nbytes(struct online *x, const struct online_shape *shape)
 {
-    int64_t columns = 1, size = (int64_t)dtype_nbytes(shape->tiles ? shape->tiles->factor : DTYPE_F32);
+    int64_t columns = 1,
+            size = (int64_t)dtype_nbytes(shape->tiles ? shape->tiles->factor : DTYPE_F32);
     for (int k = 3; k < x->store->nsrc; k++)
         if (x->store->src[k] != x->row && !is_head(x, x->store->src[k]))
             columns = sat_mul(columns, x->store->src[k]->src[0]->vmax);
     return sat_mul(sat_mul(x->nkey->vmax, size), sat_add(x->dot->src[1]->src[0]->vmax, columns));
 }
 
-/* How many heads of the innermost loop over them are in the loop over the tiles; 0: none, or tiles are alike. */
+/* How many heads of the innermost loop over them are in the loop over the tiles; 0: none,
+ * or tiles are alike. */
 static int64_t heads_inside(struct online *x, const struct online_shape *shape)
 {
     struct visible v;

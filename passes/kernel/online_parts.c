@@ -173,7 +173,9 @@ struct uop *online_without_conditions(struct tgc *t, struct uop *store)
         const struct uop *stage = stage_of(order[i]);
         if (!stage || !is_inlined(t, stage))
             continue;
-        struct uop *value = stage->nsrc == 2 ? stage->src[0] : uop_substitute(t, stage->src[0], stage->src[1], order[i]->src[1]);
+        struct uop *value = stage->nsrc == 2
+                                ? stage->src[0]
+                                : uop_substitute(t, stage->src[0], stage->src[1], order[i]->src[1]);
         store = uop_substitute(t, store, order[i], value);
         order = uop_toposort(t, &store, 1, &n);
         i = -1;

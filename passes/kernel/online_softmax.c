@@ -32,7 +32,7 @@
 
 enum { BLOCK_MOST = 256 };
 
-/* ---------------------------------------------------------------------------------- what is made */
+/* --------------------------------------------------------------------------------- what is made */
 
 struct buffer *online_new_scratch(struct online *x, enum dtype d, int64_t n)
 {
@@ -103,7 +103,10 @@ struct uop *online_for_row(struct online *x, struct uop *u, struct uop *row)
 }
 
 /* Later queries see more keys. On a device those that see most come first (online_order.c). */
-static struct uop *from_end(struct tgc *t, struct uop *r) { return sym_sub(t, sym_addi(t, r->src[0], -1), r); }
+static struct uop *from_end(struct tgc *t, struct uop *r)
+{
+    return sym_sub(t, sym_addi(t, r->src[0], -1), r);
+}
 
 /* 0, n - 1, 1, n - 2 ...: balances the contiguous shares of threads. */
 static struct uop *from_both_ends(struct tgc *t, struct uop *r)
@@ -131,9 +134,11 @@ static struct uop *in_tile(struct online *x, struct uop *u, bool most)
     return online_load(x, b, uop_int(t, 0));
 }
 
-/* Whether the block has keys that the bound hides from some queries of the tile; *seen: where the key is none of them.
- * NULL: the bound is the same for all queries, or hides nothing for certain. */
-static struct uop *may_hide(struct online *x, struct bound *b, struct uop *row, struct uop *key, struct uop **seen)
+/* Whether the block has keys that the bound hides from some queries of the tile; *seen:
+ * where the key is none of them. NULL: the bound is the same for all queries, or hides
+ * nothing for certain. */
+static struct uop *may_hide(struct online *x, struct bound *b, struct uop *row, struct uop *key,
+                            struct uop **seen)
 {
     struct tgc *t = x->t;
     int value = visible_value(t, x->scores->src[0], x->dot, b->cond);
@@ -151,7 +156,8 @@ static struct uop *may_hide(struct online *x, struct bound *b, struct uop *row, 
     return is_end ? sym_lt(t, extreme, sym_addi(t, x->at, x->step)) : sym_lt(t, x->at, extreme);
 }
 
-struct uop *online_hide(struct online *x, struct uop *scores, struct uop *row, struct uop *key, struct uop **seen, struct uop **some)
+struct uop *online_hide(struct online *x, struct uop *scores, struct uop *row, struct uop *key,
+                        struct uop **seen, struct uop **some)
 {
     struct tgc *t = x->t;
     struct uop *is;
@@ -185,7 +191,7 @@ static void open_tile(struct online *x)
             x->band[x->nband++] = x->store->src[k];
     struct uop *tile = online_band(x, sym_ceildiv(t, x->nrow, x->rows), x->row);
     visible_find(t, x->scores->src[0], x->key, x->dot, &x->visible);
-    if (x->whole && x->visible.is_finite)             /* what such a mask hides may count: no pass for it */
+    if (x->whole && x->visible.is_finite)     /* what such a mask hides may count: no pass for it */
         x->visible = (struct visible){0};
     bool even = !x->visible.end && !x->visible.begin;
     x->has_tiles = tile->op == OP_RANGE;
@@ -249,10 +255,12 @@ static struct uop *outweighs_mask(struct online *x, struct buffer *query, struct
     enum { NONE = 110 };
     const double rounding = 1.001;
     struct tgc *t = x->t;
-    struct uop *e = x->dot->src[1], *row = online_range(x, uop_int(t, x->rows), "row"), *src[2], *gap;
+    struct uop *e = x->dot->src[1], *row = online_range(x, uop_int(t, x->rows), "row"), *src[2],
+               *gap;
     union arg add = {.i = REDUCE_BITS(OP_ADD, 0)}, max = {.i = REDUCE_BITS(OP_MAX, 0)};
     struct buffer *least = online_new_scratch(x, DTYPE_F32, 1);
-    gap = uop_binary(t, OP_ADD, online_load(x, seen, row), uop_constf(t, DTYPE_F32, -x->visible.value));
+    gap = uop_binary(t, OP_ADD, online_load(x, seen, row),
+                     uop_constf(t, DTYPE_F32, -x->visible.value));
     if (x->visible.factor > 0) {
         struct buffer *keys = online_new_scratch(x, DTYPE_F32, e->src[0]->arg.i),
                       *reach = online_new_scratch(x, DTYPE_F32, x->rows);
@@ -265,7 +273,8 @@ static struct uop *outweighs_mask(struct online *x, struct buffer *query, struct
         online_put(x, t->threads > 1 ? TILE : HEAD, keys, f,
                    uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, max), &f, 1);
         src[1] = f = online_range(x, e->src[0], "e");
-        src[0] = uop_unary(t, OP_ABS, online_load(x, query, sym_add(t, sym_muli(t, f, x->rows), r)));
+        src[0] =
+            uop_unary(t, OP_ABS, online_load(x, query, sym_add(t, sym_muli(t, f, x->rows), r)));
         src[0] = uop_binary(t, OP_MUL, src[0], online_load(x, keys, f));
         src[0] = uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, add);
         online_put(x, TILE, reach, r,
@@ -277,10 +286,12 @@ static struct uop *outweighs_mask(struct online *x, struct buffer *query, struct
     src[1] = row;
     x->pass = uop_axis(t, uop_int(t, 3), AXIS_BAND, WORKER_EACH);
     uop_name_axes(t, x->pass, "pass");
-    online_put(x, PASS, least, uop_int(t, 0),
-               uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, (union arg){.i = REDUCE_BITS(OP_MIN, 0)}),
-               NULL, 0);
-    return uop_binary(t, OP_LT, uop_constf(t, DTYPE_F32, NONE), online_load(x, least, uop_int(t, 0)));
+    online_put(
+        x, PASS, least, uop_int(t, 0),
+        uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, (union arg){.i = REDUCE_BITS(OP_MIN, 0)}), NULL,
+        0);
+    return uop_binary(t, OP_LT, uop_constf(t, DTYPE_F32, NONE),
+                      online_load(x, least, uop_int(t, 0)));
 }
 
 /* Compares a key's index with a bound that depends on the query, as floats, so that vectors run
@@ -298,7 +309,8 @@ struct uop *online_compare_bounds(struct online *x, struct uop *scores, struct u
         /* clamping to the range of keys changes no comparison, and is exact in a float */
         at = sym_max(t, sym_min(t, at, x->nkey), uop_int(t, 0));
         online_put(x, TILE, kept, r, uop_cast(t, DTYPE_F32, at), &r, 1);
-        struct uop *less = uop_binary(t, OP_LT, uop_cast(t, DTYPE_F32, key), online_load(x, kept, row));
+        struct uop *less =
+            uop_binary(t, OP_LT, uop_cast(t, DTYPE_F32, key), online_load(x, kept, row));
         scores = uop_substitute(t, scores, b->cond, b->below ? less : uop_not(t, less));
     }
     return scores;
@@ -329,7 +341,8 @@ bool online_is_whole(const struct online *x)
     return uop_const_int(x->nkey, &n) && n % x->align == 0;
 }
 
-/* u, which is computed from the key and the query of the AST, of those of the tile and the block. */
+/* u, which is computed from the key and the query of the AST, of those of the tile and the
+ * block. */
 struct uop *online_for_key(struct online *x, struct uop *u, struct uop *place, struct uop *row)
 {
     struct tgc *t = x->t;
@@ -365,7 +378,8 @@ static struct buffer *put_scores(struct online *x, struct buffer *query)
     return scores;
 }
 
-/* Reduces by `op` over the block's keys, in groups whose results are combined where they are used. */
+/* Reduces by `op` over the block's keys, in groups whose results are combined where they are
+ * used. */
 static struct uop *fold_keys(struct online *x, enum op op, struct buffer *scores, struct uop *row)
 {
     struct tgc *t = x->t;
@@ -377,7 +391,8 @@ static struct uop *fold_keys(struct online *x, enum op op, struct buffer *scores
     src[0] = online_load(x, scores, sym_add(t, sym_muli(t, place, x->rows), range[1]));
     src[1] = j;
     online_put(x, KEYS, parts, sym_add(t, sym_muli(t, range[0], x->rows), range[1]),
-               j->op == OP_RANGE ? uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, arg) : src[0], range, 2);
+               j->op == OP_RANGE ? uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, arg) : src[0], range,
+               2);
     src[1] = online_range(x, uop_int(t, x->group), "key");
     src[0] = online_load(x, parts, sym_add(t, sym_muli(t, src[1], x->rows), row));
     return uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, arg);
@@ -431,16 +446,18 @@ static void put_result(struct online *x, struct uop *const *column, int n, struc
                      : uop_substitute(t, value, x->row, sym_add(t, x->tile, row));
     x->valid = some ? sym_lt(t, row, rest) : NULL;
     online_put(x, BEHIND, (struct buffer *)(uintptr_t)uop_buffer_of(to),
-               uop_substitute(t, x->store->src[1], x->row, sym_add(t, x->tile, row)), value, range, n + 1);
+               uop_substitute(t, x->store->src[1], x->row, sym_add(t, x->tile, row)), value, range,
+               n + 1);
 }
 
 /* What a tile keeps from block to block, of each query: the maximum so far, with a block's scores
  * (now) and without (most), the factor for what was summed before (less), the sum of exponentials,
- * the product with the values; and a copy of the maximum, for reads outside the loop that updates it,
- * where a mask is finite (seen). */
+ * the product with the values; and a copy of the maximum, for reads outside the loop that updates
+ * it, where a mask is finite (seen). */
 struct running { struct buffer *most, *now, *less, *sum, *product, *seen; };
 
-void online_put_rows(struct online *x, enum level level, struct buffer *b, int64_t n, struct uop *value)
+void online_put_rows(struct online *x, enum level level, struct buffer *b, int64_t n,
+                     struct uop *value)
 {
     struct uop *row = online_range(x, uop_int(x->t, n), "row");
     online_put(x, level, b, row, value, &row, 1);
@@ -449,9 +466,11 @@ void online_put_rows(struct online *x, enum level level, struct buffer *b, int64
 static struct running put_first(struct online *x, int64_t ncolumns, struct uop *low)
 {
     int64_t rows = x->rows;
-    struct running b = {.most = online_new_scratch(x, DTYPE_F32, rows), .now = online_new_scratch(x, DTYPE_F32, rows),
-                     .less = online_new_scratch(x, DTYPE_F32, rows), .sum = online_new_scratch(x, DTYPE_F32, rows),
-                     .product = online_new_scratch(x, DTYPE_F32, rows * ncolumns)};
+    struct running b = {.most = online_new_scratch(x, DTYPE_F32, rows),
+                        .now = online_new_scratch(x, DTYPE_F32, rows),
+                        .less = online_new_scratch(x, DTYPE_F32, rows),
+                        .sum = online_new_scratch(x, DTYPE_F32, rows),
+                        .product = online_new_scratch(x, DTYPE_F32, rows * ncolumns)};
     struct uop *zero = uop_constf(x->t, DTYPE_F32, 0);
     online_put_rows(x, TILE, b.most, rows, low);
     online_put_rows(x, TILE, b.sum, rows, zero);
@@ -460,7 +479,8 @@ static struct running put_first(struct online *x, int64_t ncolumns, struct uop *
 }
 
 /* The maximum of a query with this block's scores, as it is subtracted. */
-static struct uop *load_top(struct online *x, const struct running *b, struct uop *row, struct uop *low)
+static struct uop *load_top(struct online *x, const struct running *b, struct uop *row,
+                            struct uop *low)
 {
     struct tgc *t = x->t;
     struct uop *top = online_load(x, b->now, row);
@@ -468,11 +488,13 @@ static struct uop *load_top(struct online *x, const struct running *b, struct uo
 }
 
 /* n[r], c[r], m[r] */
-static void put_maximum(struct online *x, const struct running *b, struct buffer *scores, struct uop *low)
+static void put_maximum(struct online *x, const struct running *b, struct buffer *scores,
+                        struct uop *low)
 {
     struct tgc *t = x->t;
     struct uop *row = online_rows(x);
-    struct uop *all = uop_binary(t, OP_MAX, online_load(x, b->most, row), fold_keys(x, OP_MAX, scores, row));
+    struct uop *all =
+        uop_binary(t, OP_MAX, online_load(x, b->most, row), fold_keys(x, OP_MAX, scores, row));
     online_put(x, KEYS, b->now, row, all, &row, 1);
     row = online_rows(x);
     struct uop *gap = uop_binary(t, OP_SUB, online_load(x, b->most, row), load_top(x, b, row, low));
@@ -485,19 +507,21 @@ static void put_maximum(struct online *x, const struct running *b, struct buffer
 }
 
 /* What was summed before this block, made smaller, and this block's. */
-static struct uop *add_block(struct online *x, struct uop *before, const struct running *b, struct uop *row,
-                             struct uop *more)
+static struct uop *add_block(struct online *x, struct uop *before, const struct running *b,
+                             struct uop *row, struct uop *more)
 {
     struct tgc *t = x->t;
     return uop_binary(t, OP_ADD, uop_binary(t, OP_MUL, before, online_load(x, b->less, row)), more);
 }
 
 /* The exponentials in place of the scores; l[r] */
-static void put_powers(struct online *x, const struct running *b, struct buffer *scores, struct uop *low)
+static void put_powers(struct online *x, const struct running *b, struct buffer *scores,
+                       struct uop *low)
 {
     struct tgc *t = x->t;
-    struct uop *range[2] = {online_range(x, sym_muli(t, sym_ceildiv(t, x->n, x->group), x->group), "j"),
-                            online_rows(x)};
+    struct uop *range[2] = {
+        online_range(x, sym_muli(t, sym_ceildiv(t, x->n, x->group), x->group), "j"),
+        online_rows(x)};
     struct uop *at = sym_add(t, sym_muli(t, range[0], x->rows), range[1]),
                *top = load_top(x, b, range[1], low);
     struct uop *e = uop_unary(t, OP_EXP, uop_binary(t, OP_SUB, online_load(x, scores, at), top));
@@ -505,7 +529,8 @@ static void put_powers(struct online *x, const struct running *b, struct buffer 
         e = uop_binary(t, OP_MUL, e, uop_constf(t, DTYPE_F32, x->scale));
     online_put(x, KEYS, scores, at, e, range, 2);
     struct uop *row = online_rows(x), *more = fold_keys(x, OP_ADD, scores, row);
-    online_put(x, KEYS, b->sum, row, add_block(x, online_load(x, b->sum, row), b, row, more), &row, 1);
+    online_put(x, KEYS, b->sum, row, add_block(x, online_load(x, b->sum, row), b, row, more), &row,
+               1);
 }
 
 /* a[r][f] */
@@ -524,9 +549,10 @@ static void put_products(struct online *x, const struct running *b, struct buffe
     struct uop *weight = online_load(x, scores, sym_add(t, sym_muli(t, j, x->rows), row));
     src[0] = uop_binary(t, OP_MUL, uop_substitute(t, x->weight, x->read, weight), values);
     src[1] = j;
-    struct uop *more = j->op == OP_RANGE ? uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, x->product->arg)
-                                         : src[0];
-    online_put(x, KEYS, b->product, at, add_block(x, online_load(x, b->product, at), b, row, more), range, n + 1);
+    struct uop *more =
+        j->op == OP_RANGE ? uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, x->product->arg) : src[0];
+    online_put(x, KEYS, b->product, at, add_block(x, online_load(x, b->product, at), b, row, more),
+               range, n + 1);
 }
 
 static void put_attention(struct online *x)
@@ -557,9 +583,15 @@ struct uop *online_blocks(struct tgc *t, struct uop *ast, const struct online_sh
         return NULL;
     bool inside;
     struct uop *store = online_open_bands(&x, shape, &inside);
-    struct online by = {.t = t, .store = store, .heads_inside = inside, .rows = shape->rows, .group = shape->groups,
-                        .step = shape->keys, .whole = shape->whole,
-                        .align = shape->whole ? shape->keys : shape->groups, .tiles = shape->tiles};
+    struct online by = {.t = t,
+                        .store = store,
+                        .heads_inside = inside,
+                        .rows = shape->rows,
+                        .group = shape->groups,
+                        .step = shape->keys,
+                        .whole = shape->whole,
+                        .align = shape->whole ? shape->keys : shape->groups,
+                        .tiles = shape->tiles};
     if (!online_parts(&by) || online_columns(&by, column, &n) < 0)
         return NULL;
     open_tile(&by);

@@ -142,7 +142,8 @@ bool pass_merge_ranges(struct tgc *t, struct schedule *s, struct kernel *k)
 {
     (void)s;
     for (int i = 0; i < k->ast->nsrc; i++)
-        for (int axis = k->ast->src[i]->nsrc - store_first_range(k->ast->src[i]) - 2; axis >= 0; axis--) {
+        for (int axis = k->ast->src[i]->nsrc - store_first_range(k->ast->src[i]) - 2; axis >= 0;
+             axis--) {
             struct opt merge = {.op = OPT_MERGE, .store = i, .axis = axis};
             (void)opt_apply(t, k, NULL, &merge, 1, NULL);    /* wherever it is legal */
         }
@@ -154,7 +155,8 @@ bool pass_order_gathers(struct tgc *t, struct schedule *s, struct kernel *k)
     (void)s;
     for (int i = 0; i < k->ast->nsrc; i++) {
         const struct uop *store = k->ast->src[i];
-        int *axis = scratch_array(t, (size_t)store->nsrc, sizeof *axis), first = store_first_range(store);
+        int *axis = scratch_array(t, (size_t)store->nsrc, sizeof *axis),
+            first = store_first_range(store);
         for (int j = 0, n = gathers_find_inner(t, store, first, axis); j < n; j++) {
             struct opt order = {.op = OPT_ORDER, .store = i, .axis = axis[j] - j - first,
                                 .to = store->nsrc - first - 1};
@@ -271,8 +273,12 @@ static int split_columns(struct tgc *t, struct kernel *k, enum isa isa, int at)
     if (tile.column_axis < 0 || n <= tile.columns || n % tile.columns == 0)
         return at + 1;
     int64_t left = tile_columns_left(&m, &tile), whole = n - n % tile.columns;
-    struct opt opt = {.op = OPT_CUT, .store = at, .axis = tile.column_axis - store_first_range(store),
-                      .n = whole, .from = n - left < whole ? n - left : whole, .to = at + 1};
+    struct opt opt = {.op = OPT_CUT,
+                      .store = at,
+                      .axis = tile.column_axis - store_first_range(store),
+                      .n = whole,
+                      .from = n - left < whole ? n - left : whole,
+                      .to = at + 1};
     opt_must(t, k, NULL, &opt, 1);
     return at + 2;
 }

@@ -279,7 +279,8 @@ static bool apply_merge(struct work *w, const struct opt *opt)
     if (m.size < 1 || __builtin_mul_overflow(n, m.size, &total))
         return work_refuse(w, "only the run knows how many turns the loops have");
     m.both = uop_range(t, uop_int(t, total), t->next_range++);
-    if (opt->op == OPT_MERGE && o->nsubstitution == 0 && n > 1 && m.size > 1 && is_apart(t, o->store, &m))
+    if (opt->op == OPT_MERGE && o->nsubstitution == 0 && n > 1 && m.size > 1 &&
+        is_apart(t, o->store, &m))
         return work_refuse(w, "offsets tell the two loops apart");
     work_remove_range(o, opt->axis + 1);
     o->range[opt->axis] = m.both;
@@ -371,7 +372,8 @@ static void drop_scratch(struct tgc *t, struct kernel *k, struct uop *ast, int n
     for (int i = nscratch; i < k->nscratch; i++) {
         bool used = false;
         for (int j = 0; j < nuop && !used; j++)
-            used = (order[j]->op == OP_STAGE || order[j]->op == OP_BUFFER) && order[j]->arg.p == k->scratch[i];
+            used = (order[j]->op == OP_STAGE || order[j]->op == OP_BUFFER) &&
+                   order[j]->arg.p == k->scratch[i];
         if (used)
             k->scratch[n++] = k->scratch[i];
     }

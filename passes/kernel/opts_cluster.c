@@ -1,12 +1,13 @@
-/* opts_cluster.c - CLUSTER: blocks that are neighbours along a loop of the grid copy together what all of them read.
+/* opts_cluster.c - CLUSTER: blocks that are neighbours along a loop of the grid copy together what
+ * all of them read.
  *
  *      cluster 0.sum0 axis=0 n=2       blocks 2*q and 2*q + 1 of rows multiply by the same columns' factor: each
  *                                      copies half of it, to the local memory of both
  *
- * Copies come in bulk, by PIPELINE. What does not change with the loop is shared: of such a box each block copies its part
- * along the outermost axis, to the same place of all blocks' memory, and tells all their barriers. So a part of a copy
- * is empty when the waves of all blocks have read it. The device runs blocks of a cluster at once; what is read of
- * memory, or its cache, is 1/n.
+ * Copies come in bulk, by PIPELINE. What does not change with the loop is shared: of such a box
+ * each block copies its part along the outermost axis, to the same place of all blocks' memory, and
+ * tells all their barriers. So a part of a copy is empty when the waves of all blocks have read it.
+ * The device runs blocks of a cluster at once; what is read of memory, or its cache, is 1/n.
  */
 #include "passes/analysis/box.h"
 #include "passes/kernel/opts_work.h"
@@ -20,7 +21,8 @@ static struct uop *grid_loop(const struct uop *store, int axis)
     return axis >= 0 && at < store->nsrc && range_is_grid(store->src[at]) ? store->src[at] : NULL;
 }
 
-/* Whether all stores are in the loop: of one whose results leave through local memory (THROUGH) both are. */
+/* Whether all stores are in the loop: of one whose results leave through local memory
+ * (THROUGH) both are. */
 static bool all_have(const struct uop *ast, int axis, const struct uop *loop)
 {
     bool all = true;
@@ -40,18 +42,21 @@ static int dimension_of(const struct uop *store, const struct uop *loop)
 
 static bool is_shared(struct work *w, struct uop *stage, const struct uop *loop)
 {
-    return stage->op == OP_STAGE && uop_buffer_of(stage)->ring && uop_buffer_of(stage)->transfer == TRANSFER_BULK &&
-           !uop_buffer_of(stage)->cluster && !uop_depends_on(w->t, stage, loop);
+    return stage->op == OP_STAGE && uop_buffer_of(stage)->ring &&
+           uop_buffer_of(stage)->transfer == TRANSFER_BULK && !uop_buffer_of(stage)->cluster &&
+           !uop_depends_on(w->t, stage, loop);
 }
 
-/* Whether the box is so many parts along its outermost axis, each at a multiple of where boxes begin. */
+/* Whether the box is so many parts along its outermost axis, each at a multiple of
+ * where boxes begin. */
 static bool has_parts(struct work *w, struct uop *stage, int64_t n)
 {
     const struct buffer *of = uop_buffer_of(stage);
     struct box b;
     const char *why;
     int outer = 0;
-    if (!box_read(w->t, stage->src[0], stage->src[1], stage->src + 2, stage->nsrc - 2, of->panel, &b, &why))
+    if (!box_read(w->t, stage->src[0], stage->src[1], stage->src + 2, stage->nsrc - 2, of->panel,
+                  &b, &why))
         return work_refuse(w, why);
     for (int a = 0; a < b.rank; a++)
         outer = b.axis[a].extent > 1 ? a : outer;
@@ -73,8 +78,10 @@ bool apply_cluster(struct work *w, const struct opt *opt)
         return work_refuse(w, "a cluster has 2, 4 or 8 blocks");
     if (t->device && device_cluster(t) < opt->n)
         return work_refuse(w, "the device has no clusters of so many blocks");
-    if (!(loop = grid_loop(store, opt->axis)) || range_fixed_size(loop) % opt->n || range_fixed_size(loop) < 1 || !all_have(w->ast, opt->axis, loop))
-        return work_refuse(w, "the loop is none over the grid of all stores, or no whole number of clusters");
+    if (!(loop = grid_loop(store, opt->axis)) || range_fixed_size(loop) % opt->n ||
+        range_fixed_size(loop) < 1 || !all_have(w->ast, opt->axis, loop))
+        return work_refuse(
+            w, "the loop is none over the grid of all stores, or no whole number of clusters");
     struct uop **order = uop_toposort(t, &sum, 1, &n);
     for (int i = 0; i < n; i++) {
         struct uop *stage = order[i];
@@ -85,11 +92,14 @@ bool apply_cluster(struct work *w, const struct opt *opt)
         struct buffer *b = work_copy_memory(w, uop_buffer_of(stage));
         b->cluster = (int)opt->n;
         b->cluster_of = dimension_of(store, loop);
-        map_set(&by, stage, uop_intern(t, OP_STAGE, stage->dtype, stage->src, stage->nsrc, (union arg){.p = b}));
+        map_set(
+            &by, stage,
+            uop_intern(t, OP_STAGE, stage->dtype, stage->src, stage->nsrc, (union arg){.p = b}));
         found++;
     }
     if (!found)
-        return work_refuse(w, "the sum has no copies in bulk that such blocks share, or they are shared");
+        return work_refuse(
+            w, "the sum has no copies in bulk that such blocks share, or they are shared");
     struct uop *now = uop_substitute_all(t, store, &by);
     work_put_stores(w, opt->store, &now, 1);
     return true;

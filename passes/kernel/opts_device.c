@@ -1,5 +1,5 @@
-/* opts_device.c - opts of devices: loops as places of a grid and as threads of a block, loops of whole
- * blocks, sums of many threads. Operands in local memory: opts_local.c.
+/* opts_device.c - opts of devices: loops as places of a grid and as threads of a block, loops of
+ * whole blocks, sums of many threads. Operands in local memory: opts_local.c.
  *
  *      cover 0 axis=0 n=64                     i < 100           i = 64*q + p, nothing where i >= 100
  *      tree 0.sum0 axis=0 n=64                 sum over k        part[p] = sum over q of 64*q + p; sum over p
@@ -20,7 +20,8 @@ bool work_scratch_fits(struct work *w)
     struct uop **order = uop_toposort(w->t, &w->ast, 1, &n);
     for (int i = 0; i < n; i++)
         if ((order[i]->op == OP_STAGE || order[i]->op == OP_BUFFER) &&
-            buffer_space(order[i]->arg.p) == SPACE_SCRATCH && !uop_buffer_of(order[i])->is_register &&
+            buffer_space(order[i]->arg.p) == SPACE_SCRATCH &&
+            !uop_buffer_of(order[i])->is_register &&
             buffer_most_nbytes(order[i]->arg.p) > STACK_SCRATCH_NBYTES)
             return work_refuse(w, "the kernel has more scratch than is on a thread's stack");
     return true;
@@ -62,7 +63,8 @@ bool apply_place(struct work *w, const struct opt *opt)
         return work_refuse(w, "threads would meet in what the loop stores");
     for (int i = 0; i < o->n; i++) {
         enum worker other = RANGE_WORKER(o->range[i]->arg.i);
-        if (other == WORKER_TEAM || other == WORKER_BLOCK || (i == opt->axis && other != WORKER_EACH))
+        if (other == WORKER_TEAM || other == WORKER_BLOCK ||
+            (i == opt->axis && other != WORKER_EACH))
             return work_refuse(w, "threads share a loop of the nest already");
         same += other == worker;
     }
@@ -99,14 +101,16 @@ bool apply_first(struct work *w, const struct opt *opt)
     if (o->stage || o->n >= RANGES_MAX || opt->n < 2 || opt->n > BLOCK_MAX)
         return work_refuse(w, "the blocks of a kernel have 2 to 256 threads, all of them as many");
     for (int i = 0; i < o->n; i++)
-        if (range_is_item(o->range[i]) || range_is_shared(o->range[i]) || range_is_of_block(o->range[i]))
+        if (range_is_item(o->range[i]) || range_is_shared(o->range[i]) ||
+            range_is_of_block(o->range[i]))
             return work_refuse(w, "threads share a loop of the nest already");
     if (!may_be_placed(w))
         return false;
     struct uop *thread = uop_axis(w->t, uop_int(w->t, opt->n), AXIS_LOOP, WORKER_ITEM);
     work_insert_range(o, work_loops_before_lanes(o), thread, thread);
     work_close(w);
-    struct uop *now = store_if(w->t, w->ast->src[opt->store], sym_lt(w->t, thread, uop_int(w->t, 1)));
+    struct uop *now =
+        store_if(w->t, w->ast->src[opt->store], sym_lt(w->t, thread, uop_int(w->t, 1)));
     work_put_stores(w, opt->store, &now, 1);
     w->is_placed = true;
     return true;
@@ -130,7 +134,8 @@ struct uop *loads_if(struct tgc *t, struct uop *u, struct uop *valid, const stru
             changed |= s != NULL;
             src[nsrc] = s ? s : x->src[nsrc];
         }
-        if (x->op == OP_LOAD && (uop_depends_on(t, x->src[1], q) || uop_depends_on(t, x->src[1], p))) {
+        if (x->op == OP_LOAD &&
+            (uop_depends_on(t, x->src[1], q) || uop_depends_on(t, x->src[1], p))) {
             struct uop *both[2] = {valid, nsrc == 4 ? src[2] : NULL};
             src[2] = nsrc == 4 ? uop_intern(t, OP_AND, DTYPE_BOOL, both, 2, (union arg){0}) : valid;
             src[3] = nsrc == 4 ? src[3] : uop_consti(t, x->dtype, 0);
@@ -162,7 +167,8 @@ static bool cut_in_blocks(struct work *w, struct uop *r, int64_t n, struct uop *
     int64_t size = range_fixed_size(r);
     if (n < 2 || n > INT32_MAX || RANGE_AXIS(r->arg.i) != AXIS_LOOP ||
         RANGE_WORKER(r->arg.i) != WORKER_EACH || depends_on_loops(t, r->src[0]))
-        return work_refuse(w, "whole blocks are for a loop that is nothing else yet, of two turns or more");
+        return work_refuse(
+            w, "whole blocks are for a loop that is nothing else yet, of two turns or more");
     struct uop *blocks = sym_ceildiv(t, r->src[0], n);
     *q = uop_is_int(blocks, 1) ? uop_int(t, 0) : uop_axis(t, blocks, AXIS_LOOP, WORKER_EACH);
     *p = uop_axis(t, uop_int(t, n), AXIS_LOOP, WORKER_EACH);
@@ -173,7 +179,8 @@ static bool cut_in_blocks(struct work *w, struct uop *r, int64_t n, struct uop *
     return true;
 }
 
-/* Whether the sum's terms are 0 where its loads are: products of what is loaded, of which one factor may be computed from that. */
+/* Whether the sum's terms are 0 where its loads are: products of what is loaded, of which one
+ * factor may be computed from that. */
 static bool is_zero_of_zeros(const struct uop *sum)
 {
     const struct uop *x = sum->src[0], *src[2];
@@ -183,7 +190,8 @@ static bool is_zero_of_zeros(const struct uop *sum)
     for (int k = 0; k < 2; k++) {
         for (src[k] = x->src[k]; src[k]->op == OP_CAST; src[k] = src[k]->src[0])
             continue;
-        if (src[k]->op == OP_LOAD ? src[k]->nsrc == 4 && !load_is_zero_elsewhere(src[k]) : computed++ > 0 || !matrix_is_finite(src[k]))
+        if (src[k]->op == OP_LOAD ? src[k]->nsrc == 4 && !load_is_zero_elsewhere(src[k])
+                                  : computed++ > 0 || !matrix_is_finite(src[k]))
             return false;
     }
     return true;
@@ -248,8 +256,8 @@ bool apply_cover(struct work *w, const struct opt *opt)
 
 /* ------------------------------------------------------------------------- sums of many threads */
 
-/* A sum of which each of n threads has every n-th term: what is summed up, the loops that are left of it, and
- * the thread, a range of n turns. */
+/* A sum of which each of n threads has every n-th term: what is summed up, the loops that are left
+ * of it, and the thread, a range of n turns. */
 struct shared_sum { struct uop *sum, *value, *loop[MAX_RANK + 8], *thread; int nloop; };
 
 static bool take_shared_sum(struct work *w, const struct opt *opt, struct shared_sum *x)
@@ -270,7 +278,8 @@ static bool take_shared_sum(struct work *w, const struct opt *opt, struct shared
         return work_refuse(w, "a block has no more than 256 threads");
     if (!cut_in_blocks(w, r, opt->n, &q, &x->thread, &valid))
         return false;
-    struct uop *value = uop_substitute(t, sum->src[0], r, sym_add(t, sym_muli(t, q, opt->n), x->thread));
+    struct uop *value =
+        uop_substitute(t, sum->src[0], r, sym_add(t, sym_muli(t, q, opt->n), x->thread));
     if (valid) {
         enum op op = REDUCE_OP(sum->arg.i);
         struct uop *choice[3] = {valid, loads_if(t, value, valid, q, x->thread),
@@ -302,7 +311,8 @@ bool apply_tree(struct work *w, const struct opt *opt)
     src[0] = x.value;
     memcpy(src + 1, x.loop, (size_t)x.nloop * sizeof *src);
     struct uop *thread = uop_axis(t, uop_int(t, opt->n), AXIS_LOOP, WORKER_BLOCK);
-    struct uop *part = x.nloop ? uop_intern(t, OP_REDUCE, x.sum->dtype, src, 1 + x.nloop, x.sum->arg) : x.value;
+    struct uop *part =
+        x.nloop ? uop_intern(t, OP_REDUCE, x.sum->dtype, src, 1 + x.nloop, x.sum->arg) : x.value;
     stage[0] = uop_substitute(t, part, x.thread, thread);
     stage[1] = stage[2] = thread;
     union arg memory = {.p = work_new_memory(w, x.sum->dtype, opt->n, SPACE_LOCAL)};
@@ -314,7 +324,8 @@ bool apply_tree(struct work *w, const struct opt *opt)
     return true;
 }
 
-/* Whether the store's loop becomes the block's threads': it is nothing else yet, and no other loop is theirs. */
+/* Whether the store's loop becomes the block's threads': it is nothing else yet, and no
+ * other loop is theirs. */
 static bool may_be_sliced(struct work *w, const struct uop *store, int to, int64_t n)
 {
     int first = store_first_range(store);
@@ -322,20 +333,26 @@ static bool may_be_sliced(struct work *w, const struct uop *store, int to, int64
         return work_refuse(w, "the store has no such loop for threads");
     const struct uop *columns = store->src[first + to];
     for (int i = first; i < store->nsrc; i++)
-        if (range_is_item(store->src[i]) || range_is_shared(store->src[i]) || range_is_of_block(store->src[i]))
+        if (range_is_item(store->src[i]) || range_is_shared(store->src[i]) ||
+            range_is_of_block(store->src[i]))
             return work_refuse(w, "threads share a loop of the nest already");
-    if (RANGE_AXIS(columns->arg.i) != AXIS_LOOP || RANGE_WORKER(columns->arg.i) != WORKER_EACH || range_fixed_size(columns) < 2)
+    if (RANGE_AXIS(columns->arg.i) != AXIS_LOOP || RANGE_WORKER(columns->arg.i) != WORKER_EACH ||
+        range_fixed_size(columns) < 2)
         return work_refuse(w, "the loop is a lane, or only the run knows how many turns it has");
-    return range_fixed_size(columns) * n <= BLOCK_MAX || work_refuse(w, "a block has no more than 256 threads");
+    return range_fixed_size(columns) * n <= BLOCK_MAX ||
+           work_refuse(w, "a block has no more than 256 threads");
 }
 
 /* SLICE and COMB: where a part lies, in local memory, and which one a thread makes. */
 struct part_place { int64_t row; bool by_column; };
 
-/* Rows of a column's parts are longer by one: the threads that add these up each read another bank. */
-static struct uop *place_of_part(struct tgc *t, const struct part_place *l, struct uop *column, struct uop *part)
+/* Rows of a column's parts are longer by one: the threads that add these up each
+ * read another bank. */
+static struct uop *place_of_part(struct tgc *t, const struct part_place *l, struct uop *column,
+                                 struct uop *part)
 {
-    return l->by_column ? sym_add(t, sym_muli(t, column, l->row), part) : sym_add(t, sym_muli(t, part, l->row), column);
+    return l->by_column ? sym_add(t, sym_muli(t, column, l->row), part)
+                        : sym_add(t, sym_muli(t, part, l->row), column);
 }
 
 /* SLICE and COMB. */
@@ -359,20 +376,23 @@ bool apply_slice(struct work *w, const struct opt *opt)
     work_name_like(t, item, column);
     src[0] = x.value;
     memcpy(src + 1, x.loop, (size_t)x.nloop * sizeof *src);
-    struct uop *part = x.nloop ? uop_intern(t, OP_REDUCE, x.sum->dtype, src, 1 + x.nloop, x.sum->arg) : x.value;
+    struct uop *part =
+        x.nloop ? uop_intern(t, OP_REDUCE, x.sum->dtype, src, 1 + x.nloop, x.sum->arg) : x.value;
     struct uop *inner = uop_int(t, l.by_column ? opt->n : n), *outer = sym_div(t, thread, inner);
     inner = sym_mod(t, thread, inner);
     part = uop_substitute(t, part, x.thread, l.by_column ? inner : outer);
     stage[0] = uop_substitute(t, part, column, l.by_column ? outer : inner);
     stage[1] = l.by_column ? place_of_part(t, &l, outer, inner) : thread;
     stage[2] = thread;
-    union arg memory = {.p = work_new_memory(w, x.sum->dtype, l.by_column ? n * l.row : threads, SPACE_LOCAL)};
+    union arg memory = {
+        .p = work_new_memory(w, x.sum->dtype, l.by_column ? n * l.row : threads, SPACE_LOCAL)};
     load[0] = uop_intern(t, OP_STAGE, x.sum->dtype, stage, 3, memory);
     load[1] = place_of_part(t, &l, column, x.thread);
     src[0] = uop_intern(t, OP_LOAD, x.sum->dtype, load, 2, (union arg){0});
     src[1] = x.thread;
     put_sum(w, opt, x.sum, uop_intern(t, OP_REDUCE, x.sum->dtype, src, 2, x.sum->arg));
-    struct uop *now = uop_substitute(t, w->ast->src[opt->store], column, item), *first = sym_lt(t, item, uop_int(t, n));
+    struct uop *now = uop_substitute(t, w->ast->src[opt->store], column, item),
+               *first = sym_lt(t, item, uop_int(t, n));
     now = store_if(t, loads_if(t, now, first, item, item), first);
     work_put_stores(w, opt->store, &now, 1);
     w->is_placed = true;
@@ -398,7 +418,7 @@ bool apply_shuffle(struct work *w, const struct opt *opt)
     return true;
 }
 
-/* ---------------------------------------------------------------------------------------- stages */
+/* --------------------------------------------------------------------------------------- stages */
 
 /* The stage of the opt, if it is a row: an element for each turn of its one loop. */
 static struct uop *find_row(struct work *w, const struct opt *opt)

@@ -1,19 +1,21 @@
-/* opts_keep.c - KEEP: what a block's threads pass on to each other in local memory, if each element is one thread's
- * alone, is in that thread's registers.
+/* opts_keep.c - KEEP: what a block's threads pass on to each other in local memory, if each element
+ * is one thread's alone, is in that thread's registers.
  *
  *      keep 5           rows of 64: i item 2, m item 8, e1 lane 2, t lane 8, n item 4, e0 lane 2
  *
  *      (i * 16 + e1 * 8 + m) * 64 + t * 8 + n * 2 + e0      of 2048, of the block
  *   -> e1 * 16 + t * 2 + e0                                 of 32, of each thread
  *
- * An offset is read as digits, each loop one of them: its stride, and its turns. Wherever the memory is read and
- * stored, the threads' digits have to be the same, and no other digit or sum of them may reach into one: so the
- * digits of an element say whose it is. In the AST offsets stay those of the block's memory, which says what is computed;
- * the linear program has the thread's own (kernel_keep_registers()).
+ * An offset is read as digits, each loop one of them: its stride, and its turns. Wherever the
+ * memory is read and stored, the threads' digits have to be the same, and no other digit or sum of
+ * them may reach into one: so the digits of an element say whose it is. In the AST offsets stay
+ * those of the block's memory, which says what is computed; the linear program has the thread's own
+ * (kernel_keep_registers()).
  *
- * Threads along whose digit no offset changes (REPEAT) have an element each of their own, and store the same: what is
- * stored must not change with them either. A factor that an instruction of matrix.def takes of such registers is read by
- * all lanes of a wave at once: each must have what its lane takes (analysis/matrix.c).
+ * Threads along whose digit no offset changes (REPEAT) have an element each of their own, and store
+ * the same: what is stored must not change with them either. A factor that an instruction of
+ * matrix.def takes of such registers is read by all lanes of a wave at once: each must have what
+ * its lane takes (analysis/matrix.c).
  */
 #include "passes/analysis/matrix.h"
 #include "passes/kernel/opts_work.h"
@@ -21,11 +23,15 @@
 
 enum { DIGITS_MAX = 16 };
 
-/* A loop of threads; of what is between two of them (part[i] is below digit i) the threads' own digits. */
+/* A loop of threads; of what is between two of them (part[i] is below digit i) the
+ * threads' own digits. */
 struct digit { int64_t stride, n; int item; };
 struct digits { struct digit v[DIGITS_MAX]; int n, nitem; };
 
-static int64_t below(const struct digits *d, int i) { return i ? d->v[i - 1].stride * d->v[i - 1].n : 1; }
+static int64_t below(const struct digits *d, int i)
+{
+    return i ? d->v[i - 1].stride * d->v[i - 1].n : 1;
+}
 
 static bool fail(const char **why, const char *text)
 {
@@ -34,7 +40,8 @@ static bool fail(const char **why, const char *text)
 }
 
 /* The digits of the block's threads, lowest first. */
-static bool find_digits(struct tgc *t, const struct uop *store, struct uop *offset, struct digits *d, const char **why)
+static bool find_digits(struct tgc *t, const struct uop *store, struct uop *offset,
+                        struct digits *d, const char **why)
 {
     static const char shared[] = "several threads have the same element";
     *d = (struct digits){.n = 0};
@@ -62,12 +69,15 @@ static bool digits_equal(const struct digits *a, const struct digits *b)
 {
     bool same = a->n == b->n;
     for (int i = 0; i < a->n && same; i++)
-        same = a->v[i].stride == b->v[i].stride && a->v[i].n == b->v[i].n && a->v[i].item == b->v[i].item;
+        same = a->v[i].stride == b->v[i].stride && a->v[i].n == b->v[i].n &&
+               a->v[i].item == b->v[i].item;
     return same;
 }
 
-/* The offset within the thread's own elements; NULL: it may be another thread's. nelem: of the block. */
-static struct uop *own_offset(struct tgc *t, struct uop *offset, const struct digits *d, int64_t nelem)
+/* The offset within the thread's own elements; NULL: it may be another thread's.
+ * nelem: of the block. */
+static struct uop *own_offset(struct tgc *t, struct uop *offset, const struct digits *d,
+                              int64_t nelem)
 {
     int64_t used[DIGITS_MAX + 1] = {0}, turns[DIGITS_MAX + 1] = {1}, constant;
     int n;
@@ -83,7 +93,8 @@ static struct uop *own_offset(struct tgc *t, struct uop *offset, const struct di
         map_set(&zero, order[i], uop_int(t, 0));
         if (range_is_item(order[i]))
             continue;
-        if (!index_stride(t, offset, order[i], &stride) || stride < 1 || range_fixed_size(order[i]) < 1)
+        if (!index_stride(t, offset, order[i], &stride) || stride < 1 ||
+            range_fixed_size(order[i]) < 1)
             return NULL;
         while (at > 0 && stride < below(d, at))
             at--;
@@ -95,7 +106,8 @@ static struct uop *own_offset(struct tgc *t, struct uop *offset, const struct di
     if (!uop_const_int(uop_substitute_all(t, offset, &zero), &constant) || constant < 0)
         return NULL;
     for (int i = 0; i <= d->n; i++) {
-        int64_t end = i < d->n ? d->v[i].stride : nelem, part = constant % end / below(d, i) * below(d, i);
+        int64_t end = i < d->n ? d->v[i].stride : nelem,
+                part = constant % end / below(d, i) * below(d, i);
         if (used[i] + part >= end || (i < d->n && constant / end % d->v[i].n))
             return NULL;
         own = sym_addi(t, own, part / turns[i]);
@@ -142,18 +154,22 @@ static bool stores_the_same(struct tgc *t, const struct uop *store, const struct
     return true;
 }
 
-/* The sum by an instruction of whose factors the load is one, and which of them; NULL: it is another load. */
-static struct uop *product_of(struct tgc *t, struct uop *store, const struct uop *load, enum matrix_part *part)
+/* The sum by an instruction of whose factors the load is one, and which of them; NULL: it is
+ * another load. */
+static struct uop *product_of(struct tgc *t, struct uop *store, const struct uop *load,
+                              enum matrix_part *part)
 {
     int n;
     struct uop **order = uop_toposort(t, &store, 1, &n), *factor[2];
     for (int i = 0; i < n; i++) {
         if (order[i]->op != OP_REDUCE || !REDUCE_MATRIX(order[i]->arg.i))
             continue;
-        const struct matrix_row *row = matrix_row((enum matrix_unit)(REDUCE_MATRIX(order[i]->arg.i) - 1));
+        const struct matrix_row *row =
+            matrix_row((enum matrix_unit)(REDUCE_MATRIX(order[i]->arg.i) - 1));
         for (int exchanged = 0; exchanged < 2; exchanged++)
             for (int k = 0; matrix_factors(order[i], row, exchanged, factor) && k < 2; k++)
-                if ((factor[k] == load || (factor[k]->op == OP_CAST && factor[k]->src[0] == load)) &&
+                if ((factor[k] == load ||
+                     (factor[k]->op == OP_CAST && factor[k]->src[0] == load)) &&
                     uop_depends_on(t, factor[k], order[i]->src[order[i]->nsrc - 1])) {
                     *part = k ? MATRIX_B : MATRIX_A;
                     return order[i];
@@ -162,34 +178,42 @@ static struct uop *product_of(struct tgc *t, struct uop *store, const struct uop
     return NULL;
 }
 
-/* An access of the kept memory: the threads' digits, and the thread's own offset. NULL: some element is not the thread's. */
-static struct uop *find_own(struct tgc *t, struct uop *store, const struct uop *u, int64_t nelem, struct digits *d, const char **why)
+/* An access of the kept memory: the threads' digits, and the thread's own offset. NULL: some
+ * element is not the thread's. */
+static struct uop *find_own(struct tgc *t, struct uop *store, const struct uop *u, int64_t nelem,
+                            struct digits *d, const char **why)
 {
     enum matrix_part part;
     struct matrix_axis element[MATRIX_BITS_MAX];
-    struct uop *offset = u->src[1], *sum = u->op == OP_LOAD ? product_of(t, store, u, &part) : NULL, *k = sum ? sum->src[sum->nsrc - 1] : NULL;
+    struct uop *offset = u->src[1], *sum = u->op == OP_LOAD ? product_of(t, store, u, &part) : NULL,
+               *k = sum ? sum->src[sum->nsrc - 1] : NULL;
     int n = 0;
     if (sum)
-        offset = matrix_own_terms(t, store, matrix_row((enum matrix_unit)(REDUCE_MATRIX(sum->arg.i) - 1)), part, offset, k, element, &n);
+        offset = matrix_own_terms(t, store,
+                                  matrix_row((enum matrix_unit)(REDUCE_MATRIX(sum->arg.i) - 1)),
+                                  part, offset, k, element, &n);
     if (!offset || !find_digits(t, store, offset, d, why))
         return NULL;
     struct uop *own = own_offset(t, offset, d, nelem);
     for (int i = 0; i < n && own; i++)
-        own = uop_substitute(t, own, element[i].range, sym_mod(t, sym_div(t, k, uop_int(t, element[i].scale)), uop_int(t, 2)));
+        own =
+            uop_substitute(t, own, element[i].range,
+                           sym_mod(t, sym_div(t, k, uop_int(t, element[i].scale)), uop_int(t, 2)));
     return own;
 }
 
-static struct uop *store_at(struct tgc *t, const struct uop *store, struct uop *memory, struct uop *place)
+static struct uop *store_at(struct tgc *t, const struct uop *store, struct uop *memory,
+                            struct uop *place)
 {
     struct uop **src = mem_copy(t, store->src, (size_t)store->nsrc * sizeof *src);
     src[0] = memory, src[1] = place;
     return uop_intern(t, OP_STORE, store->dtype, src, store->nsrc, store->arg);
 }
 
-/* The AST with `own` in the place of `memory`; own_places: at the thread's own offsets. NULL: some element is not one
- * thread's alone. */
-static struct uop *replace_memory(struct tgc *t, struct uop *ast, struct uop *memory, struct uop *own, bool own_places,
-                                  const char **why)
+/* The AST with `own` in the place of `memory`; own_places: at the thread's own offsets. NULL: some
+ * element is not one thread's alone. */
+static struct uop *replace_memory(struct tgc *t, struct uop *ast, struct uop *memory,
+                                  struct uop *own, bool own_places, const char **why)
 {
     struct uop **now = scratch_array(t, (size_t)ast->nsrc, sizeof *now);
     struct digits first = {.n = 0}, here;
@@ -206,7 +230,8 @@ static struct uop *replace_memory(struct tgc *t, struct uop *ast, struct uop *me
             here.n = 0;
             v = u->nsrc > RANGES_MAX + 8 ? NULL : find_own(t, ast->src[i], u, nelem, &here, why);
             first = first.n ? first : here;
-            if (!v || !digits_equal(&first, &here) || (u->op == OP_STORE && !stores_the_same(t, u, &here))) {
+            if (!v || !digits_equal(&first, &here) ||
+                (u->op == OP_STORE && !stores_the_same(t, u, &here))) {
                 *why = *why ? *why : "a thread reads or stores another one's element";
                 return NULL;
             }
@@ -243,7 +268,8 @@ bool apply_keep(struct work *w, const struct opt *opt)
     work_close(w);
     struct uop *store = w->ast->src[opt->store], *memory = store->src[0];
     const struct buffer *was = uop_buffer_of(memory);
-    if (opt->of != OF_STORE || was->kind != BUFFER_SCRATCH || !was->is_local || was->ndim != 1 || was->dim[0]->op != OP_CONST)
+    if (opt->of != OF_STORE || was->kind != BUFFER_SCRATCH || !was->is_local || was->ndim != 1 ||
+        was->dim[0]->op != OP_CONST)
         return work_refuse(w, "the store passes nothing on in local memory");
     int64_t nelem = own_elements(w->t, store);
     if (!nelem)
@@ -274,7 +300,8 @@ void kernel_keep_registers(struct tgc *t, struct kernel *k)
         struct buffer *was = k->scratch[i];
         if (!was->is_register || was->is_own)
             continue;
-        struct buffer *own = kernel_new_scratch(t, k, was->dtype, own_elements(t, first_store(k->ast, was)));
+        struct buffer *own =
+            kernel_new_scratch(t, k, was->dtype, own_elements(t, first_store(k->ast, was)));
         own->is_register = own->is_own = true;
         k->scratch[i] = k->scratch[--k->nscratch];
         for (int v = -1; v < k->nvariant; v++) {

@@ -1,18 +1,21 @@
-/* opts_leave.c - LEAVE: what a store passes on in local memory leaves as boxes, which an engine stores (BULK_STORE).
+/* opts_leave.c - LEAVE: what a store passes on in local memory leaves as boxes, which an engine
+ * stores (BULK_STORE).
  *
  *      through 0 axis=1 to=3 n=0       tile[..] = sum; y[..] = tile[..]
  *      first 1 n=128                   ... by the block's first thread, element by element
  *      leave 0                         ... which has an engine do it, while the block's threads go on
  *
- * The second store is as it was: what it says is a box (analysis/box.h), at its place in the tile, or in panels of it (SWIZZLE); what is
- * beyond the tensor its condition does not store, nor does the engine. passes/vector/leave.c writes what starts boxes and waits for them:
- * the tile is stored to anew when they have left it.
+ * The second store is as it was: what it says is a box (analysis/box.h), at its place in the tile,
+ * or in panels of it (SWIZZLE); what is beyond the tensor its condition does not store, nor does
+ * the engine. passes/vector/leave.c writes what starts boxes and waits for them: the tile is stored
+ * to anew when they have left it.
  */
 #include "passes/analysis/box.h"
 #include "passes/kernel/opts_work.h"
 #include "passes/target/target.h"
 
-/* The only store that reads the memory, and stores what it finds there as it is; NULL: there is none. */
+/* The only store that reads the memory, and stores what it finds there as it is;
+ * NULL: there is none. */
 static struct uop *find_reader(struct work *w, const struct uop *memory)
 {
     struct uop *reader = NULL;
@@ -42,7 +45,8 @@ static bool is_box(struct work *w, const struct uop *store)
         struct uop *r = store->src[i];
         if (range_is_item(r) && !item)
             item = r;
-        else if (range_is_item(r) || range_is_lane(r) || (!range_is(r, AXIS_BAND) && RANGE_WORKER(r->arg.i) != WORKER_EACH))
+        else if (range_is_item(r) || range_is_lane(r) ||
+                 (!range_is(r, AXIS_BAND) && RANGE_WORKER(r->arg.i) != WORKER_EACH))
             return work_refuse(w, "the block's first thread does not store all by itself");
         else if (!range_is(r, AXIS_BAND))
             loop[n++] = r;
@@ -60,8 +64,10 @@ bool apply_leave(struct work *w, const struct opt *opt)
     work_close(w);
     struct uop *memory = w->ast->src[opt->store]->src[0], *reader = NULL;
     const struct buffer *was = uop_buffer_of(memory);
-    if (opt->of != OF_STORE || was->kind != BUFFER_SCRATCH || buffer_space(was) != SPACE_LOCAL || was->leaves || !(reader = find_reader(w, memory)))
-        return work_refuse(w, "the store passes nothing on in local memory that another one stores as it is");
+    if (opt->of != OF_STORE || was->kind != BUFFER_SCRATCH || buffer_space(was) != SPACE_LOCAL ||
+        was->leaves || !(reader = find_reader(w, memory)))
+        return work_refuse(
+            w, "the store passes nothing on in local memory that another one stores as it is");
     if (t->device && !device_copies_boxes(t))
         return work_refuse(w, "the device copies no boxes");
     if (!is_box(w, reader))

@@ -3,13 +3,14 @@
  *      local 0.sum0 axis=0 n=4 to=4 operand=0  sum over ko, ki   ko: copy[ki][i] by all threads, barrier
  *
  * A copy in local memory has what a block's threads read of an operand in the loops of its sum that
- * are inside of `axis`, WHOLE: in all of them; the threads copy neighbours of the operand's memory, each as many at a time as
- * are a vector. Bytes of a sum's group are copied whole, and stay neighbours.
+ * are inside of `axis`, WHOLE: in all of them; the threads copy neighbours of the operand's memory,
+ * each as many at a time as are a vector. Bytes of a sum's group are copied whole, and stay
+ * neighbours.
  *
  *      local 0.sum0 axis=0 n=0 to=0 operand=0  sum over ko, ki   ko: copy[i][ki] by all threads, barrier
  *
- * With to=0 the copy's loops are those of a box of the operand (passes/analysis/box.c): loops whose turns follow
- * each other in its memory are one, and the threads share the outermost.
+ * With to=0 the copy's loops are those of a box of the operand (passes/analysis/box.c): loops whose
+ * turns follow each other in its memory are one, and the threads share the outermost.
  */
 #include "passes/analysis/copied.h"
 #include "passes/analysis/matrix.h"
@@ -25,30 +26,35 @@ static int64_t threads_of(const struct uop *store)
     return threads;
 }
 
-/* The loops along which a block's copy of an operand has elements, or groups of `unit` bytes, outermost
- * first, with a range of the copy's own for each, and the operand's stride along it. */
-struct copied_loop { struct uop *of, *own; int64_t n, stride, first, below; };      /* its turns are those of `of`, of which so many are one */
+/* The loops along which a block's copy of an operand has elements, or groups of `unit` bytes,
+ * outermost first, with a range of the copy's own for each, and the operand's stride along it. */
+/* its turns are those of `of`, of which so many are one */
+struct copied_loop { struct uop *of, *own; int64_t n, stride, first, below; };
 struct copy {
     struct copied_loop v[MAX_RANK]; int ndim, nsum, row;
-    bool of_tiles, digits;                   /* for an instruction of matrix.def; whether a loop is one for each of its digits */
+    bool of_tiles, digits;                   /* for an instruction of matrix.def; whether a loop is
+                                              * one for each of its digits */
     struct uop *group; int64_t unit;         /* the group's loop; NULL: of elements, 1 */
 };
 
-/* Of the range, the first digit that divisions tell apart in the offset or the condition; 0: there is none. */
+/* Of the range, the first digit that divisions tell apart in the offset or the
+ * condition; 0: there is none. */
 static int64_t find_digit(struct tgc *t, struct uop *const of[2], const struct uop *r)
 {
     int n;
     int64_t least = 0, size = range_fixed_size(r), by, stride;
     struct uop **order = uop_toposort(t, of, of[1] ? 2 : 1, &n);
     for (int i = 0; i < n; i++)
-        if ((order[i]->op == OP_FLOORDIV || order[i]->op == OP_FLOORMOD) && uop_const_int(order[i]->src[1], &by) &&
-            index_stride(t, order[i]->src[0], r, &stride) && stride > 0 && by > stride && by % stride == 0 && by / stride < size &&
+        if ((order[i]->op == OP_FLOORDIV || order[i]->op == OP_FLOORMOD) &&
+            uop_const_int(order[i]->src[1], &by) && index_stride(t, order[i]->src[0], r, &stride) &&
+            stride > 0 && by > stride && by % stride == 0 && by / stride < size &&
             size % (by / stride) == 0 && (least == 0 || by / stride < least))
             least = by / stride;
     return least;
 }
 
-static bool add_loop(struct work *w, struct copy *c, struct uop *value, struct uop *load, struct uop *r)
+static bool add_loop(struct work *w, struct copy *c, struct uop *value, struct uop *load,
+                     struct uop *r)
 {
     struct tgc *t = w->t;
     int64_t n = range_fixed_size(r), digit;
@@ -61,7 +67,8 @@ static bool add_loop(struct work *w, struct copy *c, struct uop *value, struct u
         digit = c->digits ? find_digit(t, of, rest) : 0;
         if (c->ndim == MAX_RANK)
             break;
-        *l = (struct copied_loop){.of = r, .n = digit ? digit : n, .stride = l->stride, .below = below};
+        *l = (struct copied_loop){
+            .of = r, .n = digit ? digit : n, .stride = l->stride, .below = below};
         c->ndim++;
         if (!digit && !near) {
             l->stride = INT64_MAX;                   /* data of a division: not neighbours */
@@ -69,7 +76,8 @@ static bool add_loop(struct work *w, struct copy *c, struct uop *value, struct u
         }
         if (!digit)
             return true;
-        struct uop *low = uop_axis(t, uop_int(t, digit), AXIS_LOOP, WORKER_EACH), *high = uop_axis(t, uop_int(t, n / digit), AXIS_LOOP, WORKER_EACH);
+        struct uop *low = uop_axis(t, uop_int(t, digit), AXIS_LOOP, WORKER_EACH),
+                   *high = uop_axis(t, uop_int(t, n / digit), AXIS_LOOP, WORKER_EACH);
         for (int i = 0; i < 2 && of[i]; i++)
             of[i] = uop_substitute(t, of[i], rest, sym_add(t, sym_muli(t, high, digit), low));
         (void)index_stride(t, of[0], low, &l->stride);
@@ -95,11 +103,12 @@ static struct uop *digit_of(struct tgc *t, const struct copied_loop *l)
 /* Whether a turn of loop k is further away in memory than one of the loop outside of it. */
 static bool is_further(const struct copy *c, int k)
 {
-    return c->v[k - 1].stride != c->v[k].stride ? c->v[k - 1].stride < c->v[k].stride : c->v[k - 1].first < c->v[k].first;
+    return c->v[k - 1].stride != c->v[k].stride ? c->v[k - 1].stride < c->v[k].stride
+                                                : c->v[k - 1].first < c->v[k].first;
 }
 
-/* The loops from `first` on in the order of the memory that is read: a thread's lanes and the threads'
- * are parts of one loop, whose elements are neighbours in the copy, too. */
+/* The loops from `first` on in the order of the memory that is read: a thread's lanes and the
+ * threads' are parts of one loop, whose elements are neighbours in the copy, too. */
 static void order_loops(struct copy *c, int first)
 {
     for (int a = first + 1; a < c->ndim; a++)
@@ -124,15 +133,17 @@ static void move_inside(const struct uop *sum, struct copy *c, bool of_sum)
                 exchange_loops(c, k);
 }
 
-/* Of what an instruction takes as tiles, rows of the copy are those of the memory that is read: the loops of
- * its neighbours are innermost, the sum's or the store's. One that reads the copy itself reads rows of terms, and other
- * ones of halves alone. */
+/* Of what an instruction takes as tiles, rows of the copy are those of the memory that is read: the
+ * loops of its neighbours are innermost, the sum's or the store's. One that reads the copy itself
+ * reads rows of terms, and other ones of halves alone. */
 static void order_tile(const struct uop *sum, struct copy *c)
 {
     const struct matrix_row *row = matrix_row((enum matrix_unit)(REDUCE_MATRIX(sum->arg.i) - 1));
     order_loops(c, 0);
-    bool of_sum = is_of_sum(sum, c->v[c->ndim - 1].of) || (matrix_is_local(row, MATRIX_B) && dtype_nbytes(row->dtype[MATRIX_A]) != 2);
-    move_inside(sum, c, of_sum);                     /* pixels of several images lie on both sides of their channels */
+    bool of_sum = is_of_sum(sum, c->v[c->ndim - 1].of) ||
+                  (matrix_is_local(row, MATRIX_B) && dtype_nbytes(row->dtype[MATRIX_A]) != 2);
+    move_inside(sum, c, of_sum);                     /* pixels of several images lie on both sides
+                                                      * of their channels */
     for (c->row = c->ndim; c->row > 0 && is_of_sum(sum, c->v[c->row - 1].of) == of_sum; c->row--)
         continue;
 }
@@ -150,13 +161,18 @@ static bool add_group(struct work *w, struct copy *c, const struct uop *load, st
 }
 
 /* Of the sum's loops inside of number `axis`, then of the block's threads and of lanes. */
-static bool find_copy(struct work *w, const struct uop *store, const struct uop *sum, struct uop *value, struct uop *load,
-                      int axis, struct copy *c)
+static bool find_copy(struct work *w, const struct uop *store, const struct uop *sum,
+                      struct uop *value, struct uop *load, int axis, struct copy *c)
 {
     int first = store_first_range(store);
-    *c = (struct copy){.unit = 1, .digits = REDUCE_MATRIX(sum->arg.i) && matrix_is_local(matrix_row((enum matrix_unit)(REDUCE_MATRIX(sum->arg.i) - 1)), MATRIX_A)};
+    *c = (struct copy){
+        .unit = 1,
+        .digits = REDUCE_MATRIX(sum->arg.i) &&
+                  matrix_is_local(matrix_row((enum matrix_unit)(REDUCE_MATRIX(sum->arg.i) - 1)),
+                                  MATRIX_A)};
     for (int i = axis + 2; i < sum->nsrc; i++)
-        if (range_is(sum->src[i], AXIS_GROUP) ? !add_group(w, c, load, sum->src[i]) : !add_loop(w, c, value, load, sum->src[i]))
+        if (range_is(sum->src[i], AXIS_GROUP) ? !add_group(w, c, load, sum->src[i])
+                                              : !add_loop(w, c, value, load, sum->src[i]))
             return false;
     c->nsum = c->ndim;
     for (int i = first; i < store->nsrc; i++)
@@ -183,16 +199,20 @@ static int nearest(const struct copy *c, const bool *done)
     return next;
 }
 
-/* The copy's own ranges as parts of element e * width + lane of those that are copied: neighbours of
- * memory are next to each other, and the lanes are whole loops of them, or a part of the last one. */
-static void divide_element(struct tgc *t, struct copy *c, struct uop *e, struct uop *lane, int64_t width)
+/* The copy's own ranges as parts of element e * width + lane of those that are copied:
+ * neighbours of memory are next to each other, and the lanes are whole loops of them, or a
+ * part of the last one. */
+static void divide_element(struct tgc *t, struct copy *c, struct uop *e, struct uop *lane,
+                           int64_t width)
 {
     bool done[MAX_RANK] = {false};
     for (int k = 0; k < c->ndim; k++) {
         int next = nearest(c, done);
         int64_t n = c->v[next].n, lanes = width < n ? width : n;
         done[next] = true;
-        c->v[next].own = width > n ? sym_mod(t, lane, uop_int(t, n)) : width > 1 ? lane : uop_int(t, 0);
+        c->v[next].own = width > n   ? sym_mod(t, lane, uop_int(t, n))
+                         : width > 1 ? lane
+                                     : uop_int(t, 0);
         lane = sym_div(t, lane, uop_int(t, lanes));
         width /= lanes;
         struct uop *turn = k + 1 < c->ndim ? sym_mod(t, e, uop_int(t, n / lanes)) : e;
@@ -205,7 +225,8 @@ static void divide_element(struct tgc *t, struct copy *c, struct uop *e, struct 
 static void map_own(struct tgc *t, const struct copy *c, struct uop_map *by)
 {
     for (int a = 0; a < c->ndim; a++) {
-        struct uop *own = sym_muli(t, c->v[a].own, c->v[a].below), *others = map_get(by, c->v[a].of);
+        struct uop *own = sym_muli(t, c->v[a].own, c->v[a].below),
+                   *others = map_get(by, c->v[a].of);
         map_set(by, c->v[a].of, others ? sym_add(t, others, own) : own);
     }
 }
@@ -224,12 +245,14 @@ static void divide_own(struct tgc *t, struct copy *c, int a, int last, struct uo
     int64_t turns = turns_of(c, a, last);
     for (int k = a; k <= last; k++) {
         turns /= c->v[k].n;
-        c->v[k].own = sym_div(t, k > a ? sym_mod(t, r, uop_int(t, turns * c->v[k].n)) : r, uop_int(t, turns));
+        c->v[k].own =
+            sym_div(t, k > a ? sym_mod(t, r, uop_int(t, turns * c->v[k].n)) : r, uop_int(t, turns));
     }
 }
 
 /* Whether no condition of the load is of a remainder if loops a to last are one. */
-static bool conditions_agree(struct tgc *t, const struct copy *c, const struct uop *load, int a, int last)
+static bool conditions_agree(struct tgc *t, const struct copy *c, const struct uop *load, int a,
+                             int last)
 {
     struct copy trial = *c;
     struct uop_map by = {.t = t, .scratch = true};
@@ -241,25 +264,29 @@ static bool conditions_agree(struct tgc *t, const struct copy *c, const struct u
         trial.v[k].own = uop_axis(t, uop_int(t, c->v[k].n), AXIS_LOOP, WORKER_EACH);
     divide_own(t, &trial, a, last, r);
     map_own(t, &trial, &by);
-    struct uop *cond = uop_substitute_all(t, load->src[2], &by), **order = uop_toposort(t, &cond, 1, &n);
+    struct uop *cond = uop_substitute_all(t, load->src[2], &by),
+               **order = uop_toposort(t, &cond, 1, &n);
     for (int i = 0; i < n; i++)
         if (order[i]->op == OP_FLOORMOD && uop_depends_on(t, order[i], r))
             return false;
     return true;
 }
 
-/* The copy's own ranges as parts of loops of a box, outermost first: neighbours of loops, whose turns follow each other,
- * are one, but for rows that an instruction takes, and what is around them. Returns how many there are, that of the block's threads first. */
+/* The copy's own ranges as parts of loops of a box, outermost first: neighbours of loops, whose
+ * turns follow each other, are one, but for rows that an instruction takes, and what is around
+ * them. Returns how many there are, that of the block's threads first. */
 static int divide_box(struct tgc *t, struct copy *c, const struct uop *load, struct uop **loop)
 {
     int n = 0;
     for (int a = 0, last; a < c->ndim; a = last + 1) {
         for (last = a; last + 1 < c->ndim && (last + 1 != c->row || !c->of_tiles) &&
-                       c->v[last].stride == sat_mul(c->v[last + 1].n, c->v[last + 1].stride); last++)
+                       c->v[last].stride == sat_mul(c->v[last + 1].n, c->v[last + 1].stride);
+             last++)
             continue;
         while (last > a && !conditions_agree(t, c, load, a, last))
             last--;
-        struct uop *r = uop_axis(t, uop_int(t, turns_of(c, a, last)), AXIS_LOOP, n ? WORKER_EACH : WORKER_BLOCK);
+        struct uop *r = uop_axis(t, uop_int(t, turns_of(c, a, last)), AXIS_LOOP,
+                                 n ? WORKER_EACH : WORKER_BLOCK);
         divide_own(t, c, a, last, r);
         if (r->op == OP_RANGE)
             loop[n++] = r;
@@ -267,7 +294,8 @@ static int divide_box(struct tgc *t, struct copy *c, const struct uop *load, str
     return n;
 }
 
-/* Whether so many neighbours of memory are whole loops of the copy, or a part of the last one of these. */
+/* Whether so many neighbours of memory are whole loops of the copy, or a part of the
+ * last one of these. */
 static bool are_neighbours(const struct copy *c, int64_t width)
 {
     bool done[MAX_RANK] = {false};
@@ -283,16 +311,18 @@ static bool are_neighbours(const struct copy *c, int64_t width)
     return width == 1;
 }
 
-/* Whether so many neighbours are one transaction wherever a thread begins: they are in the memory that
- * is read, groups of bytes in the copy, too, and no condition tells them apart. */
-static bool copies_vectors(struct work *w, const struct copy *c, const struct uop *load, int64_t width)
+/* Whether so many neighbours are one transaction wherever a thread begins: they are in the memory
+ * that is read, groups of bytes in the copy, too, and no condition tells them apart. */
+static bool copies_vectors(struct work *w, const struct copy *c, const struct uop *load,
+                           int64_t width)
 {
     bool done[MAX_RANK] = {false};
     int last = nearest(c, done);
     struct uop *first = sym_sub(w->t, load->src[1], sym_muli(w->t, c->v[last].of, c->unit));
     if (c->group)
         first = sym_sub(w->t, first, c->group);
-    return c->v[last].stride == c->unit && (!c->group || last == c->ndim - 1) && c->v[last].n % width == 0 && (c->group || load->dtype == DTYPE_F32) &&
+    return c->v[last].stride == c->unit && (!c->group || last == c->ndim - 1) &&
+           c->v[last].n % width == 0 && (c->group || load->dtype == DTYPE_F32) &&
            uop_buffer_of(load->src[0])->dtype == load->dtype &&
            index_divisor(w->t, first) % (c->unit * width) == 0 &&
            buffer_is_aligned(w->t, uop_buffer_of(load->src[0]), c->unit * width) &&
@@ -310,12 +340,14 @@ static struct uop *find_operand(struct work *w, struct uop *sum, int operand)
     return NULL;
 }
 
-/* What is copied of the load: for an instruction of matrix.def the factor, which may be rounded, or computed, from what is loaded. */
+/* What is copied of the load: for an instruction of matrix.def the factor, which may be rounded, or
+ * computed, from what is loaded. */
 static struct uop *matrix_operand(const struct uop *sum, struct uop *load)
 {
     struct uop *factor[2];
     for (int exchanged = 0; exchanged < 2 && REDUCE_MATRIX(sum->arg.i); exchanged++) {
-        const struct matrix_row *row = matrix_row((enum matrix_unit)(REDUCE_MATRIX(sum->arg.i) - 1));
+        const struct matrix_row *row =
+            matrix_row((enum matrix_unit)(REDUCE_MATRIX(sum->arg.i) - 1));
         for (int k = 0; matrix_factors(sum, row, exchanged, factor) && k < 2; k++)
             if (matrix_reads(factor[k], load))
                 return factor[k];
@@ -324,8 +356,8 @@ static struct uop *matrix_operand(const struct uop *sum, struct uop *load)
 }
 
 /* The copy's loops, by the elements that each thread copies: of so many neighbours at once. */
-static bool list_turns(struct work *w, struct copy *c, const struct uop *load, int64_t threads, int64_t width,
-                       struct uop **loop, int *n)
+static bool list_turns(struct work *w, struct copy *c, const struct uop *load, int64_t threads,
+                       int64_t width, struct uop **loop, int *n)
 {
     struct tgc *t = w->t;
     int64_t total = 1;
@@ -352,10 +384,10 @@ static bool list_turns(struct work *w, struct copy *c, const struct uop *load, i
     return true;
 }
 
-/* What is copied, as bits where that is a narrow float, which is not converted to f32 and back; stored at `at` in the
- * loops, and loaded from `from`. */
-static struct uop *copied(struct work *w, struct uop *value, struct uop *at, struct uop *from, struct uop *const *loop, int n,
-                          struct uop_map *by, int64_t nelem)
+/* What is copied, as bits where that is a narrow float, which is not converted to f32 and back;
+ * stored at `at` in the loops, and loaded from `from`. */
+static struct uop *copied(struct work *w, struct uop *value, struct uop *at, struct uop *from,
+                          struct uop *const *loop, int n, struct uop_map *by, int64_t nelem)
 {
     struct tgc *t = w->t;
     struct uop *src[2 + MAX_RANK] = {uop_substitute_all(t, value, by), at};
@@ -412,8 +444,10 @@ bool apply_local(struct work *w, const struct opt *opt)
         step += a == c.row ? opt->n : 0;
     }
     struct copied words;
-    if (c.of_tiles && opt->to > 1 && !matrix_is_computed(value) && !copied_read(t, uop_substitute_all(t, value, &by), at, loop, nloop, &words))
-        return work_refuse(w, "what an instruction takes is copied as it is, 4, 8 or 16 bytes at once");
+    if (c.of_tiles && opt->to > 1 && !matrix_is_computed(value) &&
+        !copied_read(t, uop_substitute_all(t, value, &by), at, loop, nloop, &words))
+        return work_refuse(
+            w, "what an instruction takes is copied as it is, 4, 8 or 16 bytes at once");
     struct uop *copy = copied(w, value, at, from, loop, nloop, &by, step);
     struct uop *now = uop_substitute(t, store, value, copy);
     work_put_stores(w, opt->store, &now, 1);

@@ -1,17 +1,19 @@
-/* opts_matrix.c - MATRIX: a wave computes a sum of products by an instruction of ir/matrix.def; SPREAD: a store's
- * elements are on a wave's threads as the instruction's sums are; REPEAT, EXCHANGE: what is the same for a row is.
+/* opts_matrix.c - MATRIX: a wave computes a sum of products by an instruction of ir/matrix.def;
+ * SPREAD: a store's elements are on a wave's threads as the instruction's sums are; REPEAT,
+ * EXCHANGE: what is the same for a row is.
  *
  *      matrix 0.sum0 axis=4 to=5 by=m16n8k16_f16
  *
  *      i < 16  ->  8*m1 + m0        items m0 < 8, n1 < 4: the lanes of the wave
  *      j < 8   ->  2*n1 + n0        elements m1 < 2, n0 < 2: what each of them holds
  *
- * The store's loops `axis` and `to`, and the last one of the sum, are as long as the instruction's matrices.
- * Of what bits of a lane's number and of an element's the rows and columns of the sum are made, says the row.
- * The sum's value stays what it was, so everything that reads an AST knows what it means; it has the row's
- * number. REPEAT puts a loop over rows alone on the threads: those that have elements of one row store the same. A sum over
- * the columns has the store's own items as loops then (EXCHANGE): each thread reduces what it has, and they exchange that.
- * The factors must be values of the row's dtypes already: nothing is rounded here.
+ * The store's loops `axis` and `to`, and the last one of the sum, are as long as the instruction's
+ * matrices. Of what bits of a lane's number and of an element's the rows and columns of the sum are
+ * made, says the row. The sum's value stays what it was, so everything that reads an AST knows what
+ * it means; it has the row's number. REPEAT puts a loop over rows alone on the threads: those that
+ * have elements of one row store the same. A sum over the columns has the store's own items as
+ * loops then (EXCHANGE): each thread reduces what it has, and they exchange that. The factors must
+ * be values of the row's dtypes already: nothing is rounded here.
  */
 #include "passes/analysis/matrix.h"
 #include "passes/kernel/opts_work.h"
@@ -29,8 +31,8 @@ static bool device_has(const struct work *w, enum matrix_unit of)
 }
 
 /* Whether one factor changes with m alone, the other one with n. */
-static bool sides_fit(struct work *w, const struct uop *sum, const struct matrix_row *row, const struct uop *m,
-                      const struct uop *n)
+static bool sides_fit(struct work *w, const struct uop *sum, const struct matrix_row *row,
+                      const struct uop *m, const struct uop *n)
 {
     struct uop *factor[2];
     for (int exchanged = 0; exchanged < 2; exchanged++)
@@ -45,7 +47,8 @@ static bool loop_fits(struct work *w, int at, int64_t size)
 {
     const struct open *o = &w->open;
     return at >= 0 && at < work_loops_before_lanes(o) && range_fixed_size(o->range[at]) == size &&
-           RANGE_AXIS(o->range[at]->arg.i) == AXIS_LOOP && RANGE_WORKER(o->range[at]->arg.i) == WORKER_EACH;
+           RANGE_AXIS(o->range[at]->arg.i) == AXIS_LOOP &&
+           RANGE_WORKER(o->range[at]->arg.i) == WORKER_EACH;
 }
 
 static bool may_take_matrix(struct work *w, const struct opt *opt, struct uop *sum)
@@ -59,17 +62,18 @@ static bool may_take_matrix(struct work *w, const struct opt *opt, struct uop *s
     return true;
 }
 
-/* The ranges for the bits of a lane's number, or of an element's, innermost first; adds to *at, by coordinate,
- * what they count. but: none for elements of this coordinate. */
-static int make_ranges(struct work *w, const struct matrix_row *row, bool of_lane, enum matrix_coordinate but, struct uop **range,
-                       struct uop **at)
+/* The ranges for the bits of a lane's number, or of an element's, innermost first; adds to *at, by
+ * coordinate, what they count. but: none for elements of this coordinate. */
+static int make_ranges(struct work *w, const struct matrix_row *row, bool of_lane,
+                       enum matrix_coordinate but, struct uop **range, struct uop **at)
 {
     struct tgc *t = w->t;
     struct matrix_bit bit[MATRIX_BITS_MAX];
     int n = matrix_bits(row, MATRIX_SUM, of_lane, bit), nrange = 0;
     for (int i = 0, same; i < n; i += same) {
         same = 1;
-        while (i + same < n && bit[i + same].of == bit[i].of && bit[i + same].bit == bit[i].bit + same)
+        while (i + same < n && bit[i + same].of == bit[i].of &&
+               bit[i + same].bit == bit[i].bit + same)
             same++;
         if (bit[i].of == but)
             continue;
@@ -86,9 +90,10 @@ static bool spread_loops(struct work *w, const struct opt *opt, struct uop *cons
 {
     struct open *o = &w->open;
     const struct matrix_row *row = matrix_row(opt->by);
-    struct uop *zero = uop_int(w->t, 0), *at[MATRIX_NONE + 1] = {zero, zero, zero, zero}, *lane[MATRIX_BITS_MAX],
-               *element[MATRIX_BITS_MAX];
-    int nlane = make_ranges(w, row, true, MATRIX_NONE, lane, at), nelement = make_ranges(w, row, false, MATRIX_NONE, element, at);
+    struct uop *zero = uop_int(w->t, 0), *at[MATRIX_NONE + 1] = {zero, zero, zero, zero},
+               *lane[MATRIX_BITS_MAX], *element[MATRIX_BITS_MAX];
+    int nlane = make_ranges(w, row, true, MATRIX_NONE, lane, at),
+        nelement = make_ranges(w, row, false, MATRIX_NONE, element, at);
     work_remove_range(o, opt->axis > opt->to ? opt->axis : opt->to);
     work_remove_range(o, opt->axis > opt->to ? opt->to : opt->axis);
     work_substitute(w, of_loop[0], at[MATRIX_M]);
@@ -136,13 +141,15 @@ bool apply_repeat(struct work *w, const struct opt *opt)
 {
     struct open *o = &w->open;
     const struct matrix_row *row = matrix_row(opt->by);
-    struct uop *zero = uop_int(w->t, 0), *at[MATRIX_NONE + 1] = {zero, zero, zero, zero}, *lane[MATRIX_BITS_MAX], *element[MATRIX_BITS_MAX];
+    struct uop *zero = uop_int(w->t, 0), *at[MATRIX_NONE + 1] = {zero, zero, zero, zero},
+               *lane[MATRIX_BITS_MAX], *element[MATRIX_BITS_MAX];
     if (!take_store(w, opt))
         return false;
     if (!loop_fits(w, opt->axis, row->size[MATRIX_M]) || o->n + 8 > RANGES_MAX)
         return work_refuse(w, "the store's loop is not as long as the instruction's rows");
     struct uop *loop = o->range[opt->axis];
-    int nlane = make_ranges(w, row, true, MATRIX_NONE, lane, at), nelement = make_ranges(w, row, false, MATRIX_N, element, at);
+    int nlane = make_ranges(w, row, true, MATRIX_NONE, lane, at),
+        nelement = make_ranges(w, row, false, MATRIX_N, element, at);
     work_remove_range(o, opt->axis);
     work_substitute(w, loop, at[MATRIX_M]);
     for (int i = nlane - 1; i >= 0; i--)
@@ -159,19 +166,24 @@ bool apply_exchange(struct work *w, const struct opt *opt)
     struct tgc *t = w->t;
     const struct matrix_row *row = matrix_row(opt->by);
     struct matrix_axes lanes = {.n = 0};
-    struct uop *sum, *zero = uop_int(t, 0), *at[MATRIX_NONE + 1] = {zero, zero, zero, zero}, *element[MATRIX_BITS_MAX], *src[MAX_RANK + 12];
+    struct uop *sum, *zero = uop_int(t, 0), *at[MATRIX_NONE + 1] = {zero, zero, zero, zero},
+                     *element[MATRIX_BITS_MAX], *src[MAX_RANK + 12];
     int n = 1;
     if (!work_take_sum(w, opt, opt->axis, &sum))
         return false;
     const struct uop *store = w->ast->src[opt->store], *loop = sum->src[opt->axis + 1];
-    if (sum->dtype != DTYPE_F32 || sum->nsrc > MAX_RANK + 4 || work_stage_of(w, w->ast->src[opt->store], sum))
+    if (sum->dtype != DTYPE_F32 || sum->nsrc > MAX_RANK + 4 ||
+        work_stage_of(w, w->ast->src[opt->store], sum))
         return work_refuse(w, "what threads exchange is a sum of the store's own, of f32");
-    if (!matrix_find_lanes(row, store, &lanes) || range_fixed_size(loop) != row->size[MATRIX_N] || (w->t->device && w->t->device->shuffle < row->lanes))
-        return work_refuse(w, "the loop is not as long as the instruction's columns, or the block's last threads have no columns of it");
+    if (!matrix_find_lanes(row, store, &lanes) || range_fixed_size(loop) != row->size[MATRIX_N] ||
+        (w->t->device && w->t->device->shuffle < row->lanes))
+        return work_refuse(w, "the loop is not as long as the instruction's columns, or the "
+                              "block's last threads have no columns of it");
     int nelement = make_ranges(w, row, false, MATRIX_M, element, at);
     for (int i = 0; i < lanes.n; i++)
         if (lanes.v[i].of == MATRIX_N)
-            at[MATRIX_N] = sym_add(t, at[MATRIX_N], sym_muli(t, lanes.v[i].range, lanes.v[i].scale));
+            at[MATRIX_N] =
+                sym_add(t, at[MATRIX_N], sym_muli(t, lanes.v[i].range, lanes.v[i].scale));
     for (int i = 1; i < sum->nsrc; i++)
         if (i != opt->axis + 1)
             src[n++] = sum->src[i];
@@ -194,10 +206,12 @@ bool apply_matrix(struct work *w, const struct opt *opt)
 {
     struct tgc *t = w->t;
     struct uop *sum, *loop[2];
-    if (!work_take_sum(w, opt, 0, &sum) || !may_take_matrix(w, opt, sum) || !take_loops(w, opt, loop))
+    if (!work_take_sum(w, opt, 0, &sum) || !may_take_matrix(w, opt, sum) ||
+        !take_loops(w, opt, loop))
         return false;
     if (!sides_fit(w, sum, matrix_row(opt->by), loop[0], loop[1]))
-        return work_refuse(w, "the sum is none of products of the instruction's dtypes, one factor by rows, the other by columns");
+        return work_refuse(w, "the sum is none of products of the instruction's dtypes, one factor "
+                              "by rows, the other by columns");
     if (!spread_loops(w, opt, loop) || !work_take_sum(w, opt, 0, &sum))
         return false;
     union arg arg = {.i = REDUCE_MATRIX_BITS(OP_ADD, opt->by)};

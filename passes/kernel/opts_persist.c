@@ -1,4 +1,5 @@
-/* opts_persist.c - PERSIST: as many blocks as a device runs at once go through all places of the grid, one after the other.
+/* opts_persist.c - PERSIST: as many blocks as a device runs at once go through all places of the
+ * grid, one after the other.
  *
  *      for q.grid < 16, r.grid < 32         512 blocks
  *        ...
@@ -7,12 +8,15 @@
  *                                             for turn < 4
  *                                               ... with (turn*128 + block) / 32 for q, and the rest of it for r
  *
- * The places keep their order: those at once are neighbours, as they were. Where the blocks do not divide the places, the last ones have a turn
- * less, which the loop's size says, the same for all threads of a block; bounds follow from the place's number, which is no more than there are.
- * The loop stands inside of the block's threads, outside of their lanes and sums, so that steps of a sum may be counted through it (PIPELINE):
- * what the next place reads comes while this one is multiplied and stored. Loops over the grid behind `axis` stay places.
+ * The places keep their order: those at once are neighbours, as they were. Where the blocks do not
+ * divide the places, the last ones have a turn less, which the loop's size says, the same for all
+ * threads of a block; bounds follow from the place's number, which is no more than there are. The
+ * loop stands inside of the block's threads, outside of their lanes and sums, so that steps of a
+ * sum may be counted through it (PIPELINE): what the next place reads comes while this one is
+ * multiplied and stored. Loops over the grid behind `axis` stay places.
  *
- * Stores in the same bands (THROUGH) go through their places together: the loop is a band of all of them, outside of the block's threads.
+ * Stores in the same bands (THROUGH) go through their places together: the loop is a band of all of
+ * them, outside of the block's threads.
  */
 #include "passes/kernel/opts_work.h"
 
@@ -26,7 +30,8 @@ static bool has_parts(struct work *w, struct uop *store)
     return false;
 }
 
-/* How many places the nest's loops over the grid up to `axis` have, if they may be gone through; 0: refused. */
+/* How many places the nest's loops over the grid up to `axis` have, if they may be gone
+ * through; 0: refused. */
 static int64_t count_places(struct work *w, const struct opt *opt)
 {
     const struct open *o = &w->open;
@@ -41,7 +46,8 @@ static int64_t count_places(struct work *w, const struct opt *opt)
             continue;
         places = sat_mul(places, range_fixed_size(o->range[i]));
         if (range_is(o->range[i], AXIS_BAND) != together || range_fixed_size(o->range[i]) < 1)
-            return work_refuse(w, "a band's loop is that of other stores, too, or only the run knows how many turns a loop has");
+            return work_refuse(w, "a band's loop is that of other stores, too, or only the run "
+                                  "knows how many turns a loop has");
     }
     if (!items)
         return work_refuse(w, "no loop of the nest is a block's threads");
@@ -66,8 +72,10 @@ static bool is_gone_through(const struct uop *store, int i, int n)
     return i < store_first_range(store) + n && range_is_grid(store->src[i]);
 }
 
-/* The store in the block's turns; its other bands stand around these. NULL: its bands are none of the first store's, or not all of these. */
-static struct uop *in_turns(struct tgc *t, const struct uop *store, const struct uop *first, int n, const struct uop_map *by, struct uop *block, struct uop *turn)
+/* The store in the block's turns; its other bands stand around these. NULL: its bands are none of
+ * the first store's, or not all of these. */
+static struct uop *in_turns(struct tgc *t, const struct uop *store, const struct uop *first, int n,
+                            const struct uop_map *by, struct uop *block, struct uop *turn)
 {
     struct uop *src[RANGES_MAX + 8];
     int from = store_first_range(store), to = 0, begin = store_first_range(first), last = 0;
@@ -88,13 +96,16 @@ static struct uop *in_turns(struct tgc *t, const struct uop *store, const struct
     return uop_intern(t, OP_STORE, store->dtype, src, to, store->arg);
 }
 
-/* All stores of the kernel go through their places together, which those of their first n loops are that are over the grid. */
-static bool put_together(struct work *w, int n, struct uop *block, struct uop *turn, struct uop *place)
+/* All stores of the kernel go through their places together, which those of their first n loops are
+ * that are over the grid. */
+static bool put_together(struct work *w, int n, struct uop *block, struct uop *turn,
+                         struct uop *place)
 {
     struct tgc *t = w->t;
     struct uop_map by = {.t = t, .scratch = true};
     work_close(w);
-    struct uop *first = w->ast->src[0], **store = scratch_array(t, (size_t)w->ast->nsrc, sizeof *store);
+    struct uop *first = w->ast->src[0],
+               **store = scratch_array(t, (size_t)w->ast->nsrc, sizeof *store);
     for (int i = store_first_range(first) + n - 1; i >= store_first_range(first); i--) {
         if (i >= first->nsrc || !is_gone_through(first, i, n))
             continue;
@@ -103,7 +114,8 @@ static bool put_together(struct work *w, int n, struct uop *block, struct uop *t
     }
     for (int i = 0; i < w->ast->nsrc; i++)
         if (!(store[i] = in_turns(t, w->ast->src[i], first, n, &by, block, turn)))
-            return work_refuse(w, "the kernel's stores are in other bands, or not all of these are over the grid");
+            return work_refuse(
+                w, "the kernel's stores are in other bands, or not all of these are over the grid");
     w->ast = uop_intern(t, OP_SINK, DTYPE_VOID, store, w->ast->nsrc, w->ast->arg);
     return true;
 }
@@ -116,16 +128,19 @@ bool apply_persist(struct work *w, const struct opt *opt)
         return false;
     bool together = w->ast->nsrc > 1;
     if (o->stage || o->n > RANGES_MAX - 2)
-        return work_refuse(w, "blocks go through the places of stores, with no more loops in each other than there may be");
+        return work_refuse(w, "blocks go through the places of stores, with no more loops in each "
+                              "other than there may be");
     if (opt->n < 2 || opt->n > INT32_MAX)
         return work_refuse(w, "there are two blocks or more");
     if (has_parts(w, o->store))
-        return work_refuse(w, "the copies have parts: their steps are counted by the loops around them");
+        return work_refuse(
+            w, "the copies have parts: their steps are counted by the loops around them");
     int64_t places = count_places(w, opt);
     if (!places)
         return false;
     enum axis axis = together ? AXIS_BAND : AXIS_LOOP;
-    struct uop *block = uop_axis(t, uop_int(t, opt->n), axis, WORKER_GRID), *turn = uop_axis(t, turns_of(t, block, places), axis, WORKER_EACH),
+    struct uop *block = uop_axis(t, uop_int(t, opt->n), axis, WORKER_GRID),
+               *turn = uop_axis(t, turns_of(t, block, places), axis, WORKER_EACH),
                *place = sym_add(t, sym_muli(t, turn, opt->n), block);
     if (places % opt->n)
         place = sym_min(t, place, uop_int(t, places - 1));

@@ -1,5 +1,5 @@
-/* opts_pipeline.c - PIPELINE: a sum's copies in local memory have several parts, so that those of later steps
- * come while a block's threads compute with this one's (passes/vector/pipeline.c).
+/* opts_pipeline.c - PIPELINE: a sum's copies in local memory have several parts, so that those of
+ * later steps come while a block's threads compute with this one's (passes/vector/pipeline.c).
  *
  *      pipeline 0.sum0 n=2 how=registers
  *                      for k: barrier · copy a, b · barrier · sum
@@ -11,13 +11,15 @@
  *      pipeline 4.sum0 n=2 how=async
  *                      the same of an operand that is copied whole (WHOLE) in each turn of a band: a step is a turn; or how=bulk
  *
- * The copies' memory is n times as large. That copies may be made earlier follows from the conditions:
- * what is loaded does not change while the kernel runs (a block's threads, by ITEM, are only where the
- * kernel reads nothing that it stores), and the sum's steps are counted when the kernel is written, but for those of a band, which is one loop
- * of all threads. One loop of each thread may stand around the sum (PERSIST): steps are counted through it, so that those of its next turn
- * are copied while this one's sums are stored; of boxes, it may be a band of several stores. Through registers a step is loaded one step early; asynchronously
- * elements are copied as they are, or zeros, 4, 8 or 16 bytes of neighbours at a time. Boxes are what
- * analysis/box.c reads.
+ * The copies' memory is n times as large. That copies may be made earlier follows from the
+ * conditions: what is loaded does not change while the kernel runs (a block's threads, by ITEM, are
+ * only where the kernel reads nothing that it stores), and the sum's steps are counted when the
+ * kernel is written, but for those of a band, which is one loop of all threads. One loop of each
+ * thread may stand around the sum (PERSIST): steps are counted through it, so that those of its
+ * next turn are copied while this one's sums are stored; of boxes, it may be a band of several
+ * stores. Through registers a step is loaded one step early; asynchronously elements are copied as
+ * they are, or zeros, 4, 8 or 16 bytes of neighbours at a time. Boxes are what analysis/box.c
+ * reads.
  */
 #include "passes/analysis/box.h"
 #include "passes/analysis/copied.h"
@@ -26,14 +28,19 @@
 #include "passes/target/target.h"
 #include "ir/device_ops.h"
 
-/* Elements of a part: a multiple of 16 bytes, or of those after which the order of panels repeats, or of where boxes begin. */
+/* Elements of a part: a multiple of 16 bytes, or of those after which the order of panels repeats,
+ * or of where boxes begin. */
 static int64_t part_of(const struct buffer *b, enum transfer how)
 {
-    int64_t n = (b->panel ? PANEL_ALIGN : how == TRANSFER_BULK ? BULK_MEMORY_ALIGNED : COPY_NBYTES_MOST) / (int64_t)dtype_nbytes(b->dtype);
+    int64_t n = (b->panel               ? PANEL_ALIGN
+                 : how == TRANSFER_BULK ? BULK_MEMORY_ALIGNED
+                                        : COPY_NBYTES_MOST) /
+                (int64_t)dtype_nbytes(b->dtype);
     return (b->dim[0]->vmax + n - 1) / n * n;
 }
 
-/* A copy of the sum's operand that is made for each of its steps; what else is in local memory is not. */
+/* A copy of the sum's operand that is made for each of its steps; what else is in
+ * local memory is not. */
 static bool is_copy(struct work *w, const struct uop *sum, struct uop *stage)
 {
     bool of_step = false;
@@ -52,11 +59,13 @@ static struct uop *band_of(const struct uop *store)
     return band;
 }
 
-/* A copy of all of the operand in each turn of the band, whose place nothing that is loaded says. */
+/* A copy of all of the operand in each turn of the band, whose place nothing that is loaded
+ * says. */
 static bool is_copy_of_band(struct work *w, struct uop *stage, struct uop *band)
 {
     int n, loads = 0;
-    if (!band || stage->op != OP_STAGE || buffer_space(stage->arg.p) != SPACE_LOCAL || !uop_depends_on(w->t, stage, band))
+    if (!band || stage->op != OP_STAGE || buffer_space(stage->arg.p) != SPACE_LOCAL ||
+        !uop_depends_on(w->t, stage, band))
         return false;
     struct uop **order = uop_toposort(w->t, &stage, 1, &n);
     for (int i = 0; i < n; i++)
@@ -64,19 +73,23 @@ static bool is_copy_of_band(struct work *w, struct uop *stage, struct uop *band)
     return loads == 1;
 }
 
-/* Whether the copy may be made a step earlier. Its loops have known sizes (LOCAL), or one is the block's (SHARE). */
-static bool may_be_early(struct work *w, const struct opt *opt, const struct uop *store, const struct uop *stage)
+/* Whether the copy may be made a step earlier. Its loops have known sizes (LOCAL), or one is the
+ * block's (SHARE). */
+static bool may_be_early(struct work *w, const struct opt *opt, const struct uop *store,
+                         const struct uop *stage)
 {
     const struct uop *load = stage->src[0];
     bool shared = opt->how == TRANSFER_BULK;
     while (load->op == OP_CAST || load->op == OP_BITCAST)
         load = load->src[0];
     for (int i = 2; i < stage->nsrc; i++)
-        shared |= range_is_of_block(stage->src[i]) && range_fixed_size(stage->src[i]) == work_items(store);
+        shared |= range_is_of_block(stage->src[i]) &&
+                  range_fixed_size(stage->src[i]) == work_items(store);
     if (!shared)
         return work_refuse(w, "the block's threads do not copy as many elements each");
     bool computed = opt->how == TRANSFER_REGISTERS && matrix_is_finite(load);
-    return computed || (load->op == OP_LOAD && load->src[0]->op == OP_BUFFER) || work_refuse(w, "more is computed for a copy than its operand");
+    return computed || (load->op == OP_LOAD && load->src[0]->op == OP_BUFFER) ||
+           work_refuse(w, "more is computed for a copy than its operand");
 }
 
 /* Whether all copies of the store are those of the sum. */
@@ -86,33 +99,40 @@ static bool has_only_copies_of(struct work *w, struct uop *store, const struct u
     bool only = true;
     struct uop **order = uop_toposort(w->t, &store, 1, &n);
     for (int i = 0; i < n && only; i++)
-        only = order[i]->op != OP_STAGE || buffer_space(order[i]->arg.p) != SPACE_LOCAL || is_copy(w, sum, order[i]);
+        only = order[i]->op != OP_STAGE || buffer_space(order[i]->arg.p) != SPACE_LOCAL ||
+               is_copy(w, sum, order[i]);
     return only;
 }
 
-/* Whether steps may be counted through the loops of each thread around the sum: there is none, or one that has turns, inside of the block's
- * threads or a band of boxes, and nothing else in it is copied. */
-static bool may_be_counted(struct work *w, struct uop *store, const struct uop *sum, enum transfer how)
+/* Whether steps may be counted through the loops of each thread around the sum: there is
+ * none, or one that has turns, inside of the block's threads or a band of boxes, and nothing
+ * else in it is copied. */
+static bool may_be_counted(struct work *w, struct uop *store, const struct uop *sum,
+                           enum transfer how)
 {
     bool only = true;
     const struct uop *around = NULL;
     for (int i = store_first_range(store); i < store->nsrc; i++) {
         const struct uop *r = store->src[i];
         bool each = RANGE_WORKER(r->arg.i) == WORKER_EACH && !range_is_lane(r);
-        bool outside = range_is_item(r) && !(how == TRANSFER_BULK && around && range_is(around, AXIS_BAND));
+        bool outside =
+            range_is_item(r) && !(how == TRANSFER_BULK && around && range_is(around, AXIS_BAND));
         if (around && (each || outside))
-            return work_refuse(w, "several loops of each thread stand around the sum, or one outside of the block's threads");
+            return work_refuse(w, "several loops of each thread stand around the sum, or one "
+                                  "outside of the block's threads");
         around = each ? r : around;
     }
     for (int i = 0; i < w->ast->nsrc && around && only; i++)
         only = has_only_copies_of(w, w->ast->src[i], sum);
     return !around || (around->src[0]->vmin > 0 && only) ||
-           work_refuse(w, "the loop around the sum has no turn in some runs, or copies of another sum");
+           work_refuse(
+               w, "the loop around the sum has no turn in some runs, or copies of another sum");
 }
 
-/* Whether all threads go through the sum's steps, of which there are as many as parts. There are two of them at
- * least: no range has one turn. */
-static bool steps_are_known(struct work *w, const struct opt *opt, struct uop *store, const struct uop *sum, struct uop *stage)
+/* Whether all threads go through the sum's steps, of which there are as many as parts. There are
+ * two of them at least: no range has one turn. */
+static bool steps_are_known(struct work *w, const struct opt *opt, struct uop *store,
+                            const struct uop *sum, struct uop *stage)
 {
     int64_t count = 1;
     if (!may_be_counted(w, store, sum, opt->how))
@@ -137,10 +157,14 @@ static bool may_come(struct work *w, const struct opt *opt, const struct uop *st
     if (opt->how == TRANSFER_BULK && w->t->device && !device_copies_boxes(w->t))
         return work_refuse(w, "the device copies no boxes");
     if (opt->how == TRANSFER_BULK)
-        return box_read(w->t, stage->src[0], stage->src[1], stage->src + 2, stage->nsrc - 2, uop_buffer_of(stage)->panel, &b, &why) || work_refuse(w, why);
+        return box_read(w->t, stage->src[0], stage->src[1], stage->src + 2, stage->nsrc - 2,
+                        uop_buffer_of(stage)->panel, &b, &why) ||
+               work_refuse(w, why);
     if (!copied_read(w->t, stage->src[0], stage->src[1], stage->src + 2, stage->nsrc - 2, &c))
-        return work_refuse(w, "what is copied is not 4, 8 or 16 bytes as they are, of aligned neighbours");
-    return !w->t->device || device_copies(w->t, c.nbytes) || work_refuse(w, "the device does not copy so many bytes asynchronously");
+        return work_refuse(
+            w, "what is copied is not 4, 8 or 16 bytes as they are, of aligned neighbours");
+    return !w->t->device || device_copies(w->t, c.nbytes) ||
+           work_refuse(w, "the device does not copy so many bytes asynchronously");
 }
 
 bool apply_pipeline(struct work *w, const struct opt *opt)
@@ -153,22 +177,28 @@ bool apply_pipeline(struct work *w, const struct opt *opt)
         return false;
     if (opt->n < 2 || opt->n > (opt->how == TRANSFER_REGISTERS ? 2 : RING_MAX))
         return work_refuse(w, "the copies have 2 parts through registers, else 2 to 8");
-    struct uop *store = w->ast->src[opt->store], **order = uop_toposort(t, &sum, 1, &n), *band = band_of(store);
+    struct uop *store = w->ast->src[opt->store], **order = uop_toposort(t, &sum, 1, &n),
+               *band = band_of(store);
     for (int i = 0; i < n; i++) {
         struct uop *stage = order[i];
-        bool of_band = opt->how != TRANSFER_REGISTERS && !is_copy(w, sum, stage) && is_copy_of_band(w, stage, band);
+        bool of_band = opt->how != TRANSFER_REGISTERS && !is_copy(w, sum, stage) &&
+                       is_copy_of_band(w, stage, band);
         if (!of_band && !is_copy(w, sum, stage))
             continue;
         const struct buffer *was = uop_buffer_of(stage);
         if (was->ring)
             return work_refuse(w, "the copies have parts");
-        if (!may_be_early(w, opt, store, stage) || (!of_band && !steps_are_known(w, opt, store, sum, stage)) || !may_come(w, opt, stage))
+        if (!may_be_early(w, opt, store, stage) ||
+            (!of_band && !steps_are_known(w, opt, store, sum, stage)) || !may_come(w, opt, stage))
             return false;
-        struct buffer *b = work_new_memory(w, stage->dtype, sat_mul(opt->n, part_of(was, opt->how)), SPACE_LOCAL);
+        struct buffer *b =
+            work_new_memory(w, stage->dtype, sat_mul(opt->n, part_of(was, opt->how)), SPACE_LOCAL);
         b->ring = (int)opt->n;
         b->transfer = opt->how;
         b->panel = was->panel;
-        map_set(&by, stage, uop_intern(t, OP_STAGE, stage->dtype, stage->src, stage->nsrc, (union arg){.p = b}));
+        map_set(
+            &by, stage,
+            uop_intern(t, OP_STAGE, stage->dtype, stage->src, stage->nsrc, (union arg){.p = b}));
         found++;
     }
     if (!found)

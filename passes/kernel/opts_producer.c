@@ -1,14 +1,18 @@
-/* opts_producer.c - PRODUCER: threads of a block beside those that compute copy for these (warp specialization).
+/* opts_producer.c - PRODUCER: threads of a block beside those that compute copy for these (warp
+ * specialization).
  *
  *      producer 0.sum0 n=128           a block of 256 threads has 128 more, of which one copies boxes for all steps
  *
- * Without it thread 0 waits in its step until all waves have released a part, and its wave, and all that are to multiply with it, wait for
- * that. Copies come in bulk, by PIPELINE: whether a part is full or empty tell barriers in memory, so no barrier of the block
- * stands in the steps, and the two kinds of threads go on at different speeds (passes/vector/pipeline_bulk.c). ITEM loops are the
- * consumers' alone. Where waves can give registers to others, those of the producers' are the consumers' (device_role_registers()).
+ * Without it thread 0 waits in its step until all waves have released a part, and its wave, and all
+ * that are to multiply with it, wait for that. Copies come in bulk, by PIPELINE: whether a part is
+ * full or empty tell barriers in memory, so no barrier of the block stands in the steps, and the
+ * two kinds of threads go on at different speeds (passes/vector/pipeline_bulk.c). ITEM loops are
+ * the consumers' alone. Where waves can give registers to others, those of the producers' are the
+ * consumers' (device_role_registers()).
  *
- * So nothing may be left that all of a block's threads do together: no other copies to local memory, no sums that they exchange. What they pass
- * on to each other (THROUGH) they may where a band stands around all of it, that of the block's places: there consumers meet without producers.
+ * So nothing may be left that all of a block's threads do together: no other copies to local
+ * memory, no sums that they exchange. What they pass on to each other (THROUGH) they may where a
+ * band stands around all of it, that of the block's places: there consumers meet without producers.
  */
 #include "passes/kernel/opts_work.h"
 #include "passes/target/target.h"
@@ -35,8 +39,10 @@ static bool leaves_threads_alone(struct work *w, struct uop *store, const struct
     struct uop **order = uop_toposort(w->t, &store, 1, &n);
     for (int i = 0; i < n; i++) {
         const struct uop *u = order[i];
-        if (u->op == OP_STAGE && buffer_space(uop_buffer_of(u)) == SPACE_LOCAL && !map_get(copies, u))
-            return work_refuse(w, "threads copy to local memory, or pass on by it, what is none of the sum's copies in bulk");
+        if (u->op == OP_STAGE && buffer_space(uop_buffer_of(u)) == SPACE_LOCAL &&
+            !map_get(copies, u))
+            return work_refuse(w, "threads copy to local memory, or pass on by it, what is none of "
+                                  "the sum's copies in bulk");
         for (int k = 1; k < u->nsrc && u->op == OP_REDUCE; k++)
             if (range_is_item(u->src[k]) || range_is_of_block(u->src[k]))
                 return work_refuse(w, "threads exchange sums");
@@ -44,7 +50,8 @@ static bool leaves_threads_alone(struct work *w, struct uop *store, const struct
     return true;
 }
 
-/* Whether all that the kernel stores is the consumers': its only store, or what is in one band of each thread. */
+/* Whether all that the kernel stores is the consumers': its only store, or what is in one band of
+ * each thread. */
 static bool is_consumers(struct work *w, const struct uop *store)
 {
     const struct uop *band = NULL;
@@ -73,9 +80,12 @@ bool apply_producer(struct work *w, const struct opt *opt)
     store = w->ast->src[opt->store];
     const int64_t wave = t->device ? t->device->wave : 1, threads = work_items(store);
     if (!is_consumers(w, store) || w->kernel->nvariant)
-        return work_refuse(w, "the kernel has other stores, or variants, whose threads have no roles");
-    if (opt->n < wave || opt->n % wave || threads % wave || threads < 2 || threads + opt->n > THREADS_OF_BLOCK)
-        return work_refuse(w, "producers and consumers are whole waves, of no more than 1024 threads together");
+        return work_refuse(w,
+                           "the kernel has other stores, or variants, whose threads have no roles");
+    if (opt->n < wave || opt->n % wave || threads % wave || threads < 2 ||
+        threads + opt->n > THREADS_OF_BLOCK)
+        return work_refuse(
+            w, "producers and consumers are whole waves, of no more than 1024 threads together");
     struct uop **order = uop_toposort(t, &sum, 1, &n);
     for (int i = 0; i < n; i++) {
         struct uop *stage = order[i];
@@ -85,7 +95,9 @@ bool apply_producer(struct work *w, const struct opt *opt)
             return work_refuse(w, "the block has producers");
         struct buffer *b = work_copy_memory(w, uop_buffer_of(stage));
         b->producers = (int)opt->n;
-        map_set(&by, stage, uop_intern(t, OP_STAGE, stage->dtype, stage->src, stage->nsrc, (union arg){.p = b}));
+        map_set(
+            &by, stage,
+            uop_intern(t, OP_STAGE, stage->dtype, stage->src, stage->nsrc, (union arg){.p = b}));
         found++;
     }
     if (!found)

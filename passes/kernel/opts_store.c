@@ -1,4 +1,5 @@
-/* opts_store.c - opts of whole stores: cut in two, joined, their lanes filled; and of their sums. */
+/* opts_store.c - opts of whole stores: cut in two, joined, their lanes filled; and of their
+ * sums. */
 #include "passes/kernel/opts_work.h"
 
 #include <string.h>
@@ -164,7 +165,8 @@ bool apply_rows(struct work *w, const struct opt *opt)
         return work_refuse(w, "rows are turns of a store's loop, which they divide");
     work_close(w);
     struct uop *store = w->ast->src[opt->store];
-    struct uop *by = rows_take(w->t, w->kernel, store, store_first_range(store) + opt->axis, opt->n);
+    struct uop *by =
+        rows_take(w->t, w->kernel, store, store_first_range(store) + opt->axis, opt->n);
     if (by == store)
         return work_refuse(w, "no stage has a product that rows of the loop could share");
     work_put_stores(w, opt->store, &by, 1);
@@ -183,9 +185,11 @@ bool apply_points(struct work *w, const struct opt *opt)
     work_close(w);
     struct uop *store = w->ast->src[opt->store];
     int first = store_first_range(store);
-    struct uop *by = points_take(w->t, w->kernel, store, first + opt->axis, first + opt->to, opt->n);
+    struct uop *by =
+        points_take(w->t, w->kernel, store, first + opt->axis, first + opt->to, opt->n);
     if (by == store)
-        return work_refuse(w, "no rows are gathered for the loop's turns, contiguous along the other");
+        return work_refuse(w,
+                           "no rows are gathered for the loop's turns, contiguous along the other");
     work_put_stores(w, opt->store, &by, 1);
     return true;
 }
@@ -225,8 +229,9 @@ bool work_take_sum(struct work *w, const struct opt *opt, int axis, struct uop *
         return work_refuse(w, "the store has no such sum");
     if (axis < 0 || axis + 1 >= (*sum)->nsrc || (*sum)->src[axis + 1]->op != OP_RANGE)
         return work_refuse(w, "the sum has no such loop");
-    if (REDUCE_MATRIX((*sum)->arg.i) && opt->op != OPT_LOCAL && opt->op != OPT_WHOLE && opt->op != OPT_SWIZZLE &&
-        opt->op != OPT_PIPELINE && opt->op != OPT_PRODUCER && opt->op != OPT_CLUSTER && opt->op != OPT_MATRIX)
+    if (REDUCE_MATRIX((*sum)->arg.i) && opt->op != OPT_LOCAL && opt->op != OPT_WHOLE &&
+        opt->op != OPT_SWIZZLE && opt->op != OPT_PIPELINE && opt->op != OPT_PRODUCER &&
+        opt->op != OPT_CLUSTER && opt->op != OPT_MATRIX)
         return work_refuse(w, "an instruction computes the sum: its loops stay as they are");
     return !range_is((*sum)->src[axis + 1], AXIS_GROUP) ||
            work_refuse(w, "a group stays the innermost loop, as it is");
@@ -254,9 +259,11 @@ bool apply_merge_sum(struct work *w, const struct opt *opt)
         return false;
     struct uop *const *r = &sum->src[opt->axis + 1];
     for (int i = 0; i < 2; i++)
-        if (sum->nsrc > MAX_RANK || !uop_const_int(r[i]->src[0], &size[i]) || RANGE_AXIS(r[i]->arg.i) != AXIS_LOOP ||
-            RANGE_WORKER(r[i]->arg.i) != WORKER_EACH)
-            return work_refuse(w, "loops that are merged have as many turns in each run, and are nothing else yet");
+        if (sum->nsrc > MAX_RANK || !uop_const_int(r[i]->src[0], &size[i]) ||
+            RANGE_AXIS(r[i]->arg.i) != AXIS_LOOP || RANGE_WORKER(r[i]->arg.i) != WORKER_EACH)
+            return work_refuse(
+                w,
+                "loops that are merged have as many turns in each run, and are nothing else yet");
     if (__builtin_mul_overflow(size[0], size[1], &total) || total > INT32_MAX)
         return work_refuse(w, "the merged loop would have too many turns");
     struct uop *both = uop_range(t, uop_int(t, total), t->next_range++);
@@ -278,7 +285,8 @@ static bool has_parts_along(struct tgc *t, struct uop *value, const struct uop *
     int n;
     struct uop **order = uop_toposort(t, &value, 1, &n);
     for (int i = 0; i < n; i++)
-        if ((order[i]->op == OP_REDUCE || order[i]->op == OP_STAGE) && uop_depends_on(t, order[i], r))
+        if ((order[i]->op == OP_REDUCE || order[i]->op == OP_STAGE) &&
+            uop_depends_on(t, order[i], r))
             return true;
     return false;
 }
@@ -292,10 +300,11 @@ bool apply_terms(struct work *w, const struct opt *opt)
     if (!work_take_sum(w, opt, opt->axis, &sum))
         return false;
     struct uop *r = sum->src[opt->axis + 1];
-    if (sum->nsrc > MAX_RANK || !uop_const_int(r->src[0], &size) || RANGE_AXIS(r->arg.i) != AXIS_LOOP ||
-        RANGE_WORKER(r->arg.i) != WORKER_EACH || opt->n < 2 || opt->n > TERMS_MOST || size % opt->n ||
-        (size == opt->n && sum->nsrc < 3))
-        return work_refuse(w, "terms that are added up first divide the loop's turns, and a loop is left");
+    if (sum->nsrc > MAX_RANK || !uop_const_int(r->src[0], &size) ||
+        RANGE_AXIS(r->arg.i) != AXIS_LOOP || RANGE_WORKER(r->arg.i) != WORKER_EACH || opt->n < 2 ||
+        opt->n > TERMS_MOST || size % opt->n || (size == opt->n && sum->nsrc < 3))
+        return work_refuse(
+            w, "terms that are added up first divide the loop's turns, and a loop is left");
     if (has_parts_along(t, sum->src[0], r))
         return work_refuse(w, "a sum or a stage would be computed for each term");
     bool all = size == opt->n;
@@ -452,7 +461,8 @@ bool apply_stage(struct work *w, const struct opt *opt)
     src[0] = uop_substitute_all(t, sum, &by);
     union arg scratch = {.p = work_new_memory(w, sum->dtype, nelem, opt->space)};
     load[0] = uop_intern(t, OP_STAGE, sum->dtype, src, n, scratch);
-    store = uop_substitute(t, store, sum, uop_intern(t, OP_LOAD, sum->dtype, load, 2, (union arg){0}));
+    store =
+        uop_substitute(t, store, sum, uop_intern(t, OP_LOAD, sum->dtype, load, 2, (union arg){0}));
     work_put_stores(w, opt->store, &store, 1);
     return true;
 }

@@ -1,5 +1,5 @@
-/* opts_swizzle.c - SWIZZLE: the order of a copy in local memory, so that threads that read a column of it,
- * or 16 bytes of eight rows that follow each other, meet in no bank.
+/* opts_swizzle.c - SWIZZLE: the order of a copy in local memory, so that threads that read a column
+ * of it, or 16 bytes of eight rows that follow each other, meet in no bank.
  *
  *      local 0.sum0 axis=0 n=0 to=1 operand=0; swizzle 0.sum0 n=64 operand=0
  *
@@ -8,11 +8,11 @@
  *      row 2    2 3 0 1 6 7 4 5
  *      ...
  *
- * Rows of n elements that are longer than 128 bytes lie in panels, one behind the other: all rows' first 128
- * bytes, then all rows' next ones. It is the order in which units that read matrices from local memory
- * themselves, and those that copy boxes to it, know a matrix (CUDA's "128-byte swizzle"). Both the copy's
- * places and those of its loads are index arithmetic, which says all of it; the buffer's `panel` says that they
- * are of this kind.
+ * Rows of n elements that are longer than 128 bytes lie in panels, one behind the other: all rows'
+ * first 128 bytes, then all rows' next ones. It is the order in which units that read matrices from
+ * local memory themselves, and those that copy boxes to it, know a matrix (CUDA's "128-byte
+ * swizzle"). Both the copy's places and those of its loads are index arithmetic, which says all of
+ * it; the buffer's `panel` says that they are of this kind.
  *
  *      swizzle 3 n=64            the same of what store 3 passes on to the kernel's others, wherever these read it
  */
@@ -29,8 +29,10 @@ static struct uop *find_copy(struct work *w, const struct opt *opt, struct uop *
     struct uop **order = nest_order(w->t, sum->src[0], &n);
     for (int i = 0; i < n; i++)
         if (order[i]->op == OP_LOAD && operand-- == 0)
-            return order[i]->src[0]->op == OP_STAGE && buffer_space(uop_buffer_of(order[i]->src[0])) == SPACE_LOCAL
-                       ? order[i]->src[0] : NULL;
+            return order[i]->src[0]->op == OP_STAGE &&
+                           buffer_space(uop_buffer_of(order[i]->src[0])) == SPACE_LOCAL
+                       ? order[i]->src[0]
+                       : NULL;
     return NULL;
 }
 
@@ -55,12 +57,14 @@ static struct buffer *new_panels(struct work *w, const struct buffer *was, int64
 static struct uop *load_of(struct tgc *t, const struct uop *load, struct uop *memory, int64_t n)
 {
     const struct buffer *b = uop_buffer_of(memory);
-    struct uop *read[2] = {memory, panel_place(t, load->src[1], n, b->dim[0]->vmax, (int64_t)dtype_nbytes(b->dtype))};
+    struct uop *read[2] = {
+        memory, panel_place(t, load->src[1], n, b->dim[0]->vmax, (int64_t)dtype_nbytes(b->dtype))};
     return uop_intern(t, OP_LOAD, load->dtype, read, 2, (union arg){0});
 }
 
 /* The loads of `memory` in the store read `now`. */
-static struct uop *read_panels(struct work *w, struct uop *store, struct uop *memory, struct uop *now, int64_t n)
+static struct uop *read_panels(struct work *w, struct uop *store, struct uop *memory,
+                               struct uop *now, int64_t n)
 {
     struct uop_map by = {.t = w->t, .scratch = true};
     int count;
@@ -82,7 +86,8 @@ static bool swizzle_passed(struct work *w, const struct opt *opt)
     struct buffer *b = new_panels(w, was, opt->n);
     if (!b)
         return false;
-    struct uop *now = uop_buffer(t, b), **store = scratch_array(t, (size_t)w->ast->nsrc, sizeof *store);
+    struct uop *now = uop_buffer(t, b),
+               **store = scratch_array(t, (size_t)w->ast->nsrc, sizeof *store);
     for (int i = 0; i < w->ast->nsrc; i++) {
         store[i] = read_panels(w, w->ast->src[i], memory, now, opt->n);
         if (store[i]->src[0] != memory)

@@ -1,5 +1,6 @@
-/* opts_through.c - THROUGH: what a block stores goes through local memory, so that neighbours leave together. OVER: it
- * lies there where the block's copies were. PARTS: a sum's parts go through memory of all blocks.
+/* opts_through.c - THROUGH: what a block stores goes through local memory, so that neighbours leave
+ * together. OVER: it lies there where the block's copies were. PARTS: a sum's parts go through
+ * memory of all blocks.
  *
  *      through 0.sum0 axis=1 to=3 n=8
  *
@@ -7,14 +8,16 @@
  *        y[..] = f(sum, bias[64*r + j])          for i < 64, j < 64    tile[72*i + j] = sum
  *                                                for i < 64, j < 64    y[..] = f(tile[72*i + j], bias[64*r + j])
  *
- * The loops `axis` and `to` are a block's rows and columns; n: by how many elements the tile's rows are longer than
- * columns, so that threads that store rows of a fragment meet in no bank. Of a store the whole value is passed on, of its
- * sum that, rounded as it is before anything else is done with it; what is left is computed, and its operands are loaded, where
- * neighbours leave. Both parts get opts of their own behind this: the first one's sum may be an instruction's for matrices, the
- * second one's threads store vectors.
+ * The loops `axis` and `to` are a block's rows and columns; n: by how many elements the tile's rows
+ * are longer than columns, so that threads that store rows of a fragment meet in no bank. Of a
+ * store the whole value is passed on, of its sum that, rounded as it is before anything else is
+ * done with it; what is left is computed, and its operands are loaded, where neighbours leave. Both
+ * parts get opts of their own behind this: the first one's sum may be an instruction's for
+ * matrices, the second one's threads store vectors.
  *
- * The memory of copies is free when the last of them has been read, behind a barrier that linear_order.c places; with
- * OVER the tile begins where they do. Copies that come while the tile leaves would meet it: no loop stands around both.
+ * The memory of copies is free when the last of them has been read, behind a barrier that
+ * linear_order.c places; with OVER the tile begins where they do. Copies that come while the tile
+ * leaves would meet it: no loop stands around both.
  *
  *      parts 0.sum0 axis=1 to=3 n=0
  *
@@ -30,7 +33,11 @@
 enum { PAD_MOST = 64 };
 
 /* The store's parts: its loops but two as bands, and these two. */
-struct through { struct uop *store, *row, *column, *band[RANGES_MAX]; int nband; struct uop_map as_band; };
+struct through {
+    struct uop *store, *row, *column, *band[RANGES_MAX];
+    int nband;
+    struct uop_map as_band;
+};
 
 static bool is_free_loop(const struct uop *r)
 {
@@ -41,7 +48,8 @@ static bool find_loops(struct work *w, const struct opt *opt, struct through *x)
 {
     struct tgc *t = w->t;
     int first = store_first_range(x->store), n = x->store->nsrc - first;
-    if (opt->axis < 0 || opt->to < 0 || opt->axis >= n || opt->to >= n || opt->axis == opt->to || n > RANGES_MAX - 4)
+    if (opt->axis < 0 || opt->to < 0 || opt->axis >= n || opt->to >= n || opt->axis == opt->to ||
+        n > RANGES_MAX - 4)
         return work_refuse(w, "the store has no two such loops");
     x->row = x->store->src[first + opt->axis];
     x->column = x->store->src[first + opt->to];
@@ -85,7 +93,8 @@ static struct uop *only_user(struct tgc *t, struct uop *value, const struct uop 
 static struct uop *rounded(struct tgc *t, struct uop *value, struct uop *sum)
 {
     struct uop *best = sum;
-    for (struct uop *u = only_user(t, value, sum); u && u->op == OP_CAST; u = only_user(t, value, u))
+    for (struct uop *u = only_user(t, value, sum); u && u->op == OP_CAST;
+         u = only_user(t, value, u))
         if (dtype_nbytes(u->dtype) < dtype_nbytes(best->dtype))
             best = u;
     return best;
@@ -118,7 +127,8 @@ static struct uop *find_passed(struct work *w, const struct opt *opt, struct uop
     return passed;
 }
 
-static struct uop *store_of(struct tgc *t, const struct through *x, struct uop *const *value, int nvalue, struct uop *row, struct uop *column)
+static struct uop *store_of(struct tgc *t, const struct through *x, struct uop *const *value,
+                            int nvalue, struct uop *row, struct uop *column)
 {
     struct uop *src[RANGES_MAX + 8];
     int n = 0;
@@ -142,17 +152,20 @@ bool apply_through(struct work *w, const struct opt *opt)
         return work_refuse(w, "the kernel's only store, or its sum, goes through local memory");
     if (!find_loops(w, opt, &x))
         return false;
-    int64_t rows = range_fixed_size(x.row), columns = range_fixed_size(x.column), width = sat_add(columns, opt->n), nelem = sat_mul(rows, width);
+    int64_t rows = range_fixed_size(x.row), columns = range_fixed_size(x.column),
+            width = sat_add(columns, opt->n), nelem = sat_mul(rows, width);
     if (opt->n < 0 || opt->n > PAD_MOST || nelem > INT32_MAX)
         return work_refuse(w, "rows of the tile are longer by 0 to 64 elements");
     struct uop *passed = find_passed(w, opt, x.store);
     if (!passed)
         return false;
     struct uop *memory = uop_buffer(t, work_new_memory(w, passed->dtype, nelem, SPACE_LOCAL)),
-               *row = work_new_range(t, rows, AXIS_LOOP), *column = work_new_range(t, columns, AXIS_LOOP);
+               *row = work_new_range(t, rows, AXIS_LOOP),
+               *column = work_new_range(t, columns, AXIS_LOOP);
     work_name_like(t, row, x.row);
     work_name_like(t, column, x.column);
-    struct uop *tile[3] = {memory, sym_add(t, sym_muli(t, x.row, width), x.column), uop_substitute_all(t, passed, &x.as_band)};
+    struct uop *tile[3] = {memory, sym_add(t, sym_muli(t, x.row, width), x.column),
+                           uop_substitute_all(t, passed, &x.as_band)};
     struct uop *read[2] = {memory, sym_add(t, sym_muli(t, row, width), column)};
     struct uop *load = uop_intern(t, OP_LOAD, passed->dtype, read, 2, (union arg){0});
     struct uop *src[4], *part[2];
@@ -160,7 +173,11 @@ bool apply_through(struct work *w, const struct opt *opt)
     map_set(&x.as_band, x.row, row);
     map_set(&x.as_band, x.column, column);
     for (int i = 0; i < nvalue; i++)
-        src[i] = i ? uop_substitute_all(t, i == 2 ? uop_substitute(t, x.store->src[2], passed, load) : x.store->src[i], &x.as_band) : x.store->src[0];
+        src[i] = i ? uop_substitute_all(t,
+                                        i == 2 ? uop_substitute(t, x.store->src[2], passed, load)
+                                               : x.store->src[i],
+                                        &x.as_band)
+                   : x.store->src[0];
     if (has_sums(t, src[2]))
         return work_refuse(w, "what is left to compute has other sums");
     part[0] = store_of(t, &x, tile, 3, x.row, x.column);
@@ -169,9 +186,10 @@ bool apply_through(struct work *w, const struct opt *opt)
     return true;
 }
 
-/* ----------------------------------------------------------------------------------------- parts */
+/* ---------------------------------------------------------------------------------------- parts */
 
-/* The number of the blocks' place among all, but for their part of the sum; how many there are: 0: only the run knows, or they are too many. */
+/* The number of the blocks' place among all, but for their part of the sum; how many there are: 0:
+ * only the run knows, or they are too many. */
 static struct uop *place_of(struct tgc *t, const struct through *x, int64_t *places)
 {
     struct uop *place = uop_int(t, 0);
@@ -186,7 +204,8 @@ static struct uop *place_of(struct tgc *t, const struct through *x, int64_t *pla
 }
 
 /* The sum without its loop, over which each part is another one's. */
-static struct uop *sum_of_part(struct tgc *t, const struct through *x, const struct uop *sum, const struct uop *loop)
+static struct uop *sum_of_part(struct tgc *t, const struct through *x, const struct uop *sum,
+                               const struct uop *loop)
 {
     struct uop *src[MAX_RANK + 8];
     int n = 0;
@@ -200,7 +219,8 @@ static struct uop *sum_of_part(struct tgc *t, const struct through *x, const str
 static struct uop *loop_of_parts(struct work *w, const struct opt *opt, struct uop *sum)
 {
     struct uop *loop = opt->n >= 0 && opt->n < sum->nsrc - 1 ? sum->src[opt->n + 1] : NULL;
-    bool fits = loop && sum->nsrc > 2 && sum->nsrc < MAX_RANK + 8 && is_free_loop(loop) && range_fixed_size(loop) > 1 && !REDUCE_MATRIX(sum->arg.i);
+    bool fits = loop && sum->nsrc > 2 && sum->nsrc < MAX_RANK + 8 && is_free_loop(loop) &&
+                range_fixed_size(loop) > 1 && !REDUCE_MATRIX(sum->arg.i);
     for (int i = 1; i < sum->nsrc && fits; i++)
         fits = !uop_depends_on(w->t, sum->src[i]->src[0], loop);
     if (!fits)
@@ -209,7 +229,8 @@ static struct uop *loop_of_parts(struct work *w, const struct opt *opt, struct u
 }
 
 /* The element of the part of a block, in rows and columns. */
-static struct uop *at_part(struct tgc *t, struct uop *place, struct uop *part, int64_t parts, struct uop *row, int64_t rows, struct uop *column, int64_t columns)
+static struct uop *at_part(struct tgc *t, struct uop *place, struct uop *part, int64_t parts,
+                           struct uop *row, int64_t rows, struct uop *column, int64_t columns)
 {
     struct uop *at = sym_add(t, sym_muli(t, place, parts), part);
     return sym_add(t, sym_muli(t, sym_add(t, sym_muli(t, at, rows), row), columns), column);
@@ -221,7 +242,9 @@ bool work_is_whole(struct work *w)
     struct uop **order = uop_toposort(w->t, &w->ast, 1, &n);
     for (int i = 0; i < n; i++)
         if (order[i]->op == OP_TICKET)
-            return work_refuse(w, "blocks have parts of a sum, which the last of them adds with all of its threads");
+            return work_refuse(
+                w,
+                "blocks have parts of a sum, which the last of them adds with all of its threads");
     return true;
 }
 
@@ -230,31 +253,39 @@ bool apply_parts(struct work *w, const struct opt *opt)
     struct tgc *t = w->t;
     work_close(w);
     struct through x = {.store = w->ast->src[opt->store], .as_band = {.t = t, .scratch = true}};
-    struct uop *sum = opt->of == OF_SUM ? work_find(w, x.store, OP_REDUCE, opt->number) : NULL, *loop;
+    struct uop *sum = opt->of == OF_SUM ? work_find(w, x.store, OP_REDUCE, opt->number) : NULL,
+               *loop;
     if (!sum)
         return work_refuse(w, "the store has no such sum");
     if (!find_loops(w, opt, &x) || !(loop = loop_of_parts(w, opt, sum)))
         return false;
-    int64_t rows = range_fixed_size(x.row), columns = range_fixed_size(x.column), parts = range_fixed_size(loop), places;
+    int64_t rows = range_fixed_size(x.row), columns = range_fixed_size(x.column),
+            parts = range_fixed_size(loop), places;
     struct uop *place = place_of(t, &x, &places), *src[4], *store[2];
     int64_t nelem = sat_mul(sat_mul(places, parts), sat_mul(rows, columns));
     if (places < 1 || nelem > INT32_MAX)
         return work_refuse(w, "only the run knows how many blocks there are, or they are too many");
     struct buffer *counters = work_new_memory(w, DTYPE_U32, places, SPACE_GLOBAL);
     counters->counts = true;
-    struct uop *memory = uop_buffer(t, work_new_memory(w, sum->dtype, nelem, SPACE_GLOBAL)), *part = uop_axis(t, loop->src[0], AXIS_BAND, WORKER_EACH),
-               *row = work_new_range(t, rows, AXIS_LOOP), *column = work_new_range(t, columns, AXIS_LOOP), *r = work_new_range(t, parts, AXIS_LOOP);
+    struct uop *memory = uop_buffer(t, work_new_memory(w, sum->dtype, nelem, SPACE_GLOBAL)),
+               *part = uop_axis(t, loop->src[0], AXIS_BAND, WORKER_EACH),
+               *row = work_new_range(t, rows, AXIS_LOOP),
+               *column = work_new_range(t, columns, AXIS_LOOP),
+               *r = work_new_range(t, parts, AXIS_LOOP);
     work_name_like(t, row, x.row);
     work_name_like(t, column, x.column);
     uop_name_axes(t, part, "part");
     uop_name_axes(t, r, "part");
     map_set(&x.as_band, loop, part);
     x.band[x.nband++] = part;
-    struct uop *own[3] = {memory, at_part(t, place, part, parts, x.row, rows, x.column, columns), sum_of_part(t, &x, sum, loop)};
+    struct uop *own[3] = {memory, at_part(t, place, part, parts, x.row, rows, x.column, columns),
+                          sum_of_part(t, &x, sum, loop)};
     struct uop *read[2] = {memory, at_part(t, place, r, parts, row, rows, column, columns)};
     struct uop *all[2] = {uop_intern(t, OP_LOAD, sum->dtype, read, 2, (union arg){0}), r};
-    struct uop *added = uop_intern(t, OP_REDUCE, sum->dtype, all, 2, (union arg){.i = REDUCE_BITS(REDUCE_OP(sum->arg.i), 0)});
-    struct uop *given[4] = {uop_buffer(t, counters), place, part, memory}, *valid[2] = {uop_intern(t, OP_TICKET, DTYPE_BOOL, given, 4, (union arg){0})};
+    struct uop *added = uop_intern(t, OP_REDUCE, sum->dtype, all, 2,
+                                   (union arg){.i = REDUCE_BITS(REDUCE_OP(sum->arg.i), 0)});
+    struct uop *given[4] = {uop_buffer(t, counters), place, part, memory},
+               *valid[2] = {uop_intern(t, OP_TICKET, DTYPE_BOOL, given, 4, (union arg){0})};
     map_set(&x.as_band, x.row, row);
     map_set(&x.as_band, x.column, column);
     struct uop *value = uop_substitute(t, x.store->src[2], sum, uop_consti(t, sum->dtype, 0));
@@ -264,7 +295,8 @@ bool apply_parts(struct work *w, const struct opt *opt)
     src[1] = uop_substitute_all(t, x.store->src[1], &x.as_band);
     map_set(&x.as_band, sum, added);
     src[2] = uop_substitute_all(t, x.store->src[2], &x.as_band);
-    valid[1] = store_first_range(x.store) == 4 ? uop_substitute_all(t, x.store->src[3], &x.as_band) : NULL;
+    valid[1] =
+        store_first_range(x.store) == 4 ? uop_substitute_all(t, x.store->src[3], &x.as_band) : NULL;
     src[3] = valid[1] ? uop_intern(t, OP_AND, DTYPE_BOOL, valid, 2, (union arg){0}) : valid[0];
     store[0] = store_of(t, &x, own, 3, x.row, x.column);
     store[1] = store_of(t, &x, src, 4, row, column);
@@ -272,7 +304,7 @@ bool apply_parts(struct work *w, const struct opt *opt)
     return true;
 }
 
-/* ------------------------------------------------------------------------------------------ over */
+/* ----------------------------------------------------------------------------------------- over */
 
 bool apply_over(struct work *w, const struct opt *opt)
 {
@@ -282,17 +314,20 @@ bool apply_over(struct work *w, const struct opt *opt)
     work_close(w);
     struct uop *store = w->ast->src[opt->store], *memory = store->src[0], **order;
     const struct buffer *was = uop_buffer_of(memory);
-    if (opt->of != OF_STORE || was->kind != BUFFER_SCRATCH || buffer_space(was) != SPACE_LOCAL || was->is_over)
+    if (opt->of != OF_STORE || was->kind != BUFFER_SCRATCH || buffer_space(was) != SPACE_LOCAL ||
+        was->is_over)
         return work_refuse(w, "the store passes nothing on in local memory of its own");
     for (int i = store_first_range(store); i < store->nsrc; i++)
         if (RANGE_WORKER(store->src[i]->arg.i) == WORKER_EACH && !range_is_lane(store->src[i]))
-            return work_refuse(w, "copies of the next turn of a loop would come while the tile leaves");
+            return work_refuse(
+                w, "copies of the next turn of a loop would come while the tile leaves");
     for (int i = 0; i < w->ast->nsrc; i++) {
         order = uop_toposort(t, &w->ast->src[i], 1, &n);
         for (int k = 0; k < n; k++) {
             bool stage = order[k]->op == OP_STAGE && buffer_space(order[k]->arg.p) == SPACE_LOCAL;
             copies += stage && i == opt->store;
-            if ((stage && i != opt->store) || (order[k]->op == OP_BUFFER && order[k] != memory && buffer_space(order[k]->arg.p) == SPACE_LOCAL))
+            if ((stage && i != opt->store) || (order[k]->op == OP_BUFFER && order[k] != memory &&
+                                               buffer_space(order[k]->arg.p) == SPACE_LOCAL))
                 return work_refuse(w, "other stores have local memory, too");
         }
     }

@@ -1,4 +1,5 @@
-/* opts_work.h - private to opts*.c and pack.c: a kernel's AST while opts change it (opts_work.c). */
+/* opts_work.h - private to opts*.c and pack.c: a kernel's AST while opts change it
+ * (opts_work.c). */
 #ifndef TGC_OPTS_WORK_H
 #define TGC_OPTS_WORK_H
 
@@ -54,7 +55,8 @@ void work_substitute(struct work *w, const struct uop *r, struct uop *by);
 /* A loop of n turns; the constant 0 for one. */
 /* New memory for a STAGE. */
 struct buffer *work_new_memory(struct work *w, enum dtype d, int64_t nelem, enum space space);
-/* The same of a STAGE in local memory that becomes another one's: as large, and its copies come as those do. */
+/* The same of a STAGE in local memory that becomes another one's: as large, and its
+ * copies come as those do. */
 struct buffer *work_copy_memory(struct work *w, const struct buffer *was);
 struct uop *work_new_range(struct tgc *t, int64_t n, enum axis a);
 
@@ -88,8 +90,8 @@ bool apply_cut(struct work *w, const struct opt *opt);
 bool apply_round(struct work *w, const struct opt *opt);
 bool apply_fill(struct work *w, const struct opt *opt);
 bool apply_join(struct work *w, const struct opt *opt);
-/* opts_device.c: whether what a thread keeps for itself is on its stack: a grid has too many threads
- * for more. false: refused */
+/* opts_device.c: whether what a thread keeps for itself is on its stack: a grid has too many
+ * threads for more. false: refused */
 bool work_scratch_fits(struct work *w);
 bool apply_place(struct work *w, const struct opt *opt);
 bool apply_first(struct work *w, const struct opt *opt);
@@ -111,8 +113,8 @@ bool apply_persist(struct work *w, const struct opt *opt);
 bool apply_producer(struct work *w, const struct opt *opt);
 /* opts_cluster.c */
 bool apply_cluster(struct work *w, const struct opt *opt);
-/* opts_matrix.c; the second: whether all sums that an instruction of matrix.def computes have the form that it
- * takes, false: refused */
+/* opts_matrix.c; the second: whether all sums that an instruction of matrix.def computes have the
+ * form that it takes, false: refused */
 bool apply_matrix(struct work *w, const struct opt *opt);
 bool apply_spread(struct work *w, const struct opt *opt);
 bool apply_repeat(struct work *w, const struct opt *opt);
@@ -123,7 +125,8 @@ bool apply_keep(struct work *w, const struct opt *opt);
 /* opts_through.c */
 bool apply_through(struct work *w, const struct opt *opt);
 bool apply_parts(struct work *w, const struct opt *opt);
-/* Refuses, where blocks of the kernel have parts of a sum (PARTS): its blocks are all those of the grid, with all of their threads. */
+/* Refuses, where blocks of the kernel have parts of a sum (PARTS): its blocks are all those of the
+ * grid, with all of their threads. */
 bool work_is_whole(struct work *w);
 bool apply_over(struct work *w, const struct opt *opt);
 bool apply_leave(struct work *w, const struct opt *opt);

@@ -8,9 +8,10 @@
  * the loops, the sum's, the part of a panel, lanes, `axis`, a group of bytes. A known operand is
  * copied at compile time, all of it (a storage view), once for all variants of the kernel. In local
  * memory the copy is a STAGE at the loop `axis`, which a block's threads share; they share the
- * copying, too. In scratch the copy is a STAGE, at the loop outside of the nest on which the operand
- * depends: what is computed for a head's queries has that head's keys. A row of it may have more
- * elements than the loop has turns, zeros: then the nest's row gets them, too, for whole vectors.
+ * copying, too. In scratch the copy is a STAGE, at the loop outside of the nest on which the
+ * operand depends: what is computed for a head's queries has that head's keys. A row of it may have
+ * more elements than the loop has turns, zeros: then the nest's row gets them, too, for whole
+ * vectors.
  */
 #include "passes/analysis/stationary.h"
 #include "passes/kernel/opts_work.h"

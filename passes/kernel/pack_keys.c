@@ -108,7 +108,8 @@ static bool pack_keys(struct tgc *t, struct kernel *k, int at, struct uop *stage
         return false;
     int64_t wide = padded_columns(ncolumn), pitch = scratch_pitch(t, wide);
     int keys = find_keys(&m, k->ast->src[at], stage, wide > ncolumn, &rest);
-    if (keys < 0 || __builtin_mul_overflow(sat_mul(pitch, (int64_t)sizeof(float)), nstep, &nbytes) ||
+    if (keys < 0 ||
+        __builtin_mul_overflow(sat_mul(pitch, (int64_t)sizeof(float)), nstep, &nbytes) ||
         (double)nbytes > cost_fit(machine_of(t), FIT_KEYS))
         return false;
     bool masked = is_masked(&m, stage->src[2], wide > ncolumn);

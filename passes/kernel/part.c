@@ -1,13 +1,16 @@
 /* part.c - nests of a kernel that become kernels of their own, before any schedule is chosen.
  *
- * If nests depend on each other, one reads what another one stores, threads could not share the kernel: each becomes one. Nests of
- * a band (band.c) depend on each other through scratch, of which each thread has its own; they stay together.
+ * If nests depend on each other, one reads what another one stores, threads could not share the
+ * kernel: each becomes one. Nests of a band (band.c) depend on each other through scratch, of which
+ * each thread has its own; they stay together.
  *
- * On a device all nests of a kernel go by one grid and its blocks, which are made for the longest sum of products among them. The
- * branches of a concat are such nests: convolutions each of which wants tiles of its own. Those that would take a good part
- * of a launch by threads that compute a result each become kernels. Borders and copies stay with the longest.
+ * On a device all nests of a kernel go by one grid and its blocks, which are made for the longest
+ * sum of products among them. The branches of a concat are such nests: convolutions each of which
+ * wants tiles of its own. Those that would take a good part of a launch by threads that compute a
+ * result each become kernels. Borders and copies stay with the longest.
  *
- * A device's kernel has so many tensors as arguments, at most: nests of more (a concat of hundreds of parts) become several kernels.
+ * A device's kernel has so many tensors as arguments, at most: nests of more (a concat of hundreds
+ * of parts) become several kernels.
  */
 #include "passes/kernel/grid.h"
 #include "passes/kernel/tile.h"
@@ -38,7 +41,8 @@ static bool is_band(const struct kernel *k)
 }
 
 /* A kernel of some of another one's nests. */
-static struct kernel *kernel_of_nests(struct tgc *t, const struct kernel *from, struct uop *const *store, int n, int number)
+static struct kernel *kernel_of_nests(struct tgc *t, const struct kernel *from,
+                                      struct uop *const *store, int n, int number)
 {
     struct kernel *k = mem_copy(t, from, sizeof *k);
     k->ast = uop_intern(t, OP_SINK, DTYPE_VOID, store, n, (union arg){0});
@@ -52,7 +56,8 @@ static struct kernel *kernel_of_nests(struct tgc *t, const struct kernel *from, 
     return k;
 }
 
-/* ns that a device's threads take for the nest's longest sum of products, if each computes results by itself; 0: it has none. */
+/* ns that a device's threads take for the nest's longest sum of products, if each computes results
+ * by itself; 0: it has none. */
 static double product_ns(struct tgc *t, struct uop *store)
 {
     const struct device_row *d = t->device;
@@ -67,12 +72,15 @@ static double product_ns(struct tgc *t, struct uop *store)
     }
     if (most <= 0)
         return 0;
-    struct grid_work work = {.blocks = __builtin_ceil(results / d->wave), .threads = d->wave, .issued = most * (1 + 2 * cost_grid_load(d))};
+    struct grid_work work = {.blocks = __builtin_ceil(results / d->wave),
+                             .threads = d->wave,
+                             .issued = most * (1 + 2 * cost_grid_load(d))};
     return cost_of_grid(d, &work, NULL);
 }
 
-/* On a device the nests of a kernel have one grid, which is made for the longest sum of products among them: how many other ones are worth a
- * kernel of their own, since a thread for each result takes long. They go to the front of store[], that sum and the rest behind them. */
+/* On a device the nests of a kernel have one grid, which is made for the longest sum of products
+ * among them: how many other ones are worth a kernel of their own, since a thread for each result
+ * takes long. They go to the front of store[], that sum and the rest behind them. */
 static int find_products(struct tgc *t, const struct kernel *k, struct uop **store)
 {
     int all = k->ast->nsrc, n = 0, longest = 0;
@@ -90,7 +98,8 @@ static int find_products(struct tgc *t, const struct kernel *k, struct uop **sto
     return n;
 }
 
-/* How a kernel's nests become kernels: store[] in that order; returns how many are alone, the others stay together. */
+/* How a kernel's nests become kernels: store[] in that order; returns how many are alone, the
+ * others stay together. */
 static int part_nests(struct tgc *t, const struct schedule *s, struct kernel *k, struct uop **store)
 {
     bool meet = nests_meet(t, k), may = !k->is_serial && !is_band(k);
@@ -138,7 +147,9 @@ static int count_arguments(struct tgc *t, struct uop *store, struct uop_map *see
     int n, count = 0;
     struct uop **order = uop_toposort(t, &store, 1, &n);
     for (int i = 0; i < n; i++) {
-        bool is_argument = order[i]->op == OP_VAR || (order[i]->op == OP_BUFFER && uop_buffer_of(order[i])->kind != BUFFER_SCRATCH);
+        bool is_argument =
+            order[i]->op == OP_VAR ||
+            (order[i]->op == OP_BUFFER && uop_buffer_of(order[i])->kind != BUFFER_SCRATCH);
         if (is_argument && !map_get(seen, order[i])) {
             map_set(seen, order[i], order[i]);
             count++;
@@ -147,7 +158,8 @@ static int count_arguments(struct tgc *t, struct uop *store, struct uop_map *see
     return count;
 }
 
-/* How many of the nests from store[0] on have no more arguments together than a kernel takes; one at least. */
+/* How many of the nests from store[0] on have no more arguments together than a kernel
+ * takes; one at least. */
 static int nests_that_fit(struct tgc *t, struct uop *const *store, int n)
 {
     struct mem_mark mark = scratch_mark(t);

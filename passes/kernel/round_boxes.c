@@ -1,12 +1,14 @@
-/* round_boxes.c - what is only rounded before boxes of it are copied is rounded by the engine that copies them.
+/* round_boxes.c - what is only rounded before boxes of it are copied is rounded by the engine that
+ * copies them.
  *
  *      kernel 0    t[i*1040 + j] = tf32(x[i*1024 + j])
  *      kernel 1    stage(%local, load(t, (16*q + i)*1040 + 8*k + j), ...)      how=bulk
  *  ->  kernel 1    stage(%local, tf32(load(x, (16*q + i)*1024 + 8*k + j)), ...)
  *
- * An element of t is one of x, rounded, at the same place, or at that in rows of another pitch: t's rows may be padded (layout.c). All that
- * is read of t has been stored there, so where a condition lets an element be read, it is x's. If all kernels read t by boxes alone, nobody
- * stores it. Of kernels with twins the programs are not theirs alone: those read t as before.
+ * An element of t is one of x, rounded, at the same place, or at that in rows of another pitch: t's
+ * rows may be padded (layout.c). All that is read of t has been stored there, so where a condition
+ * lets an element be read, it is x's. If all kernels read t by boxes alone, nobody stores it. Of
+ * kernels with twins the programs are not theirs alone: those read t as before.
  *
  * --math=tf32 rounds inputs of the model so; what a kernel computes is rounded where it is stored.
  */
@@ -16,13 +18,21 @@
 #include "passes/passes.h"
 #include "passes/target/target.h"
 
-/* A kernel that rounds a tensor. Of both the elements from a row to the next one; 0: their places are the same. */
-struct rounding { struct kernel *k; int step; struct buffer *to, *from; int64_t pitch, pitch_from; bool stays; };
+/* A kernel that rounds a tensor. Of both the elements from a row to the next one; 0: their places
+ * are the same. */
+struct rounding {
+    struct kernel *k;
+    int step;
+    struct buffer *to, *from;
+    int64_t pitch, pitch_from;
+    bool stays;
+};
 
-/* ------------------------------------------------------------------------------------- roundings */
+/* ------------------------------------------------------------------------------------ roundings */
 
 /* Whether the offset is the sum of the ranges' turns by strides that are known. */
-static bool is_plain_sum(struct tgc *t, struct uop *offset, struct uop *const *range, int n, int64_t *stride)
+static bool is_plain_sum(struct tgc *t, struct uop *offset, struct uop *const *range, int n,
+                         int64_t *stride)
 {
     struct uop *sum = uop_int(t, 0);
     for (int i = 0; i < n; i++) {
@@ -34,7 +44,8 @@ static bool is_plain_sum(struct tgc *t, struct uop *offset, struct uop *const *r
 }
 
 /* Rows of the two pitches, whose elements lie together in both. */
-static bool find_pitch(struct rounding *r, struct uop *const *range, int n, const int64_t *to, const int64_t *from)
+static bool find_pitch(struct rounding *r, struct uop *const *range, int n, const int64_t *to,
+                       const int64_t *from)
 {
     int64_t last = 0;
     for (int i = 0; i < n; i++) {
@@ -44,41 +55,51 @@ static bool find_pitch(struct rounding *r, struct uop *const *range, int n, cons
             r->pitch = to[i], r->pitch_from = from[i];
     }
     for (int i = 0; i < n; i++)
-        if (to[i] < 1 || from[i] < 1 || (to[i] != from[i] && (to[i] % r->pitch || from[i] != to[i] / r->pitch * r->pitch_from)))
+        if (to[i] < 1 || from[i] < 1 ||
+            (to[i] != from[i] && (to[i] % r->pitch || from[i] != to[i] / r->pitch * r->pitch_from)))
             return false;
     return !r->pitch || last < r->pitch;
 }
 
 /* A buffer of its own, of the run's. */
-static bool is_whole(const struct buffer *b) { return !b->base && !b->state && !b->first && !b->kept; }
+static bool is_whole(const struct buffer *b)
+{
+    return !b->base && !b->state && !b->first && !b->kept;
+}
 
 /* Of a twin, whose AST names the other kernel's buffers, its own. */
 static struct buffer *own_of(const struct kernel *k, const struct uop *access)
 {
-    struct buffer *b = (struct buffer *)(uintptr_t)uop_buffer_of(access->src[0]), *here = kernel_buffer_here(k, b);
+    struct buffer *b = (struct buffer *)(uintptr_t)uop_buffer_of(access->src[0]),
+                  *here = kernel_buffer_here(k, b);
     return here ? here : b;
 }
 
 static bool find_rounding(struct tgc *t, struct kernel *k, struct rounding *r)
 {
-    const struct uop *store = k->ast->src[0], *value = store->src[2], *load = value->op == OP_CAST ? value->src[0] : value;
+    const struct uop *store = k->ast->src[0], *value = store->src[2],
+                     *load = value->op == OP_CAST ? value->src[0] : value;
     const int first = store_first_range(store), n = store->nsrc - first;
-    if (k->ast->nsrc != 1 || first != 3 || n > RANGES_MAX || value->op != OP_CAST || value->dtype != DTYPE_TF32 || load->op != OP_LOAD ||
-        load->dtype != DTYPE_F32 || load->nsrc != 2 || load->src[0]->op != OP_BUFFER || store->src[0]->op != OP_BUFFER)
+    if (k->ast->nsrc != 1 || first != 3 || n > RANGES_MAX || value->op != OP_CAST ||
+        value->dtype != DTYPE_TF32 || load->op != OP_LOAD || load->dtype != DTYPE_F32 ||
+        load->nsrc != 2 || load->src[0]->op != OP_BUFFER || store->src[0]->op != OP_BUFFER)
         return false;
     int64_t to[RANGES_MAX], from[RANGES_MAX];
     *r = (struct rounding){.k = k, .to = own_of(k, store), .from = own_of(k, load)};
-    return r->to->kind == BUFFER_TEMP && is_whole(r->to) && (r->from->kind == BUFFER_INPUT || r->from->kind == BUFFER_TEMP) && is_whole(r->from) &&
-           is_plain_sum(t, store->src[1], store->src + first, n, to) && is_plain_sum(t, load->src[1], store->src + first, n, from) &&
+    return r->to->kind == BUFFER_TEMP && is_whole(r->to) &&
+           (r->from->kind == BUFFER_INPUT || r->from->kind == BUFFER_TEMP) && is_whole(r->from) &&
+           is_plain_sum(t, store->src[1], store->src + first, n, to) &&
+           is_plain_sum(t, load->src[1], store->src + first, n, from) &&
            find_pitch(r, store->src + first, n, to, from);
 }
 
-/* --------------------------------------------------------------------------------------- readers */
+/* -------------------------------------------------------------------------------------- readers */
 
 /* An offset's terms: of rows, whose pitch is the other tensor's, and of elements in a row. */
 struct terms { struct uop *row, *rest; };
 
-static void add_terms(struct tgc *t, const struct rounding *r, struct uop *u, int64_t times, struct terms *at)
+static void add_terms(struct tgc *t, const struct rounding *r, struct uop *u, int64_t times,
+                      struct terms *at)
 {
     int64_t c;
     if (u->op == OP_ADD) {
@@ -115,7 +136,10 @@ static struct uop *loaded_from(struct tgc *t, const struct rounding *r, const st
     return uop_cast(t, DTYPE_TF32, uop_intern(t, OP_LOAD, DTYPE_F32, src, load->nsrc, load->arg));
 }
 
-static bool loads(const struct uop *u, const struct buffer *b) { return u->op == OP_LOAD && u->src[0]->op == OP_BUFFER && uop_buffer_of(u->src[0]) == b; }
+static bool loads(const struct uop *u, const struct buffer *b)
+{
+    return u->op == OP_LOAD && u->src[0]->op == OP_BUFFER && uop_buffer_of(u->src[0]) == b;
+}
 
 /* Whether the copy would be a box of the other tensor. */
 static bool is_box(struct tgc *t, const struct rounding *r, const struct uop *stage)
@@ -124,7 +148,8 @@ static bool is_box(struct tgc *t, const struct rounding *r, const struct uop *st
     struct uop *value = loaded_from(t, r, stage->src[0]);
     struct box b;
     const char *why;
-    return value && box_read(t, value, stage->src[1], stage->src + 2, stage->nsrc - 2, to->panel, &b, &why);
+    return value &&
+           box_read(t, value, stage->src[1], stage->src + 2, stage->nsrc - 2, to->panel, &b, &why);
 }
 
 /* Whether what the AST reads of the rounded tensor are boxes alone. */
@@ -136,7 +161,8 @@ static bool reads_boxes(struct tgc *t, const struct rounding *r, struct uop *ast
     for (int i = 0; i < n && boxes; i++)
         for (int j = 0; j < order[i]->nsrc && boxes; j++) {
             const struct uop *u = order[i];
-            const bool of_box = u->op == OP_STAGE && j == 0 && uop_buffer_of(u)->ring && uop_buffer_of(u)->transfer == TRANSFER_BULK;
+            const bool of_box = u->op == OP_STAGE && j == 0 && uop_buffer_of(u)->ring &&
+                                uop_buffer_of(u)->transfer == TRANSFER_BULK;
             boxes = !loads(u->src[j], r->to) || (of_box && is_box(t, r, u));
         }
     return boxes;
@@ -159,7 +185,8 @@ static bool has_twins(const struct schedule *s, const struct kernel *k)
 }
 
 /* Where the kernel reads the rounded tensor: the program is its own, and copies boxes. */
-static bool may_read(struct tgc *t, const struct schedule *s, const struct rounding *r, const struct kernel *k)
+static bool may_read(struct tgc *t, const struct schedule *s, const struct rounding *r,
+                     const struct kernel *k)
 {
     bool may = !has_twins(s, k) && reads_boxes(t, r, k->ast);
     for (int i = 0; i < k->nvariant; i++)
@@ -167,10 +194,11 @@ static bool may_read(struct tgc *t, const struct schedule *s, const struct round
     return may;
 }
 
-/* --------------------------------------------------------------------------------------- schedule */
+/* ------------------------------------------------------------------------------------- schedule */
 
-/* Whether nothing but kernels that read boxes needs the rounded tensor, and what it is made of is still there for them: all steps from its
- * kernel on are of the same branch or loop up to the last reader, and none of them stores there. */
+/* Whether nothing but kernels that read boxes needs the rounded tensor, and what it is made of is
+ * still there for them: all steps from its kernel on are of the same branch or loop up to the last
+ * reader, and none of them stores there. */
 static bool may_go(struct tgc *t, const struct schedule *s, const struct rounding *r)
 {
     bool may = true, same = true;
@@ -178,10 +206,12 @@ static bool may_go(struct tgc *t, const struct schedule *s, const struct roundin
         const struct step *st = &s->step[i];
         same = same && (i <= r->step || st->kind == STEP_KERNEL || st->kind == STEP_HOST);
         for (int j = 0; j < st->narg; j++)
-            may = may && buffer_root(st->arg[j]) != r->to && (i < r->step || buffer_root(st->arg[j]) != r->from);
+            may = may && buffer_root(st->arg[j]) != r->to &&
+                  (i < r->step || buffer_root(st->arg[j]) != r->from);
         if (!st->kernel || i == r->step)
             continue;
-        may = may && !has_buffer(st->kernel, r->to, true) && (i < r->step || !has_buffer(st->kernel, r->from, true));
+        may = may && !has_buffer(st->kernel, r->to, true) &&
+              (i < r->step || !has_buffer(st->kernel, r->from, true));
         if (may && has_buffer(st->kernel, r->to, false))
             may = i > r->step && same && may_read(t, s, r, st->kernel);
     }

@@ -209,7 +209,8 @@ struct uop *rows_take(struct tgc *t, struct kernel *k, struct uop *store, int ax
     return nstage ? take_rows(t, k, store, axis, rows, stage, nstage) : store;
 }
 
-/* The first range from inside of which several rows share stages, and how many; -1: there is none. */
+/* The first range from inside of which several rows share stages, and how many; -1: there is
+ * none. */
 static int find_rows(struct tgc *t, struct uop *store, int64_t *size, int64_t *rows)
 {
     struct uop *stage[MAX_STAGES];

@@ -1,5 +1,5 @@
-/* split_keys.c - attention of few queries on a device: the keys go to several blocks, and another kernel combines what
- * these have made.
+/* split_keys.c - attention of few queries on a device: the keys go to several blocks, and another
+ * kernel combines what these have made.
  *
  *      place (part s, head, query)            m = max over j of s's keys  x[j]       x[j] = sum over e  q[e] * k[j, e]
  *        part[.., s, f]     = sum over j  e^(x[j] - m) * v[j, f]      f < F
@@ -7,13 +7,14 @@
  *        part[.., s, F + 1] = m
  *      y[.., f] = sum over s  c[s] * part[s, f]  /  sum over s  c[s] * part[s, F]      c[s] = e^(part[s, F + 1] - their maximum)
  *
- * (Dao, Haziza, Massa, Sizov: Flash-Decoding.) Decoding has one query of each head, and so as many blocks as heads, fewer
- * than a device has units, which read all keys and values. How many parts there are is known; how many keys each of them
- * has may be the run's: some may be empty then. As in online_softmax.c a maximum of -inf counts as 0 where it is
- * subtracted.
+ * (Dao, Haziza, Massa, Sizov: Flash-Decoding.) Decoding has one query of each head, and so as many
+ * blocks as heads, fewer than a device has units, which read all keys and values. How many parts
+ * there are is known; how many keys each of them has may be the run's: some may be empty then. As
+ * in online_softmax.c a maximum of -inf counts as 0 where it is subtracted.
  *
- * The model: bytes from memory, or from the cache for queries that share keys, but no more than the loads of so many
- * threads bring in the time that memory takes; a launch and the parts' bytes for each further kernel.
+ * The model: bytes from memory, or from the cache for queries that share keys, but no more than the
+ * loads of so many threads bring in the time that memory takes; a launch and the parts' bytes for
+ * each further kernel.
  *
  * needs: the AST of one segment, whose stages hold a row of scores and of their exponentials
  */
@@ -34,24 +35,28 @@ struct parts {
     struct buffer *part;
 };
 
-/* -------------------------------------------------------------------------------------- the cost */
+/* ------------------------------------------------------------------------------------- the cost */
 
-/* ns to read the keys and values by so many blocks for each of n parts. unique: the bytes of all of them. */
-static double reading_ns(const struct device_row *d, double blocks, double keys, double features, double unique, double n)
+/* ns to read the keys and values by so many blocks for each of n parts. unique: the
+ * bytes of all of them. */
+static double reading_ns(const struct device_row *d, double blocks, double keys, double features,
+                         double unique, double n)
 {
     double asked = 4 * blocks * keys * features, threads = blocks * n * THREADS;
     double rate = threads * RATIO_GRID_FLIGHT / d->latency;
     double memory = unique / (rate < d->gbytes ? rate : d->gbytes);
-    double cached = asked / (rate < d->gbytes * RATIO_GRID_CACHE ? rate : d->gbytes * RATIO_GRID_CACHE);
+    double cached =
+        asked / (rate < d->gbytes * RATIO_GRID_CACHE ? rate : d->gbytes * RATIO_GRID_CACHE);
     return memory > cached ? memory : cached;
 }
 
-/* In how many parts a row's keys take least; 1: as they are, by blocks of some queries, if they share keys
- * (grid_attention.c). */
+/* In how many parts a row's keys take least; 1: as they are, by blocks of some queries, if they
+ * share keys (grid_attention.c). */
 static int64_t choose_parts(const struct tgc *t, const struct parts *p, double unique)
 {
     const struct device_row *d = t->device;
-    double rows = 1, keys = (double)p->of.nkey->vmax, least = 0, shared = p->of.nrow ? (double)p->of.nrow->vmax : 1;
+    double rows = 1, keys = (double)p->of.nkey->vmax, least = 0,
+           shared = p->of.nrow ? (double)p->of.nrow->vmax : 1;
     double features = (double)p->of.dot->src[1]->src[0]->vmax + (double)(p->columns - 2);
     int64_t best = 1, most = device_local_nbytes(t) / 12;
     for (int i = 0; i < p->nrow; i++)
@@ -61,7 +66,9 @@ static int64_t choose_parts(const struct tgc *t, const struct parts *p, double u
     shared = shared > QUERIES ? QUERIES : shared;
     for (int64_t n = 1; n <= PARTS_MOST && (n == 1 || (int64_t)keys / n >= KEYS_LEAST); n++) {
         double ns = reading_ns(d, n > 1 ? rows : rows / shared, keys, features, unique, (double)n);
-        ns += n > 1 ? RATIO_GRID_LAUNCH + 2 * 4 * rows * (double)(n * p->columns) / (d->gbytes * RATIO_GRID_CACHE) : 0;
+        ns += n > 1 ? RATIO_GRID_LAUNCH +
+                          2 * 4 * rows * (double)(n * p->columns) / (d->gbytes * RATIO_GRID_CACHE)
+                    : 0;
         bool fits = ((int64_t)keys + n - 1) / n <= most;
         if (fits && (least <= 0 || ns < least))
             least = ns, best = n;
@@ -107,18 +114,21 @@ static struct uop *stage_row(struct parts *p, struct uop *value, struct uop *r)
     return uop_intern(p->t, OP_STAGE, DTYPE_F32, src, 3, memory);
 }
 
-/* Whether the key is one that the row sees, as far as its mask says that by bounds: no others are read, of a cache those
- * behind its end. NULL: all are. */
+/* Whether the key is one that the row sees, as far as its mask says that by bounds: no others are
+ * read, of a cache those behind its end. NULL: all are. */
 static struct uop *is_seen(struct parts *p, struct uop *key)
 {
     struct tgc *t = p->t;
     const struct visible *v = &p->of.visible;
-    struct uop *behind = v->begin ? uop_not(t, sym_lt(t, key, v->begin)) : NULL, *before = v->end ? sym_lt(t, key, v->end) : NULL;
+    struct uop *behind = v->begin ? uop_not(t, sym_lt(t, key, v->begin)) : NULL,
+               *before = v->end ? sym_lt(t, key, v->end) : NULL;
     return !behind ? before : !before ? behind : uop_binary(t, OP_AND, behind, before);
 }
 
-/* u, computed for a key of the AST's range `from`, for key r of part s: nothing is read behind the last one. */
-static struct uop *for_key(struct parts *p, struct uop *u, struct uop *from, struct uop *s, struct uop *r, struct uop **valid)
+/* u, computed for a key of the AST's range `from`, for key r of part s: nothing is read
+ * behind the last one. */
+static struct uop *for_key(struct parts *p, struct uop *u, struct uop *from, struct uop *s,
+                           struct uop *r, struct uop **valid)
 {
     struct tgc *t = p->t;
     int64_t n;
@@ -140,7 +150,8 @@ static struct uop *place_of(struct parts *p, struct uop *s)
     return sym_muli(t, sym_add(t, sym_muli(t, at, p->n), s), p->columns);
 }
 
-static struct uop *store_over(struct parts *p, struct uop *memory, struct uop *at, struct uop *value, struct uop *s, struct uop *column)
+static struct uop *store_over(struct parts *p, struct uop *memory, struct uop *at,
+                              struct uop *value, struct uop *s, struct uop *column)
 {
     struct uop *src[MAX_RANK + 8] = {memory, at, value};
     int n = 3;
@@ -158,7 +169,8 @@ static struct uop *make_parts(struct parts *p)
 {
     struct tgc *t = p->t;
     struct online *x = &p->of;
-    struct uop *s = range_of(p, uop_int(t, p->n), "part"), *f = range_of(p, uop_int(t, p->columns), "column");
+    struct uop *s = range_of(p, uop_int(t, p->n), "part"),
+               *f = range_of(p, uop_int(t, p->columns), "column");
     struct uop *size = sym_ceildiv(t, x->nkey, p->n), *r = range_of(p, size, "j"), *valid;
     struct uop *value = for_key(p, x->scores->src[0], x->key, s, r, &valid);
     if (valid)
@@ -174,8 +186,10 @@ static struct uop *make_parts(struct parts *p)
     r = range_of(p, size, "j");
     struct uop *sum = reduce(p, OP_ADD, load(p, power, DTYPE_F32, r), r);
     r = range_of(p, size, "j");
-    struct uop *is_value = sym_lt(t, f, uop_int(t, p->columns - 2)), *is_sum = sym_lt(t, f, uop_int(t, p->columns - 1));
-    value = uop_substitute(t, for_key(p, x->values, x->product->src[1], s, r, &valid), p->column, f);
+    struct uop *is_value = sym_lt(t, f, uop_int(t, p->columns - 2)),
+               *is_sum = sym_lt(t, f, uop_int(t, p->columns - 1));
+    value =
+        uop_substitute(t, for_key(p, x->values, x->product->src[1], s, r, &valid), p->column, f);
     value = loads_if(t, value, is_value, f, f);
     struct uop *weight = uop_substitute(t, x->weight, x->read, load(p, power, DTYPE_F32, r));
     struct uop *product = reduce(p, OP_ADD, uop_binary(t, OP_MUL, weight, value), r);
@@ -187,7 +201,8 @@ static struct uop *make_parts(struct parts *p)
 static struct uop *combine(struct parts *p, struct uop *most, struct uop *at)
 {
     struct tgc *t = p->t;
-    struct uop *s = range_of(p, uop_int(t, p->n), "part"), *place = place_of(p, s), *part = uop_buffer(t, p->part);
+    struct uop *s = range_of(p, uop_int(t, p->n), "part"), *place = place_of(p, s),
+               *part = uop_buffer(t, p->part);
     struct uop *own = load(p, part, DTYPE_F32, sym_addi(t, place, p->columns - 1));
     struct uop *value = load(p, part, DTYPE_F32, sym_add(t, place, at));
     return reduce(p, OP_ADD, uop_binary(t, OP_MUL, power_of(p, own, most), value), s);
@@ -199,7 +214,8 @@ static struct uop *make_result(struct parts *p)
     struct tgc *t = p->t;
     const struct online *x = &p->of;
     struct uop *s = range_of(p, uop_int(t, p->n), "part"), *value = x->store->src[2];
-    struct uop *most = load(p, uop_buffer(t, p->part), DTYPE_F32, sym_addi(t, place_of(p, s), p->columns - 1));
+    struct uop *most =
+        load(p, uop_buffer(t, p->part), DTYPE_F32, sym_addi(t, place_of(p, s), p->columns - 1));
     most = reduce(p, OP_MAX, most, s);
     value = uop_substitute(t, value, x->product, combine(p, most, p->column));
     value = uop_substitute(t, value, x->sum, combine(p, most, uop_int(t, p->columns - 2)));
@@ -208,7 +224,7 @@ static struct uop *make_result(struct parts *p)
     return uop_intern(t, OP_SINK, DTYPE_VOID, &now, 1, (union arg){0});
 }
 
-/* ---------------------------------------------------------------------------------- which kernels */
+/* -------------------------------------------------------------------------------- which kernels */
 
 static struct uop *row_load(struct tgc *t, struct uop *u, const struct uop *r)
 {
@@ -223,8 +239,8 @@ static struct uop *row_load(struct tgc *t, struct uop *u, const struct uop *r)
     return found;
 }
 
-/* The store with rows of the scores themselves, where it keeps what they are computed from: products that are scaled
- * or masked where they are read. */
+/* The store with rows of the scores themselves, where it keeps what they are computed from:
+ * products that are scaled or masked where they are read. */
 static struct uop *keep_scores(struct tgc *t, struct uop *store)
 {
     struct softmax s;
@@ -232,18 +248,23 @@ static struct uop *keep_scores(struct tgc *t, struct uop *store)
     struct uop **order = uop_toposort(t, &store, 1, &n);
     for (int i = 0; i < n; i++) {
         struct uop *u = order[i];
-        if (u->op != OP_STAGE || u->nsrc != 3 || !softmax_match(u->src[0], &s) || s.most->nsrc != 2 || s.from->dtype != DTYPE_F32)
+        if (u->op != OP_STAGE || u->nsrc != 3 || !softmax_match(u->src[0], &s) ||
+            s.most->nsrc != 2 || s.from->dtype != DTYPE_F32)
             continue;
-        struct uop *read = row_load(t, s.from, u->src[1]), *again = uop_substitute(t, s.from, u->src[1], s.most->src[1]);
+        struct uop *read = row_load(t, s.from, u->src[1]),
+                   *again = uop_substitute(t, s.from, u->src[1], s.most->src[1]);
         if (!read || read == s.from || s.most->src[0] != again)
             return store;
-        struct uop *was = read->src[0], *r = was->src[1], *src[3] = {uop_substitute(t, s.from, u->src[1], r), r, r}, *dim = r->src[0];
+        struct uop *was = read->src[0], *r = was->src[1],
+                   *src[3] = {uop_substitute(t, s.from, u->src[1], r), r, r}, *dim = r->src[0];
         src[0] = uop_substitute(t, src[0], uop_substitute(t, read, u->src[1], r), was->src[0]);
         union arg memory = {.p = buffer_new(t, BUFFER_SCRATCH, DTYPE_F32, &dim, 1, NULL)};
         struct uop *at[2] = {uop_intern(t, OP_STAGE, DTYPE_F32, src, 3, memory), s.most->src[1]};
-        store = uop_substitute(t, store, again, uop_intern(t, OP_LOAD, DTYPE_F32, at, 2, (union arg){0}));
+        store = uop_substitute(t, store, again,
+                               uop_intern(t, OP_LOAD, DTYPE_F32, at, 2, (union arg){0}));
         at[1] = u->src[1];
-        return uop_substitute(t, store, s.from, uop_intern(t, OP_LOAD, DTYPE_F32, at, 2, (union arg){0}));
+        return uop_substitute(t, store, s.from,
+                              uop_intern(t, OP_LOAD, DTYPE_F32, at, 2, (union arg){0}));
     }
     return store;
 }
@@ -255,14 +276,16 @@ static bool find_ranges(struct parts *p)
     for (int i = store_first_range(store); i < store->nsrc; i++) {
         struct uop *r = store->src[i];
         bool of_scores = uop_depends_on(p->t, p->of.scores, r);
-        if (!range_is(r, AXIS_LOOP) || (!of_scores && (p->column || range_fixed_size(r) < 1)) || p->nrow == MAX_RANK - 3)
+        if (!range_is(r, AXIS_LOOP) || (!of_scores && (p->column || range_fixed_size(r) < 1)) ||
+            p->nrow == MAX_RANK - 3)
             return false;
         if (of_scores)
             p->row[p->nrow++] = r;
         else
             p->column = r;
     }
-    return p->column && (store->src[2]->dtype == DTYPE_F32 || store->src[2]->dtype == DTYPE_F16) && store_first_range(store) == 3;
+    return p->column && (store->src[2]->dtype == DTYPE_F32 || store->src[2]->dtype == DTYPE_F16) &&
+           store_first_range(store) == 3;
 }
 
 static bool find_parts(struct tgc *t, const struct kernel *k, struct parts *p)

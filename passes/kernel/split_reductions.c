@@ -1,17 +1,19 @@
-/* split_reductions.c - long reductions with few results, on devices: in parts that are reduced beside each other, and
- * the reduction of the parts. Sums of everything, means of a few long rows or of an image's channels, their maxima.
+/* split_reductions.c - long reductions with few results, on devices: in parts that are reduced
+ * beside each other, and the reduction of the parts. Sums of everything, means of a few long rows
+ * or of an image's channels, their maxima.
  *
  *      y[r] = sum over k  f(x[r, k])
  * ->   part[s, r] = sum over k < C  f(x[r, s*C + k])         S < K/C parts, each with a block of its own
  *      y[r] = sum over s  part[s, r]  +  sum over k >= S*C  f(x[r, k])                    a kernel of its own
  *
- * One block's threads read a long row at a small share of the memory's rate, since as many bytes are on their way as
- * they asked for. The order of the operations depends on the device's row and the sizes alone; no atomic operations.
- * How many parts there are is the cost model's.
+ * One block's threads read a long row at a small share of the memory's rate, since as many bytes
+ * are on their way as they asked for. The order of the operations depends on the device's row and
+ * the sizes alone; no atomic operations. How many parts there are is the cost model's.
  *
- * Products of two tensors are split_sums.c's, but for those that are one number or one of each row, where nothing is
- * shared between results. A reduction's terms may depend on other reductions with no more results than it has (a
- * variance's on the mean, a softmax's sum on the maximum), but on no larger ones: attention's scores stay with their softmax.
+ * Products of two tensors are split_sums.c's, but for those that are one number or one of each row,
+ * where nothing is shared between results. A reduction's terms may depend on other reductions with
+ * no more results than it has (a variance's on the mean, a softmax's sum on the maximum), but on no
+ * larger ones: attention's scores stay with their softmax.
  */
 #include "passes/analysis/contraction.h"
 #include "passes/analysis/value.h"
@@ -19,11 +21,13 @@
 #include "passes/passes.h"
 #include "passes/target/cost.h"
 
-/* PARTS: at most. TERMS: of a part, at least. COLUMNS: neighbouring results that a block computes. */
+/* PARTS: at most. TERMS: of a part, at least. COLUMNS: neighbouring results that a block
+ * computes. */
 enum { PARTS = 1024, TERMS = 256, COLUMNS = 16, ALIGNED = 4 };
 
-/* A reduction by its sizes; last: of its longest axis; columns: results that are neighbours in memory; nbytes: that it reads; around: another
- * reduction of as many terms, which one kernel computes with this one. */
+/* A reduction by its sizes; last: of its longest axis; columns: results that are neighbours in
+ * memory; nbytes: that it reads; around: another reduction of as many terms, which one kernel
+ * computes with this one. */
 struct reduction { double results, terms, columns, nbytes; int axis; int64_t last; bool around; };
 
 static bool is_computed_in_place(const struct uop *u)
@@ -31,7 +35,8 @@ static bool is_computed_in_place(const struct uop *u)
     return op_is_pointwise(u->op) || op_class(u->op) == CLASS_MOVE || u->op == OP_REDUCE;
 }
 
-/* Whether what u reduces is computed from tensors in memory, and from reductions with no more results than u has. */
+/* Whether what u reduces is computed from tensors in memory, and from reductions with no more
+ * results than u has. */
 static bool reads_memory(struct tgc *t, const struct uop *u, struct reduction *x)
 {
     struct mem_mark mark = scratch_mark(t);
@@ -48,7 +53,8 @@ static bool reads_memory(struct tgc *t, const struct uop *u, struct reduction *x
         map_set(&seen, of, of);
         is = of->op != OP_REDUCE || value_nelem(of) <= x->results;
         x->around |= of->op == OP_REDUCE && value_nelem(of->src[0]) / value_nelem(of) >= x->terms;
-        x->nbytes += is_computed_in_place(of) ? 0 : value_nelem(of) * (double)dtype_nbytes(of->dtype);
+        x->nbytes +=
+            is_computed_in_place(of) ? 0 : value_nelem(of) * (double)dtype_nbytes(of->dtype);
         for (int i = 0; i < of->nsrc && is_computed_in_place(of); i++)
             SCRATCH_PUSH(t, v, n, cap, of->src[i]);
     }
@@ -61,7 +67,8 @@ static bool find_reduction(struct tgc *t, struct uop *u, struct reduction *x)
 {
     struct contraction c;
     struct uop *of = u->src[0];
-    *x = (struct reduction){.results = value_nelem(u), .terms = value_nelem(of), .columns = 1, .axis = -1};
+    *x = (struct reduction){
+        .results = value_nelem(u), .terms = value_nelem(of), .columns = 1, .axis = -1};
     if (u->op != OP_REDUCE || u->ndim >= MAX_RANK || x->results < 1)
         return false;
     x->terms /= x->results;
@@ -71,7 +78,8 @@ static bool find_reduction(struct tgc *t, struct uop *u, struct reduction *x)
         if (reduced && of->dim[a]->op == OP_CONST && of->dim[a]->arg.i > x->last)
             x->axis = a, x->last = of->dim[a]->arg.i;
     }
-    if (x->axis < 0 || (contraction_find(t, u, MOVES_ANY, &c) && contraction_extent(&c, ROLE_ROW) * contraction_extent(&c, ROLE_COLUMN) > 1))
+    if (x->axis < 0 || (contraction_find(t, u, MOVES_ANY, &c) &&
+                        contraction_extent(&c, ROLE_ROW) * contraction_extent(&c, ROLE_COLUMN) > 1))
         return false;
     return reads_memory(t, u, x);
 }
@@ -79,11 +87,15 @@ static bool find_reduction(struct tgc *t, struct uop *u, struct reduction *x)
 /* ns of so many parts of each result: a block for each, or for some neighbours. */
 static double blocks_ns(const struct device_row *d, const struct reduction *x, double parts)
 {
-    double columns = x->columns < COLUMNS ? x->columns : COLUMNS, rows = x->results / columns * parts, turns = x->terms / parts * columns;
+    double columns = x->columns < COLUMNS ? x->columns : COLUMNS,
+           rows = x->results / columns * parts, turns = x->terms / parts * columns;
     double threads = grid_row_threads(d, rows, turns);
     struct grid_work work = {
-        .blocks = rows, .threads = threads, .issued = turns / threads * (1 + cost_grid_load(d)) + RATIO_GRID_BARRIER,
-        .cache_nbytes = x->nbytes, .memory_nbytes = x->nbytes,
+        .blocks = rows,
+        .threads = threads,
+        .issued = turns / threads * (1 + cost_grid_load(d)) + RATIO_GRID_BARRIER,
+        .cache_nbytes = x->nbytes,
+        .memory_nbytes = x->nbytes,
     };
     return cost_of_grid(d, &work, NULL) + RATIO_GRID_LAUNCH;
 }
@@ -91,17 +103,21 @@ static double blocks_ns(const struct device_row *d, const struct reduction *x, d
 /* The same with the parts' reduction. */
 static double parts_ns(const struct device_row *d, const struct reduction *x, int64_t parts)
 {
-    struct reduction added = {.results = x->results, .terms = (double)parts, .columns = x->columns, .nbytes = 4 * x->results * (double)parts};
+    struct reduction added = {.results = x->results,
+                              .terms = (double)parts,
+                              .columns = x->columns,
+                              .nbytes = 4 * x->results * (double)parts};
     return blocks_ns(d, x, (double)parts) + blocks_ns(d, &added, 1);
 }
 
-/* Whether to go through rows three times, for two statistics in parts and for what they are needed for, takes less than a block for each row
- * that does all of it. */
+/* Whether to go through rows three times, for two statistics in parts and for what they are needed
+ * for, takes less than a block for each row that does all of it. */
 static bool pays_apart(const struct device_row *d, const struct reduction *x, int64_t parts)
 {
     struct reduction row = *x, all = *x;
     row.nbytes = all.nbytes = 2 * x->nbytes;         /* what is stored, too */
-    return 2 * parts_ns(d, x, parts) + blocks_ns(d, &all, PARTS) < RATIO_GRID_SPLIT * blocks_ns(d, &row, 1);
+    return 2 * parts_ns(d, x, parts) + blocks_ns(d, &all, PARTS) <
+           RATIO_GRID_SPLIT * blocks_ns(d, &row, 1);
 }
 
 /* In how many parts a reduction takes least; 1: as it is. */
@@ -110,7 +126,9 @@ static int64_t count_parts(const struct device_row *d, const struct reduction *x
     double least = RATIO_GRID_SPLIT * blocks_ns(d, x, 1);
     int64_t best = 1;
     bool divides = x->last % (ALIGNED * 2) == 0;
-    for (int64_t parts = 2; parts <= PARTS && x->last / parts >= ALIGNED && x->terms / (double)parts >= TERMS; parts++) {
+    for (int64_t parts = 2;
+         parts <= PARTS && x->last / parts >= ALIGNED && x->terms / (double)parts >= TERMS;
+         parts++) {
         if (divides ? x->last % (ALIGNED * parts) != 0 : (parts & (parts - 1)) != 0)
             continue;
         double ns = parts_ns(d, x, parts);
@@ -145,20 +163,23 @@ static struct uop *of_parts(const struct uop_map *split, struct uop *v)
     return NULL;
 }
 
-/* A statistic that is needed at many places, as by a normalization: it is stored, so that its parts are added once; or it goes back into the
- * kernel that needs it. */
+/* A statistic that is needed at many places, as by a normalization: it is stored, so that its parts
+ * are added once; or it goes back into the kernel that needs it. */
 static struct uop *place_statistic(struct tgc *t, const struct uop_map *split, struct uop *u)
 {
-    struct uop *v = u->src[0], *all = value_nelem(u) > value_nelem(v) ? of_parts(split, v) : NULL, *whole = all ? map_get(split, all) : NULL;
+    struct uop *v = u->src[0], *all = value_nelem(u) > value_nelem(v) ? of_parts(split, v) : NULL,
+               *whole = all ? map_get(split, all) : NULL;
     struct reduction x;
     if (!whole || !find_reduction(t, whole, &x))
         return NULL;
-    v = pays_apart(t->device, &x, count_parts(t->device, &x)) ? uop_new(t, OP_CONTIGUOUS, v->dtype, &v, 1, (union arg){0})
-                                                             : uop_substitute(t, v, all, whole);
+    v = pays_apart(t->device, &x, count_parts(t->device, &x))
+            ? uop_new(t, OP_CONTIGUOUS, v->dtype, &v, 1, (union arg){0})
+            : uop_substitute(t, v, all, whole);
     return uop_expand(t, v, u->dim);
 }
 
-/* A statistic of a group that is repeated for each of its channels, for vectors of a processor: threads read it where it is. NULL: another value. */
+/* A statistic of a group that is repeated for each of its channels, for vectors of a processor:
+ * threads read it where it is. NULL: another value. */
 static struct uop *repeated_below(struct uop *u)
 {
     struct uop *v = u->src[0];
@@ -187,7 +208,9 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
     part = uop_new(t, OP_CONTIGUOUS, part->dtype, &part, 1, (union arg){0});
     struct uop *all = uop_reshape(t, uop_reduce(t, op, part, 1), u->dim, u->ndim);
     if (whole < x.last)
-        all = tensor_binary(t, op, all, uop_reduce(t, op, part_of(t, u->src[0], x.axis, whole, x.last - whole), axes));
+        all = tensor_binary(
+            t, op, all,
+            uop_reduce(t, op, part_of(t, u->src[0], x.axis, whole, x.last - whole), axes));
     map_set(split, all, u);
     return all;
 }

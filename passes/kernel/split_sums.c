@@ -6,17 +6,19 @@
  *      y[m, n] = sum over s  part[s, m, n]                                      a kernel of its own
  *
  * The order of the additions depends on the device's row alone, so results are the same from run to
- * run; no atomic operations. How many parts there are is the cost model's, that of the kernels' tiles, by instructions
- * for matrices, too (grid_product.h): blocks that a device lacks to keep its units busy, against the parts' bytes and
- * another launch.
+ * run; no atomic operations. How many parts there are is the cost model's, that of the kernels'
+ * tiles, by instructions for matrices, too (grid_product.h): blocks that a device lacks to keep its
+ * units busy, against the parts' bytes and another launch.
  *
- * Where a device's blocks know which of them is the last (TICKET), tiles of its instructions for matrices may have their
- * sums in parts of one kernel (grid_matrix_cost.c): what such take is that of one part here, and two kernels have to take less.
+ * Where a device's blocks know which of them is the last (TICKET), tiles of its instructions for
+ * matrices may have their sums in parts of one kernel (grid_matrix_cost.c): what such take is that
+ * of one part here, and two kernels have to take less.
  *
- * Attention's product of a softmax and values stays with its scores (grid_attention.c, grid_rows.c).
- * A product of a single row whose weights are contiguous along the sum stays as it is: a block's threads
- * share such a sum in one kernel (grid_rows.c). Where they are contiguous along the columns, too, if the
- * results are enough for blocks of some columns to fill the device (grid_slice.c).
+ * Attention's product of a softmax and values stays with its scores (grid_attention.c,
+ * grid_rows.c). A product of a single row whose weights are contiguous along the sum stays as it
+ * is: a block's threads share such a sum in one kernel (grid_rows.c). Where they are contiguous
+ * along the columns, too, if the results are enough for blocks of some columns to fill the device
+ * (grid_slice.c).
  */
 #include "passes/analysis/contraction.h"
 #include "passes/analysis/softmax.h"
@@ -25,11 +27,12 @@
 #include "passes/passes.h"
 #include "passes/target/cost.h"
 
-/* RESULTS_MANY: of a device's threads, from which on no sum goes in parts. SLICES: threads that share a sum of one row
- * whose columns make lines of memory (grid_slice.c). */
+/* RESULTS_MANY: of a device's threads, from which on no sum goes in parts. SLICES: threads that
+ * share a sum of one row whose columns make lines of memory (grid_slice.c). */
 enum { PARTS_MOST = 64, TERMS_LEAST = 32, RESULTS_MANY = 16, SLICES = 32, SLICE_COLUMNS = 8 };
 
-/* The longest axis of the sum that is none of a window's taps; -1: only the run knows how long it is. */
+/* The longest axis of the sum that is none of a window's taps; -1: only the run
+ * knows how long it is. */
 static int longest_axis(const struct contraction *c)
 {
     int best = -1;
@@ -47,7 +50,8 @@ static bool is_row_of_sums(const struct contraction *c, int axis)
 {
     const struct factor *f = &c->factor[c->stationary];
     double rows = contraction_extent(c, ROLE_ROW), columns = contraction_extent(c, ROLE_COLUMN);
-    return (rows < 2 || columns < 2) && f->base->ndim > 0 && (f->axes[f->base->ndim - 1] >> axis & 1);
+    return (rows < 2 || columns < 2) && f->base->ndim > 0 &&
+           (f->axes[f->base->ndim - 1] >> axis & 1);
 }
 
 /* What a factor is in memory: the narrow float that it is widened from, or rounded to (--math). */
@@ -78,9 +82,12 @@ static double each_ns(const struct tgc *t, const struct product *x, double nbyte
     double results = (double)x->nrow * (double)x->ncolumn * (double)x->rest, threads = d->wave;
     double slices = x->nrow < 2 && x->ncolumn >= SLICE_COLUMNS && !t->no_locals ? SLICES : 1;
     struct grid_work work = {
-        .blocks = __builtin_ceil(results * slices / threads), .threads = threads,
-        .issued = (double)x->terms / slices * (2 + 2 * cost_grid_load(d)) + (slices > 1 ? SLICES + RATIO_GRID_BARRIER : 0),
-        .cache_nbytes = 4 * (double)x->terms * (double)x->rest * (double)(x->nrow + x->ncolumn), .memory_nbytes = nbytes,
+        .blocks = __builtin_ceil(results * slices / threads),
+        .threads = threads,
+        .issued = (double)x->terms / slices * (2 + 2 * cost_grid_load(d)) +
+                  (slices > 1 ? SLICES + RATIO_GRID_BARRIER : 0),
+        .cache_nbytes = 4 * (double)x->terms * (double)x->rest * (double)(x->nrow + x->ncolumn),
+        .memory_nbytes = nbytes,
     };
     return cost_of_grid(d, &work, NULL);
 }
@@ -89,10 +96,14 @@ static double each_ns(const struct tgc *t, const struct product *x, double nbyte
 static double added_ns(const struct device_row *d, double results, double parts)
 {
     struct grid_work work = {
-        .blocks = __builtin_ceil(results / d->wave), .threads = d->wave, .issued = parts * (1 + cost_grid_load(d)),
-        .cache_nbytes = 4 * results * (parts + 1), .memory_nbytes = 4 * results * (parts + 1),
+        .blocks = __builtin_ceil(results / d->wave),
+        .threads = d->wave,
+        .issued = parts * (1 + cost_grid_load(d)),
+        .cache_nbytes = 4 * results * (parts + 1),
+        .memory_nbytes = 4 * results * (parts + 1),
     };
-    return cost_of_grid(d, &work, NULL) + 4 * results * parts / device_cache_gbytes(d) + RATIO_GRID_LAUNCH;
+    return cost_of_grid(d, &work, NULL) + 4 * results * parts / device_cache_gbytes(d) +
+           RATIO_GRID_LAUNCH;
 }
 
 static double least_of(double ns, double other) { return other > 0 && other < ns ? other : ns; }
@@ -109,7 +120,8 @@ static double parts_ns(struct tgc *t, const struct sums *s, int64_t parts)
             ns = least_of(ns, grid_matrix_ns(t, &x, s->of));
     }
     double results = s->rows * s->columns * s->rest;
-    return (ns > s->nbytes / d->gbytes ? ns : s->nbytes / d->gbytes) + RATIO_GRID_LAUNCH + (parts > 1 ? added_ns(d, results, (double)parts) : 0);
+    return (ns > s->nbytes / d->gbytes ? ns : s->nbytes / d->gbytes) + RATIO_GRID_LAUNCH +
+           (parts > 1 ? added_ns(d, results, (double)parts) : 0);
 }
 
 double grid_sums_ns(struct tgc *t, const struct sums *s, int64_t *parts)
@@ -137,9 +149,13 @@ static int64_t count_parts(struct tgc *t, const struct contraction *c, int axis)
     enum dtype of = dtype_of(t, &c->factor[0]), other = dtype_of(t, &c->factor[1]);
     double results = value_nelem(c->sum);
     struct sums s = {
-        .rows = contraction_extent(c, ROLE_ROW), .columns = contraction_extent(c, ROLE_COLUMN), .terms = value_nelem(c->product) / results,
-        .last_terms = c->product->dim[axis]->arg.i, .of = of == other ? of : DTYPE_VOID,
-        .nbytes = (double)dtype_nbytes(of) * (value_nelem(c->factor[0].base) + value_nelem(c->factor[1].base)),
+        .rows = contraction_extent(c, ROLE_ROW),
+        .columns = contraction_extent(c, ROLE_COLUMN),
+        .terms = value_nelem(c->product) / results,
+        .last_terms = c->product->dim[axis]->arg.i,
+        .of = of == other ? of : DTYPE_VOID,
+        .nbytes = (double)dtype_nbytes(of) *
+                  (value_nelem(c->factor[0].base) + value_nelem(c->factor[1].base)),
     };
     int64_t parts;
     s.rest = results / s.rows / s.columns;

@@ -16,9 +16,9 @@
  * shared, nor is one whose threads could race: one that reads what it writes, or stores at
  * data-dependent offsets. In-place kernels (memory.c) read an element where they write it, so there
  * is no race. Nests that depend on each other are kernels of their own (part.c). Nests of one band
- * (band.c) depend on each other through scratch, of which each thread has its own: their common loop is
- * shared, unless they also depend on each other in other memory. (The border and the inside of a padded tensor are independent nests, and so are the
- * remainders of tiles.)
+ * (band.c) depend on each other through scratch, of which each thread has its own: their common
+ * loop is shared, unless they also depend on each other in other memory. (The border and the inside
+ * of a padded tensor are independent nests, and so are the remainders of tiles.)
  */
 #include "passes/kernel/tile.h"
 #include "passes/target/tune.h"
@@ -33,7 +33,8 @@ static bool is_written(const struct kernel *k, const struct buffer *b)
     return false;
 }
 
-/* Whether the load is of the element that the store stores: a thread that stores it reads what it has stored itself. */
+/* Whether the load is of the element that the store stores: a thread that stores it reads what it
+ * has stored itself. */
 static bool is_of_element(const struct uop *load, const struct uop *store)
 {
     return load->src[0] == store->src[0] && load->src[1] == store->src[1];
@@ -257,7 +258,8 @@ static struct sharing *find_sharings(struct tgc *t, const struct kernel *k,
 
 static bool is_shareable(const struct uop *r)
 {
-    return r->op == OP_RANGE && !range_is_lane(r) && !range_is(r, AXIS_ORDER) && r->src[0]->vmax >= 2;
+    return r->op == OP_RANGE && !range_is_lane(r) && !range_is(r, AXIS_ORDER) &&
+           r->src[0]->vmax >= 2;
 }
 
 static struct tuned thread_at(const struct tuned *like, struct tgc *t, int axis)

@@ -6,7 +6,8 @@
 
 bool tile_is_vector_dtype(enum dtype d)
 {
-    return d == DTYPE_F32 || d == DTYPE_I32 || dtype_is_byte(d) || dtype_is_half(d) || d == DTYPE_BOOL;
+    return d == DTYPE_F32 || d == DTYPE_I32 || dtype_is_byte(d) || dtype_is_half(d) ||
+           d == DTYPE_BOOL;
 }
 
 /* Whether u is computed from coordinates alone, without sums. */
@@ -133,8 +134,9 @@ static double again_share(const struct tgc *t, double nelem)
 }
 
 /* Whether the panels' loop goes outside the rows or inside: the order that rereads less, except for
- * operands that fit a cache. Of two that read the same, that of the larger operand, and rows if they
- * exceed the nearest cache: stores then trail what is read, and the result may lie over it (overlap.c). */
+ * operands that fit a cache. Of two that read the same, that of the larger operand, and rows if
+ * they exceed the nearest cache: stores then trail what is read, and the result may lie over it
+ * (overlap.c). */
 enum panels tile_place_panels(const struct nest *m, const struct tile *tile)
 {
     const struct uop *column = m->store->src[tile->column_axis];

@@ -106,8 +106,8 @@ struct uop *store_sum(struct tgc *t, struct uop *store, int stage, int number);
 /* byte_groups.c. Splits the innermost range of a sum of products of bytes into groups of
  * DOT_BYTES. */
 struct uop *tile_group_bytes(struct tgc *t, struct uop *store);
-/* Whether the device has an instruction for matrices of bytes (grid_matrix.c), and the store's sum is long enough for
- * it: it takes neighbours by itself. */
+/* Whether the device has an instruction for matrices of bytes (grid_matrix.c), and the store's sum
+ * is long enough for it: it takes neighbours by itself. */
 bool bytes_are_for_matrices(struct tgc *t, struct uop *store);
 /* merge_clamps.c: the store of a byte without redundant roundings and clamps. */
 struct uop *tile_fold_clamps(struct tgc *t, struct uop *store);
@@ -140,7 +140,8 @@ struct uop *points_take(struct tgc *t, struct kernel *k, struct uop *store, int 
 bool has_places(struct tgc *t, struct uop *value, struct uop *point, struct uop *row);
 struct uop *stage_places(struct tgc *t, struct kernel *k, struct uop *value, struct uop *point,
                          struct uop *row);
-/* opts_keep.c. What KEEP has put in registers becomes memory of each thread's own, of its elements alone: for linear programs. */
+/* opts_keep.c. What KEEP has put in registers becomes memory of each thread's own, of its elements
+ * alone: for linear programs. */
 void kernel_keep_registers(struct tgc *t, struct kernel *k);
 /* New scratch of n elements for the kernel. */
 struct buffer *kernel_new_scratch(struct tgc *t, struct kernel *k, enum dtype d, int64_t n);
@@ -156,8 +157,8 @@ int tile_nest(struct tgc *t, struct kernel *k, struct variant *v, int at, int ne
 void order_sums(struct tgc *t, struct kernel *k, struct variant *v, int at, int stage);
 /* tune_key.c: the key of choices about a store in a tune file. */
 uint64_t tune_key_of_store(struct tgc *t, struct uop *store);
-/* tune_opts.c: what a pass does to store `at`, of the variant or, if that is NULL, of the kernel, as
- * a choice: a list of opts. nest: the number of the store to begin with. */
+/* tune_opts.c: what a pass does to store `at`, of the variant or, if that is NULL, of the kernel,
+ * as a choice: a list of opts. nest: the number of the store to begin with. */
 struct opts_choice {
     struct tgc *t;
     struct kernel *k;
@@ -182,7 +183,8 @@ void opts_choice_end(struct opts_choice *c);
  * makes none. */
 struct tile opts_columns(const struct uop *store, const struct opts *list);
 
-/* thread.c: whether threads would share the kernel's loops, if its nests did not depend on each other. */
+/* thread.c: whether threads would share the kernel's loops, if its nests did not
+ * depend on each other. */
 bool threads_may_share(struct tgc *t, const struct kernel *k, const struct schedule *s);
 
 #endif

@@ -303,8 +303,9 @@ static int optimize_store(struct tgc *t, struct kernel *k, struct variant *v, in
     return rest ? optimize_rest(t, k, v, at, &of_rest) : at + 1;
 }
 
-/* The rows that a tile leaves of store `at`, behind it: fewer than a tile has, so that they leave
- * none, unless only the run knows how many they are. A panel of weights that is in the cache serves both. */
+/* The rows that a tile leaves of store `at`, behind it: fewer than a tile has, so that they
+ * leave none, unless only the run knows how many they are. A panel of weights that is in the
+ * cache serves both. */
 static int optimize_rest(struct tgc *t, struct kernel *k, struct variant *v, int at,
                          struct tile *like)
 {

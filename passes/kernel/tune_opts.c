@@ -1,13 +1,13 @@
-/* tune_opts.c - what a pass does to a store's nest, as a choice: a list of opts, of which a tune file
- * may have another one.
+/* tune_opts.c - what a pass does to a store's nest, as a choice: a list of opts, of which a tune
+ * file may have another one.
  *
  *      keys, rows       once for all instruction sets, before the others
  *      tile             a list for each instruction set: tiles, packed weights, rests, fragments
  *
  * In such a list the nest's first store is store 0, whichever it is of its kernel. Candidates are
- * made by doing them, to copies of kernel and variant. A line of a file is done by opt_apply() as it
- * stands, and is refused where that refuses, where it is about other nests than its own, or makes
- * vectors that the instruction set has not.
+ * made by doing them, to copies of kernel and variant. A line of a file is done by opt_apply() as
+ * it stands, and is refused where that refuses, where it is about other nests than its own, or
+ * makes vectors that the instruction set has not.
  */
 #include "passes/kernel/tile.h"
 
@@ -80,14 +80,14 @@ void opts_choice_add(struct opts_choice *c, const struct kernel *k, const struct
 
 /* --------------------------------------------------------------------------------------- replay */
 
-/* Whether the pass may do such an opt for this instruction set, to its nest's stores, of which there
- * are *n by now. NULL: yes; otherwise why not. */
+/* Whether the pass may do such an opt for this instruction set, to its nest's stores, of which
+ * there are *n by now. NULL: yes; otherwise why not. */
 static const char *forbids(const struct opts_choice *c, const struct opt *o, int *n)
 {
     enum isa isa = c->of.taken.isa;
     bool fits = c->of.taken.kind == TUNE_GRID ? o->n == isa_lanes(c->t->device->isa)
                 : isa_is_portable(isa)        ? false
-                                              : o->n == isa_lanes(isa) || o->n == isa_half_lanes(isa);
+                                       : o->n == isa_lanes(isa) || o->n == isa_half_lanes(isa);
     if (o->op == OPT_THREAD || o->op == OPT_ALONE || o->op == OPT_BLOCK)
         return "threads are another choice";
     if (o->op == OPT_FRAGMENT && !isa_has_tiles(isa))

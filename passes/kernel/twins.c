@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ----------------------------------------------------------------------- buffers of either kernel */
+/* --------------------------------------------------------------------- buffers of either kernel */
 
 static struct buffer *partner(struct buffer *const *of, struct buffer *const *to, int n,
                               const struct buffer *b)
@@ -47,7 +47,7 @@ static void add_pair(struct tgc *t, struct likeness *l, struct buffer *here, str
     VEC_PUSH(t, l->there, l->n, l->cap_there, there);
 }
 
-/* ------------------------------------------------------------------------------- are they twins? */
+/* ------------------------------------------------------------------------------ are they twins? */
 
 struct matching { struct tgc *t; struct likeness *l; struct uop_map of; };
 
@@ -66,17 +66,20 @@ static bool buffers_agree(const struct buffer *x, const struct buffer *y)
            !memcmp(x->dim, y->dim, (size_t)x->ndim * sizeof *x->dim) && x->nbytes == y->nbytes &&
            !x->data == !y->data && views_agree(x->storage, y->storage) &&
            x->is_ordered == y->is_ordered && !memcmp(x->order, y->order, sizeof x->order) &&
-           !x->base == !y->base && x->is_local == y->is_local && x->is_global == y->is_global && x->counts == y->counts && x->ring == y->ring && x->transfer == y->transfer &&
-           x->is_register == y->is_register && x->panel == y->panel && x->is_over == y->is_over && x->leaves == y->leaves &&
-           x->cluster == y->cluster && x->cluster_of == y->cluster_of && x->producers == y->producers &&
-           x->kept == y->kept && !x->state && !y->state && !x->first && !y->first;
+           !x->base == !y->base && x->is_local == y->is_local && x->is_global == y->is_global &&
+           x->counts == y->counts && x->ring == y->ring && x->transfer == y->transfer &&
+           x->is_register == y->is_register && x->panel == y->panel && x->is_over == y->is_over &&
+           x->leaves == y->leaves && x->cluster == y->cluster && x->cluster_of == y->cluster_of &&
+           x->producers == y->producers && x->kept == y->kept && !x->state && !y->state &&
+           !x->first && !y->first;
 }
 
 /* Whether x and other are to each other what y and another are. */
 static bool relations_agree(const struct buffer *x, const struct buffer *other,
                             const struct buffer *y, const struct buffer *another)
 {
-    return (x == other) == (y == another) && buffer_is_part_of(x, other) == buffer_is_part_of(y, another) &&
+    return (x == other) == (y == another) &&
+           buffer_is_part_of(x, other) == buffer_is_part_of(y, another) &&
            buffer_is_part_of(other, x) == buffer_is_part_of(another, y) &&
            (x->data && x->data == other->data) == (y->data && y->data == another->data);
 }
@@ -219,7 +222,7 @@ bool pass_find_twins(struct tgc *t, struct schedule *s)
     return true;
 }
 
-/* ------------------------------------------------------------------------------ what a twin gets */
+/* ----------------------------------------------------------------------------- what a twin gets */
 
 /* The twin's own of a buffer that a pass has made for the other kernel: scratch, or a weight in
  * another order. */

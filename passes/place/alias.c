@@ -4,7 +4,8 @@
 
 static bool in_arena(const struct buffer *b)
 {
-    return b->kind == BUFFER_TEMP || b->kind == BUFFER_STATE || (b->kind == BUFFER_SCRATCH && !scratch_is_on_stack(b));
+    return b->kind == BUFFER_TEMP || b->kind == BUFFER_STATE ||
+           (b->kind == BUFFER_SCRATCH && !scratch_is_on_stack(b));
 }
 
 bool buffers_may_alias(const struct buffer *a, const struct buffer *b)

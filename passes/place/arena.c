@@ -102,7 +102,7 @@ size_t arena_live_nbytes(struct tgc *t, const struct slot *place, int n, int nst
     return most;
 }
 
-/* ------------------------------------------------------------------------------------ neighbours */
+/* ----------------------------------------------------------------------------------- neighbours */
 
 /* The most pairs of neighbours that are listed: four megabytes, more for many places. */
 static size_t near_limit(int n) { return (1u << 20) + 64 * (size_t)n; }

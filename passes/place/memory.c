@@ -120,7 +120,8 @@ static size_t find_under(struct memory *m, struct slot *place, int step, const b
     size_t most = 0;
     /* a device's images are parts of its memory, none of which may be read while another is written
      * that overlaps it */
-    if (m->t->image || !out || out->has_parts || out->place < 0 || place[out->place].span[0].begin != step)
+    if (m->t->image || !out || out->has_parts || out->place < 0 ||
+        place[out->place].span[0].begin != step)
         return 0;
     struct slot best = place[out->place];
     for (int i = k->noutput * ndirection; i < k->nbuffer * ndirection; i++) {
@@ -442,7 +443,7 @@ static bool plan_states(struct memory *m)
     return true;
 }
 
-/* -------------------------------------------------------------------------------------- the pass */
+/* ------------------------------------------------------------------------------------- the pass */
 
 bool pass_arena(struct tgc *t, struct schedule *s)
 {

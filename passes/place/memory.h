@@ -6,8 +6,8 @@
 
 enum { ARENA_ALIGN = 64 };
 
-/* *nbytes becomes what the buffer takes where it lies: with --image whole rows of one, and a multiple of
- * IMAGE_ALIGN, so that all begin at one. false: too many to count. */
+/* *nbytes becomes what the buffer takes where it lies: with --image whole rows of one, and a
+ * multiple of IMAGE_ALIGN, so that all begin at one. false: too many to count. */
 bool place_nbytes(const struct tgc *t, const struct buffer *b, size_t *nbytes);
 
 struct span {

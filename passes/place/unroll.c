@@ -1,8 +1,8 @@
 /* unroll.c - which loops the compiler is asked not to unroll, at any -O: unrolled, their bodies
- * would need more registers than there are, and spill. Such loops hoist invariant loads, share loads
- * with neighbouring iterations, pass values on through memory, gather, multiply matrices between barriers, or inline
- * functions, whose instructions would be interleaved. And in which programs gcc is not to carry loads on. stack.c
- * bounds the stack of those that may be unrolled.
+ * would need more registers than there are, and spill. Such loops hoist invariant loads, share
+ * loads with neighbouring iterations, pass values on through memory, gather, multiply matrices
+ * between barriers, or inline functions, whose instructions would be interleaved. And in which
+ * programs gcc is not to carry loads on. stack.c bounds the stack of those that may be unrolled.
  */
 #include "passes/analysis/access.h"
 #include "passes/analysis/nest.h"
@@ -49,8 +49,8 @@ static bool is_read_again(const struct stack *s, int load, int loop, int outer)
     return false;
 }
 
-/* The bytes of registers that a loaded value takes: a scalar, or a group's four bytes, is splat to a
- * vector's lanes. */
+/* The bytes of registers that a loaded value takes: a scalar, or a group's four bytes, is splat to
+ * a vector's lanes. */
 static int64_t loaded_nbytes(const struct uop *load, int64_t widest)
 {
     if (load->op == OP_PUT)
@@ -59,7 +59,8 @@ static int64_t loaded_nbytes(const struct uop *load, int64_t widest)
     return widest && (load->lanes == 1 || group) ? widest : stack_value_nbytes(load);
 }
 
-/* A load whose value compilers may keep: what a block's threads share is another one's behind each barrier. */
+/* A load whose value compilers may keep: what a block's threads share is another one's
+ * behind each barrier. */
 static bool is_lasting(const struct uop *u)
 {
     const struct buffer *b = is_load(u) ? uop_buffer_of(memory_of(u)) : NULL;
@@ -240,8 +241,8 @@ static int64_t carried_trips(const struct stack *s, int load, int loop, int64_t 
     return most;
 }
 
-/* Whether an innermost loop's sums and what gcc carries from one iteration to the next ones are more
- * than the registers hold. */
+/* Whether an innermost loop's sums and what gcc carries from one iteration to the next ones are
+ * more than the registers hold. */
 static bool loop_carries(const struct stack *s, enum isa isa, int loop)
 {
     int64_t carried = 0, trips;
@@ -274,12 +275,14 @@ static bool is_of_memory(const struct buffer *b)
     return space == SPACE_GLOBAL || space == SPACE_WEIGHTS;
 }
 
-/* The bytes that a loop loads of memory in all iterations of it and of the loops inside that are not kept. A device's compiler
- * begins the loads of an unrolled loop before it needs the first of them, so as to wait for memory once. */
+/* The bytes that a loop loads of memory in all iterations of it and of the loops inside that are
+ * not kept. A device's compiler begins the loads of an unrolled loop before it needs the first of
+ * them, so as to wait for memory once. */
 static int64_t unrolled_nbytes(const struct stack *s, const bool *kept, int loop)
 {
     int64_t trips, total = 0;
-    if (!uop_const_int(s->u[loop]->src[0], &trips) || sat_mul(trips, s->close[loop] - loop) > UNROLLED_MAX)
+    if (!uop_const_int(s->u[loop]->src[0], &trips) ||
+        sat_mul(trips, s->close[loop] - loop) > UNROLLED_MAX)
         return 0;
     for (int i = loop + 1; i < s->close[loop]; i++) {
         const struct uop *u = s->u[i];
@@ -304,8 +307,9 @@ static int64_t fragments_nbytes(const struct stack *s, int product, int loop)
     return nbytes;
 }
 
-/* Those that a loop with a barrier multiplies, but for loops inside that are kept: a compiler that moves products behind the barriers of
- * later iterations, to where the sums are needed, keeps them all until then. 0: it has no barrier. */
+/* Those that a loop with a barrier multiplies, but for loops inside that are kept: a compiler that
+ * moves products behind the barriers of later iterations, to where the sums are needed, keeps them
+ * all until then. 0: it has no barrier. */
 static int64_t moved_nbytes(const struct stack *s, const bool *kept, int loop)
 {
     int64_t total = 0;
@@ -320,15 +324,17 @@ static int64_t moved_nbytes(const struct stack *s, const bool *kept, int loop)
     return barrier && RANGE_WORKER(s->u[loop]->arg.i) == WORKER_EACH ? total : 0;
 }
 
-/* Loops that a device's compiler would unroll to more loads than a thread has registers for: in one of the
- * innermost ones it may take twice as many as there are while others hide the latencies. So of products that it moves:
- * beside their fragments are the sums, and what is copied for the next iteration. */
+/* Loops that a device's compiler would unroll to more loads than a thread has registers for: in
+ * one of the innermost ones it may take twice as many as there are while others hide the
+ * latencies. So of products that it moves: beside their fragments are the sums, and what is copied
+ * for the next iteration. */
 static void keep_loads(const struct stack *s, bool *kept)
 {
     const struct device_row *d = s->t->device;
     for (int i = s->n - 1; i >= 0 && d && !d->is_processor; i--)
-        kept[i] |= s->u[i]->op == OP_RANGE && (unrolled_nbytes(s, kept, i) > 2 * WORD_FEW * d->registers ||
-                                               (d->moves_products && moved_nbytes(s, kept, i) > WORD_FEW * d->registers));
+        kept[i] |= s->u[i]->op == OP_RANGE &&
+                   (unrolled_nbytes(s, kept, i) > 2 * WORD_FEW * d->registers ||
+                    (d->moves_products && moved_nbytes(s, kept, i) > WORD_FEW * d->registers));
 }
 
 bool stack_is_over_registers(struct tgc *t, struct uop *const *u, int n, int at)
@@ -337,7 +343,8 @@ bool stack_is_over_registers(struct tgc *t, struct uop *const *u, int n, int at)
     if (!uop_const_int(u[at]->src[0], &trips) || RANGE_WORKER(u[at]->arg.i) != WORKER_EACH)
         return false;
     for (int i = at + 1; i < n && !(u[i]->op == OP_END && u[i]->src[0] == u[at]); i++)
-        if ((u[i]->op == OP_LOAD || u[i]->op == OP_STORE) && uop_buffer_of(u[i]->src[0])->is_register && uop_depends_on(t, u[i]->src[1], u[at]))
+        if ((u[i]->op == OP_LOAD || u[i]->op == OP_STORE) &&
+            uop_buffer_of(u[i]->src[0])->is_register && uop_depends_on(t, u[i]->src[1], u[at]))
             return true;
     return false;
 }
@@ -347,10 +354,12 @@ bool loop_is_step(struct uop *const *u, int n, int loop)
     enum { TURNS_LEAST = 8, BODY_MOST = 256 };
     bool local = false, adds = false;
     int i = loop + 1;
-    if (range_is_lane(u[loop]) || RANGE_WORKER(u[loop]->arg.i) != WORKER_EACH || range_fixed_size(u[loop]) < TURNS_LEAST)
+    if (range_is_lane(u[loop]) || RANGE_WORKER(u[loop]->arg.i) != WORKER_EACH ||
+        range_fixed_size(u[loop]) < TURNS_LEAST)
         return false;
     for (; i < n && u[i]->op != OP_END; i++) {
-        if (u[i]->op != OP_LOAD && u[i]->op != OP_ASSIGN && u[i]->op != OP_SPLAT && u[i]->op != OP_LANE && u[i]->op != OP_INTRINSIC && !op_is_elementwise(u[i]->op))
+        if (u[i]->op != OP_LOAD && u[i]->op != OP_ASSIGN && u[i]->op != OP_SPLAT &&
+            u[i]->op != OP_LANE && u[i]->op != OP_INTRINSIC && !op_is_elementwise(u[i]->op))
             return false;
         local |= u[i]->op == OP_LOAD && buffer_space(uop_buffer_of(u[i]->src[0])) == SPACE_LOCAL;
         adds |= u[i]->op == OP_ASSIGN;

@@ -109,8 +109,8 @@ static int64_t equal_lanes_nbytes(const struct stack *s)
     return splats > SPLATS_HELD ? splats - SPLATS_HELD : 0;
 }
 
-/* How many taps a load reads in the loops inside `around` if windows overlap along that one; 0: they
- * do not, or compilers do not unroll these loops. */
+/* How many taps a load reads in the loops inside `around` if windows overlap along that one; 0:
+ * they do not, or compilers do not unroll these loops. */
 static int64_t count_taps(const struct stack *s, int load, int around)
 {
     int64_t taps = 1, trips, step, stride;

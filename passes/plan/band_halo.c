@@ -36,7 +36,8 @@ static bool has_fixed_border(const struct node *n)
 }
 
 /* The same along an axis whose size only the run knows: one element, without a border. */
-static bool part_of_unknown(struct tgc *t, struct kept *kept, int axis, int64_t border, struct band *part)
+static bool part_of_unknown(struct tgc *t, struct kept *kept, int axis, int64_t border,
+                            struct band *part)
 {
     if (border || kept->extent > 1)
         return false;

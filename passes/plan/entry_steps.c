@@ -1,6 +1,6 @@
-/* entry_steps.c - of a graph with entries, which of them need the work that stands before them all, since
- * several share it: those that read what it stores, or what is computed from that. Where another entry
- * runs, it is left out.
+/* entry_steps.c - of a graph with entries, which of them need the work that stands before them all,
+ * since several share it: those that read what it stores, or what is computed from that. Where
+ * another entry runs, it is left out.
  *
  *      kernel a            if entry == 0 or entry == 2: kernel a
  *      if entry == 0: reads a          ->       if entry == 0: ...
@@ -55,7 +55,9 @@ static uint64_t needed_by(const struct needs *n, const struct step *st)
 
 static int depth_change(enum step_kind kind)
 {
-    return kind == STEP_IF || kind == STEP_LOOP ? 1 : kind == STEP_ENDIF || kind == STEP_ENDLOOP ? -1 : 0;
+    return kind == STEP_IF || kind == STEP_LOOP         ? 1
+           : kind == STEP_ENDIF || kind == STEP_ENDLOOP ? -1
+                                                        : 0;
 }
 
 /* The first step of the branch or loop that ends with the step, or the step itself. */
@@ -93,7 +95,8 @@ void plan_guard_shared(struct tgc *t, struct schedule *s, int nshared)
     const struct graph *g = s->graph;
     if (nshared == 0 || g->nentry > MOST_ENTRIES)
         return;
-    struct needs n = {t, UINT64_MAX >> (MOST_ENTRIES - g->nentry), mem_array(t, (size_t)t->next_buffer, sizeof *n.of)};
+    struct needs n = {t, UINT64_MAX >> (MOST_ENTRIES - g->nentry),
+                      mem_array(t, (size_t)t->next_buffer, sizeof *n.of)};
     uint64_t *by = mem_array(t, (size_t)nshared, sizeof *by), open;
     read_entries(&n, s, nshared);
     for (int last = nshared - 1, first; last >= 0; last = first - 1) {
@@ -115,7 +118,8 @@ void plan_guard_shared(struct tgc *t, struct schedule *s, int nshared)
         if (wanted != open && open != n.all)
             VEC_PUSH(t, step, nstep, cap, (struct step){.kind = STEP_ENDIF});
         if (wanted != open && wanted != n.all)
-            VEC_PUSH(t, step, nstep, cap, ((struct step){.kind = STEP_IF, .cond = is_one_of(t, g, wanted)}));
+            VEC_PUSH(t, step, nstep, cap,
+                     ((struct step){.kind = STEP_IF, .cond = is_one_of(t, g, wanted)}));
         open = wanted;
         if (i < nshared)
             VEC_PUSH(t, step, nstep, cap, s->step[i]);

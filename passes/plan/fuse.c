@@ -28,8 +28,8 @@ static bool is_too_large(const struct node *n, int most)
     return depth > MAX_SEGMENT_DEPTH * most || n->use->seg->nnode > MAX_SEGMENT_NODES * most;
 }
 
-/* Tensors and sums below the segment's value, if it computes all that lies between; more than `most` where
- * there are more of them, or very many operations. */
+/* Tensors and sums below the segment's value, if it computes all that lies between; more than
+ * `most` where there are more of them, or very many operations. */
 static int count_reach(struct tgc *t, const struct segment *s, int most)
 {
     enum { LOOK_MAX = 4096 };
@@ -57,8 +57,9 @@ static int count_reach(struct tgc *t, const struct segment *s, int most)
     return count;
 }
 
-/* Whether its segment would be one of more tensors than the device's kernels have, its result among them, if it
- * computed the node. What is not decided yet counts as a tensor, unless all of it comes of few. */
+/* Whether its segment would be one of more tensors than the device's kernels have, its result
+ * among them, if it computed the node. What is not decided yet counts as a tensor, unless all
+ * of it comes of few. */
 static bool has_too_many_operands(const struct plan *p, const struct node *n)
 {
     struct segment *s = n->use->seg;
@@ -312,25 +313,33 @@ static bool is_stat_of_columns(struct plan *p, const struct node *n)
            range_set_within(deps, s->out) && value_has_column_stat(p, n->u, POOLED_MAX);
 }
 
-/* A byte of the run's as a number, or a number that --math rounds, which a device's threads compute each as they read it, where there are few
- * rows, or columns: no block would keep it for many of them. What is rounded is multiplied by instructions for matrices, from two rows on. */
+/* A byte of the run's as a number, or a number that --math rounds, which a device's threads compute
+ * each as they read it, where there are few rows, or columns: no block would keep it for many of
+ * them. What is rounded is multiplied by instructions for matrices, from two rows on. */
 static bool is_cast_for_few(struct plan *p, const struct node *n)
 {
     const struct uop *v = n->u;
-    if (p->noopt || !device_has_grid(p->t) || v->op != OP_CAST || v->src[0]->op != OP_BUFFER || n->nuse != 1)
+    if (p->noopt || !device_has_grid(p->t) || v->op != OP_CAST || v->src[0]->op != OP_BUFFER ||
+        n->nuse != 1)
         return false;
-    const bool of_byte = dtype_is_byte(v->src[0]->dtype) && (v->dtype == DTYPE_I32 || v->dtype == DTYPE_F32);
-    const double few = of_byte ? BYTES_SIDE_LEAST : 2, columns = evaluations_of(p, n) / value_nelem(v), results = value_nelem(n->use->seg->value);
-    return (of_byte || (v->dtype == p->t->math && v->src[0]->dtype == DTYPE_F32)) && (columns < few || results < few * columns);
+    const bool of_byte =
+        dtype_is_byte(v->src[0]->dtype) && (v->dtype == DTYPE_I32 || v->dtype == DTYPE_F32);
+    const double few = of_byte ? BYTES_SIDE_LEAST : 2,
+                 columns = evaluations_of(p, n) / value_nelem(v),
+                 results = value_nelem(n->use->seg->value);
+    return (of_byte || (v->dtype == p->t->math && v->src[0]->dtype == DTYPE_F32)) &&
+           (columns < few || results < few * columns);
 }
 
-/* A rounded factor as f32, by --math or for a matrix instruction of the device: what is worth memory is the half. */
+/* A rounded factor as f32, by --math or for a matrix instruction of the device: what is worth
+ * memory is the half. */
 static bool is_widened_factor(const struct plan *p, const struct uop *v)
 {
     if (v->op != OP_CAST || v->dtype != DTYPE_F32)
         return false;
     enum dtype d = v->src[0]->dtype;
-    return d == p->t->math || (!p->noopt && dtype_bits(d) <= 16 && dtype_is_float(d) && device_multiplies(p->t, d));
+    return d == p->t->math ||
+           (!p->noopt && dtype_bits(d) <= 16 && dtype_is_float(d) && device_multiplies(p->t, d));
 }
 
 /* Whether v, of few elements, is computed from x by reductions and elementwise ops. */
@@ -343,7 +352,8 @@ static bool is_stat_of(struct uop *v, const struct uop *x)
         struct uop *u = open[--nopen];
         if (u == x)
             return true;
-        bool passes = op_is_elementwise(u->op) || op_class(u->op) == CLASS_MOVE || u->op == OP_REDUCE || u->op == OP_CONTIGUOUS;
+        bool passes = op_is_elementwise(u->op) || op_class(u->op) == CLASS_MOVE ||
+                      u->op == OP_REDUCE || u->op == OP_CONTIGUOUS;
         for (int i = 0; passes && i < u->nsrc && nopen < STEPS; i++)
             if (u->src[i]->ndim > 0)
                 open[nopen++] = u->src[i];
@@ -351,7 +361,8 @@ static bool is_stat_of(struct uop *v, const struct uop *x)
     return false;
 }
 
-/* A function of one element of a tensor and a statistic of the same tensor: what is centered, an exponential beside its maximum. */
+/* A function of one element of a tensor and a statistic of the same tensor: what is centered, an
+ * exponential beside its maximum. */
 static bool is_beside_stat(struct uop *v)
 {
     enum { FEW = 16, STEPS = 4 };
@@ -360,7 +371,8 @@ static bool is_beside_stat(struct uop *v)
         for (int i = 0; i < v->nsrc && v->nsrc == 2; i++) {
             struct uop *x = v->src[i], *stat = value_behind(v->src[1 - i], MOVES_SPREAD);
             next = stat->op == OP_CONST ? x : next;
-            if (value_nelem(x) <= value_nelem(v) && FEW * value_nelem(stat) <= value_nelem(v) && is_stat_of(stat, x))
+            if (value_nelem(x) <= value_nelem(v) && FEW * value_nelem(stat) <= value_nelem(v) &&
+                is_stat_of(stat, x))
                 return true;
         }
         if (!next)
@@ -370,8 +382,8 @@ static bool is_beside_stat(struct uop *v)
     return false;
 }
 
-/* A factor of a layer's product of more than a few rows, for all of its columns: in a kernel that computes the statistic, too, a block has one
- * row, since no tile has sums beside its own. */
+/* A factor of a layer's product of more than a few rows, for all of its columns: in a kernel that
+ * computes the statistic, too, a block has one row, since no tile has sums beside its own. */
 static bool is_factor_of_tiles(struct plan *p, const struct node *n)
 {
     enum { ROWS = 16 };
@@ -380,11 +392,13 @@ static bool is_factor_of_tiles(struct plan *p, const struct node *n)
     return c && columns > 1.5 && value_contracts_weight(c) && value_nelem(c) > ROWS * columns;
 }
 
-/* On a device, such a value is computed where it is needed, if several kernels need it or its rows are too long for a stage. The tensor is
- * stored anyway, since the statistic needs all of it first, and reading it again takes less than storing and reading this value. */
+/* On a device, such a value is computed where it is needed, if several kernels need it or its rows
+ * are too long for a stage. The tensor is stored anyway, since the statistic needs all of it first,
+ * and reading it again takes less than storing and reading this value. */
 static bool is_computed_anew(struct plan *p, const struct node *n)
 {
-    return !p->noopt && device_has_grid(p->t) && !is_too_large(n, 1) && is_beside_stat(n->u) && !is_factor_of_tiles(p, n);
+    return !p->noopt && device_has_grid(p->t) && !is_too_large(n, 1) && is_beside_stat(n->u) &&
+           !is_factor_of_tiles(p, n);
 }
 
 static void decide_computed(struct plan *p, struct node *n)
@@ -400,7 +414,8 @@ static void decide_computed(struct plan *p, struct node *n)
         inline_uses(p, n);
     else if (!node_has_one_segment(n) && is_computed_anew(p, n))
         inline_uses(p, n);
-    else if (!node_has_one_segment(n) || s->block != n->block || is_too_large(n, 1) || has_too_many_operands(p, n))
+    else if (!node_has_one_segment(n) || s->block != n->block || is_too_large(n, 1) ||
+             has_too_many_operands(p, n))
         keep(p, n);
     else if (n->use->root && !n->use->next && !segment_is_plain(s))
         compute_root(p, n);
@@ -453,10 +468,11 @@ static bool wants_halo(struct plan *p, const struct node *n)
     enum { PLACES = 4 };
     if (p->noopt || n->u->op != OP_PAD || n->u->src[1]->op != OP_CONST || !n->use || n->use->root)
         return false;
-    /* what no kernel can store inside of it would be copied: on a device a launch costs more than tests, which the
-     * copies to local memory make once */
+    /* what no kernel can store inside of it would be copied: on a device a launch costs more than
+     * tests, which the copies to local memory make once */
     const struct uop *inside = value_behind(n->u->src[0], MOVES_VIEW);
-    if (device_has_grid(p->t) && (value_is_leaf(inside) || inside->op == OP_REDUCE || inside->op == OP_CONTIGUOUS))
+    if (device_has_grid(p->t) &&
+        (value_is_leaf(inside) || inside->op == OP_REDUCE || inside->op == OP_CONTIGUOUS))
         return false;
     double repeats = evaluations_of(p, n) / value_nelem(n->u);
     /* vectors of bytes are loaded without conditions, and copies of bytes are small */
@@ -467,13 +483,14 @@ static bool wants_halo(struct plan *p, const struct node *n)
     return contraction ? repeats > most : n->nuse > PLACES && repeats > 1;
 }
 
-/* A sum's result, of a shape without the summed axes, that is a part of a concat and is read elsewhere, too: it is
- * computed where it is stored, and so in the concat (store_inside.c). On a processor a copy is little beside a layer. */
+/* A sum's result, of a shape without the summed axes, that is a part of a concat and is read
+ * elsewhere, too: it is computed where it is stored, and so in the concat (store_inside.c). On a
+ * processor a copy is little beside a layer. */
 static bool is_joined_sum(struct plan *p, const struct node *n)
 {
     bool joined = false;
-    if (p->noopt || !device_has_grid(p->t) || n->u->op != OP_RESHAPE || n->u->src[0]->op != OP_REDUCE || !n->use ||
-        node_has_one_segment(n))
+    if (p->noopt || !device_has_grid(p->t) || n->u->op != OP_RESHAPE ||
+        n->u->src[0]->op != OP_REDUCE || !n->use || node_has_one_segment(n))
         return false;
     for (const struct use *u = n->use; u; u = u->next)
         joined |= u->root && u->seg->start;

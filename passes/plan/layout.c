@@ -12,7 +12,8 @@
  * an axis runs along that axis.
  *
  * Only buffers that nothing but kernels access can have another order. An axis whose size only the
- * run knows, a batch, stays where it is, and so do the axes outside of it, whose strides depend on it.
+ * run knows, a batch, stays where it is, and so do the axes outside of it, whose strides depend on
+ * it.
  */
 #include "passes/analysis/stationary.h"
 #include "passes/plan/plan.h"
@@ -240,20 +241,22 @@ static void vote_weight(struct layout *l, const struct nest *m, int weight, bool
         }
 }
 
-/* Factors of what a device's instruction for matrices reads as rows of terms, all but halves: terms are innermost, whatever else
- * is. false: the layer is none of those. */
+/* Factors of what a device's instruction for matrices reads as rows of terms, all but halves: terms
+ * are innermost, whatever else is. false: the layer is none of those. */
 static bool vote_terms(struct layout *l, const struct nest *m)
 {
     const struct uop *product = summed_product(m->reduce);
     enum dtype of[2];
     bool any = false;
     for (int k = 0; product && k < 2; k++)
-        of[k] = product->src[k]->op == OP_CAST ? product->src[k]->src[0]->dtype : product->src[k]->dtype;
+        of[k] = product->src[k]->op == OP_CAST ? product->src[k]->src[0]->dtype
+                                               : product->src[k]->dtype;
     if (!product || dtype_nbytes(of[0]) == 2 || !device_multiplies_both(m->t, of[0], of[1]))
         return false;
     for (int k = 1; k < m->reduce->nsrc; k++)
         for (int j = 0; j < m->nload && m->reduce->src[k]->src[0]->vmax >= BYTES_TERMS_LEAST; j++)
-            any |= (m->load[j]->dtype == of[0] || m->load[j]->dtype == of[1]) && vote(l, m->load[j], m->reduce->src[k], DOT_BYTES * trips_of(m));
+            any |= (m->load[j]->dtype == of[0] || m->load[j]->dtype == of[1]) &&
+                   vote(l, m->load[j], m->reduce->src[k], DOT_BYTES * trips_of(m));
     return any;
 }
 
@@ -328,7 +331,8 @@ static void count_gathers(struct layout *l, struct uop *store)
                                : NULL;
         int axis = NO_AXIS;
         double nread = 1;
-        if (!b || !l->is_free[b->id] || b->dtype != DTYPE_F32 || !uop_reads_memory(t, order[i]->src[1]))
+        if (!b || !l->is_free[b->id] || b->dtype != DTYPE_F32 ||
+            !uop_reads_memory(t, order[i]->src[1]))
             continue;
         for (int k = first; k < store->nsrc; k++) {
             int a = axis_along(t, b, order[i]->src[1], store->src[k]);

@@ -346,7 +346,8 @@ static struct uop *lower_segment(struct lowering *l)
     int first = n;
     n += loop_order(l->p, s, src + n);
     struct uop *store = uop_intern(t, OP_STORE, value->dtype, src, n, (union arg){0});
-    return s->scatter && device_has_grid(t) ? plan_order_updates(t, s, at, store) : lower_bands(t, s, store, first);
+    return s->scatter && device_has_grid(t) ? plan_order_updates(t, s, at, store)
+                                            : lower_bands(t, s, store, first);
 }
 
 /* A border that later kernels read. It is stored last: the inside may overlap a dying input row by

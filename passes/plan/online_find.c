@@ -50,7 +50,8 @@ static int axis_of(const struct uop *reduce)
     return axis;
 }
 
-/* Whether so few rows have keys that no block of the device's keeps whole: in parts they fill it (split_keys.c). */
+/* Whether so few rows have keys that no block of the device's keeps whole: in parts they fill it
+ * (split_keys.c). */
 static bool is_long_for_few(const struct tgc *t, const struct uop *scores, const struct uop *nkey)
 {
     double rows = value_nelem(scores) / dim_extent(nkey);
@@ -63,7 +64,8 @@ static bool is_worth_it(struct tgc *t, struct uop *scores, int axis)
     for (int a = 0; a < scores->ndim; a++)
         if (a != axis && (!nquery || scores->dim[a]->vmax > nquery->vmax))
             nquery = scores->dim[a];
-    if (device_has_grid(t))      /* whether it pays is decided by the kernel's loops, grid_attention.c */
+    if (device_has_grid(t))      /* whether it pays is decided by the kernel's loops,
+                                  * grid_attention.c */
         return !t->no_locals && nquery && nkey->vmax >= DEVICE_KEYS &&
                (nquery->vmax >= DEVICE_QUERIES || is_long_for_few(t, scores, nkey));
     if (!nquery || nquery->vmax < PLACES_ROWS || nkey->vmax < PLACES_COLUMNS)
@@ -110,8 +112,8 @@ void online_find(struct tgc *t, struct uop *const *order, int n, struct uop_map 
         for (int k = 0; k < 2; k++) {
             struct uop *power = value_behind(u->src[0]->src[k], MOVES_SPREAD | MOVES_CAST), *scores;
             struct softmax s;
-            if (!softmax_match(power, &s) || s.most->src[0] != s.from || s.from->dtype != DTYPE_F32 ||
-                !has_products(s.from))
+            if (!softmax_match(power, &s) || s.most->src[0] != s.from ||
+                s.from->dtype != DTYPE_F32 || !has_products(s.from))
                 continue;
             int axis = axis_of(s.most);
             scores = s.from;
@@ -119,7 +121,8 @@ void online_find(struct tgc *t, struct uop *const *order, int n, struct uop_map 
                 continue;
             map_set(found, power, power);
             map_set(found, scores, scores);
-            scores = value_behind(scores, MOVES_SPREAD);     /* what is kept, if they are a movement alone */
+            /* what is kept, if they are a movement alone */
+            scores = value_behind(scores, MOVES_SPREAD);
             map_set(found, scores, scores);
             struct result *r = scratch_array(t, 1, sizeof *r);
             *r = (struct result){u, false};

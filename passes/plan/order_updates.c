@@ -3,16 +3,19 @@
  *      for i < 4096 order                 y[at[i], j] op= u[i, j]       each j has places of its own: threads share that loop,
  *        for j < 1024                                                   and each of them goes through all i, in the order of the updates
  *
- * Updates of the same place are stored in their order, so one thread stores them. Threads may share a loop whose turns never store at the same
- * place: the loop's counter, times a constant, is a term of one of the place's coordinates, and no other loop changes that coordinate. All others are loops
- * of the kind `order`, unless the indices are known, and no two updates have the same place: then threads share every loop.
+ * Updates of the same place are stored in their order, so one thread stores them. Threads may share
+ * a loop whose turns never store at the same place: the loop's counter, times a constant, is a term
+ * of one of the place's coordinates, and no other loop changes that coordinate. All others are
+ * loops of the kind `order`, unless the indices are known, and no two updates have the same place:
+ * then threads share every loop.
  *
  * Where these loops leave threads of the device idle, others share the places:
  *
  *      for p < 64  for i < 4096 order     y[at[i]] op= u[i]  if at[i] % 64 = p      all 64 threads go through all updates; each stores to the
  *                                                                                   places of its own, in the order of the updates
  *
- * So results are those of one thread, bit by bit, whatever the reduction is and however often an index occurs.
+ * So results are those of one thread, bit by bit, whatever the reduction is and however often an
+ * index occurs.
  */
 #include "passes/analysis/access.h"
 #include "passes/plan/plan.h"
@@ -29,7 +32,8 @@ static bool moves_alone(struct tgc *t, struct uop *at, const struct uop *store, 
     return index_stride(t, at, r, &stride) && stride != 0;
 }
 
-static bool has_own_places(struct tgc *t, struct uop *const *at, int n, const struct uop *store, const struct uop *r)
+static bool has_own_places(struct tgc *t, struct uop *const *at, int n, const struct uop *store,
+                           const struct uop *r)
 {
     for (int a = 0; a < n; a++)
         if (moves_alone(t, at[a], store, r))
@@ -37,8 +41,10 @@ static bool has_own_places(struct tgc *t, struct uop *const *at, int n, const st
     return false;
 }
 
-/* The coordinate that the updates' axis a moves alone, if it moves no other one: all its turns are alike. -1: there is none. */
-static int coordinate_of(struct tgc *t, const struct segment *s, struct uop *const *at, const struct uop *store, int a)
+/* The coordinate that the updates' axis a moves alone, if it moves no other one: all its turns are
+ * alike. -1: there is none. */
+static int coordinate_of(struct tgc *t, const struct segment *s, struct uop *const *at,
+                         const struct uop *store, int a)
 {
     const struct uop *r = s->axis[a];
     int moved = 0, own = -1;
@@ -49,8 +55,10 @@ static int coordinate_of(struct tgc *t, const struct segment *s, struct uop *con
     return moved == 1 ? own : -1;
 }
 
-/* Marks the place, of n coordinates; false: it is another update's, too. Places outside of the tensor are nobody's. */
-static bool mark_place(uint64_t *seen, const int64_t *size, union scalar *const *at, int n, int64_t update)
+/* Marks the place, of n coordinates; false: it is another update's, too. Places outside of the
+ * tensor are nobody's. */
+static bool mark_place(uint64_t *seen, const int64_t *size, union scalar *const *at, int n,
+                       int64_t update)
 {
     int64_t place = 0;
     for (int a = 0; a < n; a++) {
@@ -63,9 +71,11 @@ static bool mark_place(uint64_t *seen, const int64_t *size, union scalar *const 
     return first;
 }
 
-/* The coordinates that tell updates apart, and their sizes; *n: of how many updates. Of an axis whose turns are alike one turn and no coordinate
- * counts. Returns how many coordinates; -1: they are not known, or too many. */
-static int find_places(struct tgc *t, const struct segment *s, struct uop *const *at, const struct uop *store, union scalar **value, int64_t *size, int64_t *n)
+/* The coordinates that tell updates apart, and their sizes; *n: of how many updates. Of an axis
+ * whose turns are alike one turn and no coordinate counts. Returns how many coordinates; -1: they
+ * are not known, or too many. */
+static int find_places(struct tgc *t, const struct segment *s, struct uop *const *at,
+                       const struct uop *store, union scalar **value, int64_t *size, int64_t *n)
 {
     const struct uop *v = s->scatter, *updates = v->src[1];
     struct uop *begin[MAX_RANK], *part[MAX_RANK];
@@ -97,7 +107,8 @@ static int find_places(struct tgc *t, const struct segment *s, struct uop *const
 }
 
 /* Whether all indices are known, and no two updates have the same place. */
-static bool are_distinct(struct tgc *t, const struct segment *s, struct uop *const *at, const struct uop *store)
+static bool are_distinct(struct tgc *t, const struct segment *s, struct uop *const *at,
+                         const struct uop *store)
 {
     union scalar *value[MAX_RANK];
     int64_t n, places = 1, size[MAX_RANK];
@@ -113,13 +124,15 @@ static bool are_distinct(struct tgc *t, const struct segment *s, struct uop *con
     return true;
 }
 
-/* Threads that share places: a power of two, as many as fill the device with the loops that threads share anyway. */
+/* Threads that share places: a power of two, as many as fill the device with the loops that threads
+ * share anyway. */
 static int64_t count_owners(struct tgc *t, const struct uop *store, double keys)
 {
     double shared = 1, updates = 1;
     int64_t n = 1;
     for (int i = store_first_range(store); i < store->nsrc; i++)
-        *(range_is(store->src[i], AXIS_ORDER) ? &updates : &shared) *= (double)store->src[i]->src[0]->vmax;
+        *(range_is(store->src[i], AXIS_ORDER) ? &updates : &shared) *=
+            (double)store->src[i]->src[0]->vmax;
     double most = cost_full_threads(t->device) / shared;
     most = keys < most ? keys : most;
     most = updates < most ? updates : most;
@@ -128,7 +141,8 @@ static int64_t count_owners(struct tgc *t, const struct uop *store, double keys)
     return n;
 }
 
-/* A sum or a stage is computed once for all turns of a loop on which it does not depend: threads that share places would repeat it. */
+/* A sum or a stage is computed once for all turns of a loop on which it does not depend: threads
+ * that share places would repeat it. */
 static bool has_sums(struct tgc *t, struct uop *store)
 {
     int n;
@@ -139,7 +153,8 @@ static bool has_sums(struct tgc *t, struct uop *store)
     return false;
 }
 
-/* The value, of which nothing is loaded but where the condition holds: elsewhere the place is another thread's, which may be storing to it. */
+/* The value, of which nothing is loaded but where the condition holds: elsewhere the place is
+ * another thread's, which may be storing to it. */
 static struct uop *load_where(struct tgc *t, struct uop *value, struct uop *is)
 {
     struct uop_map by = {.t = t, .scratch = true}, below = {.t = t, .scratch = true};
@@ -153,14 +168,17 @@ static struct uop *load_where(struct tgc *t, struct uop *value, struct uop *is)
         if (u->op != OP_LOAD || map_get(&below, u))
             continue;
         bool gated = u->nsrc > 2;
-        struct uop *src[4] = {u->src[0], u->src[1], gated ? sym_and(t, u->src[2], is) : is, gated ? u->src[3] : uop_consti(t, u->dtype, 0)};
+        struct uop *src[4] = {u->src[0], u->src[1], gated ? sym_and(t, u->src[2], is) : is,
+                              gated ? u->src[3] : uop_consti(t, u->dtype, 0)};
         map_set(&by, u, uop_intern(t, OP_LOAD, u->dtype, src, 4, u->arg));
     }
     return uop_substitute_all(t, value, &by);
 }
 
-/* The store, by as many threads as share places. What the coordinates that updates decide are together, is of the place alone. */
-static struct uop *share_places(struct tgc *t, const struct segment *s, struct uop *const *at, struct uop *store)
+/* The store, by as many threads as share places. What the coordinates that updates decide are
+ * together, is of the place alone. */
+static struct uop *share_places(struct tgc *t, const struct segment *s, struct uop *const *at,
+                                struct uop *store)
 {
     struct uop *src[MAX_RANGES + 8], *key = uop_int(t, 0);
     int first = store_first_range(store), n = 0;
@@ -168,7 +186,8 @@ static struct uop *share_places(struct tgc *t, const struct segment *s, struct u
     for (int a = 0; a < s->dest->ndim; a++) {
         bool decided = false;
         for (int i = first; i < store->nsrc; i++)
-            decided |= range_is(store->src[i], AXIS_ORDER) && uop_depends_on(t, at[a], store->src[i]);
+            decided |=
+                range_is(store->src[i], AXIS_ORDER) && uop_depends_on(t, at[a], store->src[i]);
         if (decided) {
             key = sym_add(t, sym_mul(t, key, s->dest->dim[a]), at[a]);
             keys *= (double)s->dest->dim[a]->vmax;
@@ -179,7 +198,8 @@ static struct uop *share_places(struct tgc *t, const struct segment *s, struct u
         return store;
     struct uop *owner = uop_axis(t, uop_int(t, owners), AXIS_LOOP, WORKER_EACH);
     uop_name_axes(t, owner, "owner");
-    struct uop *own = uop_binary(t, OP_AND, key, uop_int(t, owners - 1)), *is = uop_binary(t, OP_EQ, own, owner);
+    struct uop *own = uop_binary(t, OP_AND, key, uop_int(t, owners - 1)),
+               *is = uop_binary(t, OP_EQ, own, owner);
     for (; n < 3; n++)
         src[n] = store->src[n];
     src[2] = load_where(t, src[2], is);
@@ -190,7 +210,8 @@ static struct uop *share_places(struct tgc *t, const struct segment *s, struct u
     return uop_intern(t, OP_STORE, store->dtype, src, n, store->arg);
 }
 
-struct uop *plan_order_updates(struct tgc *t, const struct segment *s, struct uop *const *at, struct uop *store)
+struct uop *plan_order_updates(struct tgc *t, const struct segment *s, struct uop *const *at,
+                               struct uop *store)
 {
     struct mem_mark mark = scratch_mark(t);
     bool distinct = are_distinct(t, s, at, store);
@@ -199,8 +220,9 @@ struct uop *plan_order_updates(struct tgc *t, const struct segment *s, struct uo
         struct uop *r = store->src[i];
         if (has_own_places(t, at, s->dest->ndim, store, r))
             continue;
-        struct uop *order = uop_intern(t, OP_RANGE, r->dtype, r->src, r->nsrc,
-                                       (union arg){.i = RANGE_BITS(RANGE_ID(r->arg.i), AXIS_ORDER, WORKER_EACH)});
+        struct uop *order =
+            uop_intern(t, OP_RANGE, r->dtype, r->src, r->nsrc,
+                       (union arg){.i = RANGE_BITS(RANGE_ID(r->arg.i), AXIS_ORDER, WORKER_EACH)});
         if (uop_get_axes(t, r))
             uop_name_axes(t, order, uop_get_axes(t, r));
         map_set(&by, r, order);

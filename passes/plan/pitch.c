@@ -2,8 +2,8 @@
  *
  * Winograd's tensors are an example: all xi of a tile are computed together, and their stride is
  * the number of all tiles. If that is a multiple of half a page, they map to a few cache sets and
- * evict each other; padded by one line, they do not. (band.c pads a band's scratch.) Axes whose sizes
- * only the run knows, a batch, go outside of the places, whose stride is a constant then.
+ * evict each other; padded by one line, they do not. (band.c pads a band's scratch.) Axes whose
+ * sizes only the run knows, a batch, go outside of the places, whose stride is a constant then.
  */
 #include "passes/plan/plan.h"
 #include "passes/analysis/access.h"

@@ -64,9 +64,11 @@ struct segment {
     /* sets that must be prefixes of the loop order, by size */
     range_set chain[MAX_RANK + 1]; int nchain;
     int nnode, ncontraction;
-    /* leaves that it reads; with the nodes that it uses and does not compute, as far as is decided, so many tensors */
+    /* leaves that it reads; with the nodes that it uses and does not compute, as far as is decided,
+     * so many tensors */
     struct uop_map leaves; int nread;
-    int reach;                   /* tensors below it, if it computes all between; 0: not counted yet */
+    int reach;                   /* tensors below it, if it computes all between; 0: not counted
+                                  * yet */
     int depth;                   /* of the use whose sources are being visited */
     struct band band[BANDS_MAX]; int nband;
     struct clip clip;
@@ -154,7 +156,8 @@ void plan_online(struct plan *p);        /* which attention becomes online softm
 void plan_fuse(struct plan *p);          /* what becomes a kernel */
 /* emit_steps.c: kernels' ASTs and the schedule's steps */
 void plan_lower(struct plan *p);
-/* entry_steps.c: the first nshared steps, which stand before the entries, run for those that need them. */
+/* entry_steps.c: the first nshared steps, which stand before the entries, run for
+ * those that need them. */
 void plan_guard_shared(struct tgc *t, struct schedule *s, int nshared);
 /* print_plan.c: what is known of the plan's values, and its kernels, a line each; at any time from
  * plan_nodes() to plan_lower(). */
@@ -221,9 +224,10 @@ struct uop *lower_kernel(struct plan *p, struct segment *s);
 struct uop *lower_trial(struct plan *p, struct segment *s);
 /* A scalar outside kernels (IF, LOOP): CONST, VARs, LOAD of a realized buffer. */
 struct uop *lower_scalar(struct plan *p, struct uop *u);
-/* order_updates.c: on a device, the store of a scatter's updates, whose coordinates in the buffer are at[], with those loops of the kind `order`
- * whose turns may store at the same place. */
-struct uop *plan_order_updates(struct tgc *t, const struct segment *s, struct uop *const *at, struct uop *store);
+/* order_updates.c: on a device, the store of a scatter's updates, whose coordinates in the buffer
+ * are at[], with those loops of the kind `order` whose turns may store at the same place. */
+struct uop *plan_order_updates(struct tgc *t, const struct segment *s, struct uop *const *at,
+                               struct uop *store);
 /* the buffer with u's value, or NULL */
 struct buffer *lower_buffer_of(struct plan *p, const struct uop *u);
 

@@ -186,11 +186,13 @@ static bool stage_suits(const struct machine *m, const struct segment *s, const 
     return prefix && !columns && footprint <= most;
 }
 
-/* A device's blocks keep rows of scores and of their exponentials in local memory, with what their sums need; without
- * local memory, each of its threads keeps them on its stack. */
+/* A device's blocks keep rows of scores and of their exponentials in local memory, with what their
+ * sums need; without local memory, each of its threads keeps them on its stack. */
 double plan_most_staged(const struct tgc *t)
 {
-    double floats = t->no_locals ? STACK_SCRATCH_NBYTES / 4 : device_has_grid(t) ? (double)device_local_nbytes(t) / 12 : STAGE_NELEM;
+    double floats = t->no_locals         ? STACK_SCRATCH_NBYTES / 4
+                    : device_has_grid(t) ? (double)device_local_nbytes(t) / 12
+                                         : STAGE_NELEM;
     return floats < STAGE_NELEM ? floats : STAGE_NELEM;
 }
 

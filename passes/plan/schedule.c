@@ -115,7 +115,8 @@ static bool node_depends(const struct node *n, int i)
     return n->loops[i / 64] >> (i % 64) & 1;
 }
 
-/* The loops on which n depends: those of its sources, and its own if it is a loop's parameter or counter; a loop's result depends on it no more. */
+/* The loops on which n depends: those of its sources, and its own if it is a loop's parameter or
+ * counter; a loop's result depends on it no more. */
 static void node_find_loops(struct plan *p, struct node *n, int nword)
 {
     struct uop *c;

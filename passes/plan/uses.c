@@ -162,7 +162,8 @@ struct segment *plan_segment(struct plan *p, struct block *b, int pos, struct uo
                              struct buffer *dest)
 {
     struct segment *s = MEM_NEW(p->t, struct segment);
-    *s = (struct segment){.block = b, .pos = pos, .value = value, .dest = dest, .leaves = {.t = p->t}};
+    *s = (struct segment){
+        .block = b, .pos = pos, .value = value, .dest = dest, .leaves = {.t = p->t}};
     s->at = p->nsegment;
     VEC_PUSH(p->t, p->segment, p->nsegment, p->cap_segment, s);
     for (int a = 0; a < value->ndim; a++)

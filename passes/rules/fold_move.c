@@ -221,7 +221,8 @@ struct uop *fold_concat(struct tgc *t, struct uop *u)
     return same ? NULL : uop_concat(t, src, n, axis);
 }
 
-/* Sources that the index cannot choose go; one alone, or the same again and again, is the result. */
+/* Sources that the index cannot choose go; one alone, or the same again and again, is the
+ * result. */
 struct uop *fold_stack(struct tgc *t, struct uop *u)
 {
     struct uop *index = u->src[0];

@@ -350,7 +350,8 @@ static bool sum_split(struct tgc *t, const struct sum *s, struct uop *atom, stru
     return true;
 }
 
-static struct uop *find_sized_atom(struct tgc *t, const struct sum *s, struct uop *const *done, int ndone)
+static struct uop *find_sized_atom(struct tgc *t, const struct sum *s, struct uop *const *done,
+                                   int ndone)
 {
     struct uop *factor[MAX_FACTOR];
     for (int i = 0; i < s->n; i++) {

@@ -299,7 +299,8 @@ static struct node *parse_call(struct parser *s, const char *name, const char *a
     if (s->part == PART_GUARD) {
         const char *args = gen_guard_args(name);
         if (!args)
-            rule_error(at, "'%s' is no guard function; they are listed in passes/rules/rules.def", name);
+            rule_error(at, "'%s' is no guard function; they are listed in passes/rules/rules.def",
+                       name);
         return parse_guard_call(s, n, args);
     }
     parse_arguments(s, n);
@@ -318,7 +319,8 @@ static struct node *parse_call(struct parser *s, const char *name, const char *a
             n->op = i;
             return n;
         }
-    rule_error(at, "'%s' is neither an op nor a helper; helpers are listed in passes/rules/rules.def",
+    rule_error(at,
+               "'%s' is neither an op nor a helper; helpers are listed in passes/rules/rules.def",
                name);
 }
 
@@ -367,7 +369,8 @@ static struct node *parse_class(struct parser *s, struct node *n)
     for (int i = 0; i < COUNT(classes); i++)
         known |= !strcmp(classes[i], n->class);
     if (!known)
-        rule_error(at, "'%s' is no dtype class; they are listed in passes/rules/rules.def", n->class);
+        rule_error(at, "'%s' is no dtype class; they are listed in passes/rules/rules.def",
+                   n->class);
     return n;
 }
 

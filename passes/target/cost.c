@@ -35,7 +35,14 @@ double cost_of_bytes(const struct machine *m, enum memory_level from, double nby
 enum cost_class cost_class_of(enum op op)
 {
     switch (op) {
-    case OP_EXP: case OP_EXP2: case OP_LOG: case OP_SIN: case OP_COS: case OP_TAN: case OP_ASIN: case OP_ACOS:
+    case OP_EXP:
+    case OP_EXP2:
+    case OP_LOG:
+    case OP_SIN:
+    case OP_COS:
+    case OP_TAN:
+    case OP_ASIN:
+    case OP_ACOS:
     case OP_ATAN: case OP_SINH: case OP_COSH: case OP_TANH: case OP_ASINH: case OP_ACOSH:
     case OP_ATANH: case OP_ERF: case OP_POW: case OP_ATAN2:
         return COST_FUNCTION;
@@ -114,9 +121,15 @@ double cost_full_threads(const struct device_row *d)
     return (double)d->units * d->wave * RATIO_GRID_WAVES;
 }
 
-double cost_grid_load(const struct device_row *d) { return d->load > 0 ? d->load : RATIO_GRID_LOAD; }
+double cost_grid_load(const struct device_row *d)
+{
+    return d->load > 0 ? d->load : RATIO_GRID_LOAD;
+}
 double cost_grid_local(const struct device_row *d) { return cost_grid_load(d) / 2; }
-double cost_grid_power(const struct device_row *d) { return d->power > 0 ? d->power : RATIO_GRID_POWER; }
+double cost_grid_power(const struct device_row *d)
+{
+    return d->power > 0 ? d->power : RATIO_GRID_POWER;
+}
 
 double cost_of_matrix(const struct device_row *d, enum matrix_unit of, double gflops)
 {
@@ -124,7 +137,8 @@ double cost_of_matrix(const struct device_row *d, enum matrix_unit of, double gf
     double nbytes = (double)dtype_nbytes(r->dtype[MATRIX_A]) * r->size[MATRIX_K], read = 0;
     read += matrix_is_local(r, MATRIX_A) ? nbytes * r->size[MATRIX_M] : 0;
     read += matrix_is_local(r, MATRIX_B) ? nbytes * r->size[MATRIX_N] : 0;
-    double fetched = read / (d->gflops * RATIO_GRID_LOCAL), arithmetic = 2.0 * r->size[MATRIX_M] * r->size[MATRIX_N] * r->size[MATRIX_K] / gflops;
+    double fetched = read / (d->gflops * RATIO_GRID_LOCAL),
+           arithmetic = 2.0 * r->size[MATRIX_M] * r->size[MATRIX_N] * r->size[MATRIX_K] / gflops;
     return arithmetic > fetched ? arithmetic : fetched;
 }
 
@@ -140,44 +154,59 @@ static double at_least(double a, double least) { return a > least ? a : least; }
 /* Blocks that the unit with most of them has at once: as it has room for. */
 static double held_blocks(const struct device_row *d, const struct grid_work *w)
 {
-    double held = at_most(__builtin_ceil(w->blocks / d->units), __builtin_floor(d->unit_threads / (w->threads + w->beside)));
+    double held = at_most(__builtin_ceil(w->blocks / d->units),
+                          __builtin_floor(d->unit_threads / (w->threads + w->beside)));
     if (w->local_nbytes > 0)
         held = at_most(held, __builtin_floor((double)d->unit_local_nbytes / w->local_nbytes));
     if (w->registers > 0)
-        held = at_most(held, __builtin_floor((double)(d->registers * d->group) / ((w->threads + w->beside) * w->registers)));
+        held = at_most(held, __builtin_floor((double)(d->registers * d->group) /
+                                             ((w->threads + w->beside) * w->registers)));
     return at_least(held, 1);
 }
 
-double cost_grid_at_once(const struct device_row *d, const struct grid_work *w) { return d->units * held_blocks(d, w); }
+double cost_grid_at_once(const struct device_row *d, const struct grid_work *w)
+{
+    return d->units * held_blocks(d, w);
+}
 
 /* Blocks of a unit, one after the other. */
-static double rounds_of(const struct device_row *d, const struct grid_work *w) { return w->rounds > 0 ? w->rounds : __builtin_ceil(w->blocks / d->units); }
+static double rounds_of(const struct device_row *d, const struct grid_work *w)
+{
+    return w->rounds > 0 ? w->rounds : __builtin_ceil(w->blocks / d->units);
+}
 
-/* What a unit waits for the first copies of its blocks, which nobody has read before. Where it has several blocks at once, others compute
- * meanwhile, but at the beginning. Of copies that do not come early the first are those of a step: what is waited for it already, of all
- * steps, is not waited for again. */
+/* What a unit waits for the first copies of its blocks, which nobody has read before. Where it has
+ * several blocks at once, others compute meanwhile, but at the beginning. Of copies that do not
+ * come early the first are those of a step: what is waited for it already, of all steps, is not
+ * waited for again. */
 static double begun(const struct device_row *d, const struct grid_work *w, double of_steps)
 {
     double rounds = rounds_of(d, w), first = held_blocks(d, w) > 1 ? 1 : rounds;
     if (w->steps <= 0)
         return 0;
-    return first * (w->ahead ? d->latency : at_least(d->latency - of_steps / (w->steps * rounds), 0));
+    return first *
+           (w->ahead ? d->latency : at_least(d->latency - of_steps / (w->steps * rounds), 0));
 }
 
-/* What a unit waits where a step's copies are begun by threads that compute: with several blocks at once, others compute meanwhile. */
+/* What a unit waits where a step's copies are begun by threads that compute: with several blocks at
+ * once, others compute meanwhile. */
 static double handed_over(const struct device_row *d, const struct grid_work *w)
 {
-    return held_blocks(d, w) > 1 ? 0 : rounds_of(d, w) * w->handovers * RATIO_GRID_HANDOVER * d->latency;
+    return held_blocks(d, w) > 1
+               ? 0
+               : rounds_of(d, w) * w->handovers * RATIO_GRID_HANDOVER * d->latency;
 }
 
-/* While it is sent, a step's copy is not there: as fast as a unit takes it of the cache, where what it takes is counted. */
+/* While it is sent, a step's copy is not there: as fast as a unit takes it of the cache, where what
+ * it takes is counted. */
 static double sent_ns(const struct device_row *d, const struct grid_work *w)
 {
-    return w->taken_nbytes / w->blocks / w->steps * d->units / (device_cache_gbytes(d) * RATIO_GRID_TAKEN);
+    return w->taken_nbytes / w->blocks / w->steps * d->units /
+           (device_cache_gbytes(d) * RATIO_GRID_TAKEN);
 }
 
-/* A block's time on its unit, in that of what it issues and multiplies: others compute while one waits. A unit with
- * few threads has instructions of some waves alone to choose from.
+/* A block's time on its unit, in that of what it issues and multiplies: others compute while one
+ * waits. A unit with few threads has instructions of some waves alone to choose from.
  *
  *      part 0   wave of block a: waits  steps     waits  steps          a unit issues by RATIO_GRID_FILL parts, each of which has
  *      part 1   wave of block b: waits  steps     waits  steps          waves of its own: a and b hide nothing of each other here,
@@ -191,61 +220,89 @@ static double waited(const struct device_row *d, const struct grid_work *w, doub
     double near = w->cache_nbytes > 0 ? 1 - at_most(w->memory_nbytes / w->cache_nbytes, 1) : 0;
     double latency = d->latency * (1 - near * RATIO_GRID_NEAR);
     if (!w->ahead)                   /* what registers do not hold at once waits again */
-        latency *= at_least(w->cache_nbytes / w->blocks / w->steps / (w->threads * RATIO_GRID_FLIGHT_MOST), 1);
-    double alone = step * at_least(RATIO_GRID_FILL * d->wave / w->threads, 1);       /* by the parts that its waves are on */
-    double turns = at_most(held, at_least(waves / RATIO_GRID_FILL, 1));              /* blocks that take turns there */
-    double waits = w->ahead ? (latency + sent_ns(d, w)) / w->ahead * (w->steps - 1) / w->steps : latency + alone;
+        latency *= at_least(
+            w->cache_nbytes / w->blocks / w->steps / (w->threads * RATIO_GRID_FLIGHT_MOST), 1);
+    /* by the parts that its waves are on */
+    double alone = step * at_least(RATIO_GRID_FILL * d->wave / w->threads, 1);
+    /* blocks that take turns there */
+    double turns = at_most(held, at_least(waves / RATIO_GRID_FILL, 1));
+    double waits = w->ahead ? (latency + sent_ns(d, w)) / w->ahead * (w->steps - 1) / w->steps
+                            : latency + alone;
     double together = at_least(waits, turns * alone);
     return together / (held * step);
 }
 
-/* Of the memory's bandwidth, what so many threads ask for: of few that copy much in a step as much as comes while one load waits. */
+/* Of the memory's bandwidth, what so many threads ask for: of few that copy much in a step as much
+ * as comes while one load waits. */
 static double share_of_memory(const struct device_row *d, const struct grid_work *w)
 {
-    double blocks = at_most(w->blocks, d->units * held_blocks(d, w)), waves = blocks * w->threads / d->wave / d->units;
+    double blocks = at_most(w->blocks, d->units * held_blocks(d, w)),
+           waves = blocks * w->threads / d->wave / d->units;
     if (w->steps <= 0)
         return at_most(waves / RATIO_GRID_WAVES, 1);
-    double step = at_most(w->cache_nbytes / w->blocks / w->steps, w->threads * RATIO_GRID_FLIGHT_MOST) * at_least(w->ahead, 1);
+    double step =
+        at_most(w->cache_nbytes / w->blocks / w->steps, w->threads * RATIO_GRID_FLIGHT_MOST) *
+        at_least(w->ahead, 1);
     return at_most(at_least(waves / RATIO_GRID_FILL, blocks * step / (d->gbytes * d->latency)), 1);
 }
 
-/* What the cache sends, and what a unit takes: what it sends to a cluster each of its blocks takes. */
+/* What the cache sends, and what a unit takes: what it sends to a cluster each of its blocks
+ * takes. */
 static double cache_ns(const struct device_row *d, const struct grid_work *w)
 {
-    double taken = w->taken_nbytes > 0 ? w->taken_nbytes : w->cache_nbytes, gbytes = device_cache_gbytes(d);
-    return at_least(w->cache_nbytes / gbytes, taken / (gbytes * at_most(RATIO_GRID_TAKEN * w->blocks / d->units, RATIO_GRID_TAKEN)));
+    double taken = w->taken_nbytes > 0 ? w->taken_nbytes : w->cache_nbytes,
+           gbytes = device_cache_gbytes(d);
+    return at_least(
+        w->cache_nbytes / gbytes,
+        taken / (gbytes * at_most(RATIO_GRID_TAKEN * w->blocks / d->units, RATIO_GRID_TAKEN)));
 }
 
-/* A block's time, if all units shared it and nothing waited for memory: that of what takes longest, its instructions, those of one unit for
- * powers, its products; or of what a group of waves does one after the other, instructions, then products, while other groups do so. */
+/* A block's time, if all units shared it and nothing waited for memory: that of what takes longest,
+ * its instructions, those of one unit for powers, its products; or of what a group of waves does
+ * one after the other, instructions, then products, while other groups do so. */
 static double busy_ns(const struct device_row *d, const struct grid_work *w, double issue)
 {
-    double powers = 2 * w->threads * w->powers / d->gflops, busy = at_least(w->apart ? at_least(issue, w->matrix_ns) : issue + w->matrix_ns, powers);
+    double powers = 2 * w->threads * w->powers / d->gflops,
+           busy = at_least(w->apart ? at_least(issue, w->matrix_ns) : issue + w->matrix_ns, powers);
     double alone = at_least(issue / RATIO_GRID_ALONE, powers) + w->matrix_ns;
-    return w->groups > 0 && w->apart ? at_least(busy, alone / (w->groups * held_blocks(d, w))) : busy;
+    return w->groups > 0 && w->apart ? at_least(busy, alone / (w->groups * held_blocks(d, w)))
+                                     : busy;
 }
 
-double cost_grid_last(const struct device_row *d, double tiles, double threads, double elements, double parts)
+double cost_grid_last(const struct device_row *d, double tiles, double threads, double elements,
+                      double parts)
 {
-    enum { TURNS = 3, WORD_NBYTES = 4 };               /* what it has stored is there, it has counted, and its first loads are there */
-    double near = d->latency * RATIO_GRID_NEAR, nbytes = WORD_NBYTES * elements * parts, flight = at_most(parts * COPY_NBYTES_MOST, RATIO_GRID_FLIGHT_MOST);
+    enum { TURNS = 3, WORD_NBYTES = 4 };               /* what it has stored is there, it has
+                                                        * counted, and its first loads are there */
+    double near = d->latency * RATIO_GRID_NEAR, nbytes = WORD_NBYTES * elements * parts,
+           flight = at_most(parts * COPY_NBYTES_MOST, RATIO_GRID_FLIGHT_MOST);
     double issue = 2 * elements * parts * (1 + cost_grid_load(d)) * d->units / d->gflops;
-    double taken = nbytes * d->units / (device_cache_gbytes(d) * RATIO_GRID_TAKEN), waits = nbytes / (threads * flight) * near;
-    return TURNS * near + __builtin_ceil(tiles / d->units) * at_least(at_least(issue, taken), waits);
+    double taken = nbytes * d->units / (device_cache_gbytes(d) * RATIO_GRID_TAKEN),
+           waits = nbytes / (threads * flight) * near;
+    return TURNS * near +
+           __builtin_ceil(tiles / d->units) * at_least(at_least(issue, taken), waits);
 }
 
 double cost_of_grid(const struct device_row *d, const struct grid_work *w, enum grid_limit *limit)
 {
-    double issue = 2 * w->threads * w->issued / d->gflops, matrix = w->matrix_ns, rounds = rounds_of(d, w);
+    double issue = 2 * w->threads * w->issued / d->gflops, matrix = w->matrix_ns,
+           rounds = rounds_of(d, w);
     double busy = busy_ns(d, w, issue), factor = busy > 0 ? waited(d, w, busy) : 1;
     factor *= w->cluster > 1 ? 1 + RATIO_GRID_CLUSTER * (w->cluster - 1) : 1;
     /* others of the unit's blocks compute meanwhile; copies of the next place come then alone */
     double tail = rounds * d->units * 2 * w->threads * w->stored / (d->gflops * held_blocks(d, w));
-    double compute = rounds * d->units * busy * factor + (w->goes_on ? tail : 0) + handed_over(d, w);     /* some units have nothing to do at the end */
+    /* some units have nothing to do at the end */
+    double compute =
+        rounds * d->units * busy * factor + (w->goes_on ? tail : 0) + handed_over(d, w);
     double cache = cache_ns(d, w), memory = w->memory_nbytes / (d->gbytes * share_of_memory(d, w));
-    double most = at_least(at_least(compute, cache), memory), waits = rounds * d->units * busy * at_least(factor - 1, 0);
+    double most = at_least(at_least(compute, cache), memory),
+           waits = rounds * d->units * busy * at_least(factor - 1, 0);
     if (limit)
-        *limit = memory >= most ? LIMIT_MEMORY : cache >= most ? LIMIT_CACHE : factor > 2 ? LIMIT_WAIT
-                 : matrix > issue ? LIMIT_MATRIX : LIMIT_ISSUE;
-    return most + (w->goes_on ? 0 : tail) + begun(d, w, most - at_least(at_least(compute - waits, cache), memory));
+        *limit = memory >= most   ? LIMIT_MEMORY
+                 : cache >= most  ? LIMIT_CACHE
+                 : factor > 2     ? LIMIT_WAIT
+                 : matrix > issue ? LIMIT_MATRIX
+                                  : LIMIT_ISSUE;
+    return most + (w->goes_on ? 0 : tail) +
+           begun(d, w, most - at_least(at_least(compute - waits, cache), memory));
 }

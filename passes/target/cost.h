@@ -51,25 +51,37 @@ int64_t cost_alias_nbytes(const struct machine *m);
 /* Threads that keep a device with a grid busy, if each waits for what it loads. */
 double cost_full_threads(const struct device_row *d);
 
-/* A kernel of a device with a grid, by its blocks: the one model by which schedules are chosen and kernels are
- * weighed. Blocks that copy operands to local memory wait for each step's copies, other threads for each load. */
+/* A kernel of a device with a grid, by its blocks: the one model by which schedules are chosen and
+ * kernels are weighed. Blocks that copy operands to local memory wait for each step's copies, other
+ * threads for each load. */
 struct grid_work {
     double blocks, threads;      /* places of the grid, and threads of each */
-    double rounds;               /* what units take for their blocks, in the time of an average one; 0: blocks are alike */
+    double rounds;               /* what units take for their blocks, in the time of an average one;
+                                  * 0: blocks are alike */
     double beside;               /* threads of a block that only copy */
-    double handovers;            /* of a block: steps for which the other threads copy, and units for matrices wait meanwhile */
-    double issued;               /* by a thread, in multiply-adds: arithmetic, loads, its part of copies, barriers */
-    double powers;               /* 2^x by a device's own instruction, of a thread, in multiply-adds: by a unit of its own, while others are issued */
-    double groups;               /* of a block's waves, each of which waits for its products before it goes on, and products for it; 0: no one waits */
-    double matrix_ns;            /* instructions for matrices of one block, if all the device's units shared them */
+    double handovers;            /* of a block: steps for which the other threads copy, and units
+                                  * for matrices wait meanwhile */
+    double issued;               /* by a thread, in multiply-adds: arithmetic, loads, its part of
+                                  * copies, barriers */
+    double powers;               /* 2^x by a device's own instruction, of a thread, in
+                                  * multiply-adds: by a unit of its own, while others are issued */
+    double groups;               /* of a block's waves, each of which waits for its products before
+                                  * it goes on, and products for it; 0: no one waits */
+    double matrix_ns;            /* instructions for matrices of one block, if all the device's
+                                  * units shared them */
     bool apart;                  /* there are units for them beside those of the threads */
-    double stored;               /* the same behind a thread's last step, where it stores what it has computed */
-    bool goes_on;                /* the block goes on with another place, whose copies come while it stores */
-    double steps;                /* of a block, each of which begins with copies; 0: nothing is copied */
+    double stored;               /* the same behind a thread's last step, where it stores what it
+                                  * has computed */
+    bool goes_on;                /* the block goes on with another place, whose copies
+                                  * come while it stores */
+    double steps;                /* of a block, each of which begins with copies; 0: nothing is
+                                  * copied */
     int ahead;                   /* steps that copies are made early */
-    int cluster;                 /* blocks that copy together, and wait for each other; 0, 1: each copies for itself */
+    int cluster;                 /* blocks that copy together, and wait for each other; 0, 1: each
+                                  * copies for itself */
     double local_nbytes;         /* of a block */
-    double registers;            /* of a thread; 0: no more than are there for all threads of a unit */
+    double registers;            /* of a thread; 0: no more than are there for all threads of a
+                                  * unit */
     double cache_nbytes;         /* that all blocks load and store, each its own once */
     double taken_nbytes;         /* by all blocks, of which a cluster's take the same; 0: as many */
     double memory_nbytes;        /* between memory and cache; 0: not counted */
@@ -82,11 +94,14 @@ enum grid_limit {
 const char *cost_limit_name(enum grid_limit of);
 /* ns, without the launch. limit: NULL, or which of them takes longest. */
 double cost_of_grid(const struct device_row *d, const struct grid_work *w, enum grid_limit *limit);
-/* Blocks that the device runs at once, as many as its units have room for, at most those that there are for each unit. */
+/* Blocks that the device runs at once, as many as its units have room for, at most those that there
+ * are for each unit. */
 double cost_grid_at_once(const struct device_row *d, const struct grid_work *w);
-/* ns that the last of blocks which had a part each of so many elements takes more, of all such tiles: until it knows that it is, and to load and add the
- * parts, as fast as they come to its unit. */
-double cost_grid_last(const struct device_row *d, double tiles, double threads, double elements, double parts);
+/* ns that the last of blocks which had a part each of so many elements takes more, of
+ * all such tiles: until it knows that it is, and to load and add the parts, as fast as
+ * they come to its unit. */
+double cost_grid_last(const struct device_row *d, double tiles, double threads, double elements,
+                      double parts);
 /* A thread's load of a word from memory or the cache, and from local memory, in multiply-adds. */
 double cost_grid_load(const struct device_row *d);
 double cost_grid_local(const struct device_row *d);
@@ -94,7 +109,8 @@ double cost_grid_local(const struct device_row *d);
 double cost_grid_groups(const struct device_row *d, double threads);
 /* Its 2^x, for the unit that computes it, in multiply-adds; to issue it takes one. */
 double cost_grid_power(const struct device_row *d);
-/* ns of one instruction of matrix.def of this rate, if all the device's units shared it: what it multiplies, or reads of local memory itself. */
+/* ns of one instruction of matrix.def of this rate, if all the device's units shared it: what it
+ * multiplies, or reads of local memory itself. */
 double cost_of_matrix(const struct device_row *d, enum matrix_unit of, double gflops);
 /* Bytes of t's cache that bands should fit: --cache, or the machine's L2; 0: bands are made
  * wherever possible. */

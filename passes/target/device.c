@@ -95,29 +95,48 @@ static int least_of(const struct tgc *t, int (*column)(const struct device_row *
 }
 
 bool device_loads_rows(const struct tgc *t) { return least_of(t, by_rows) > 0; }
-bool device_copies(const struct tgc *t, int64_t nbytes) { return t->device && least_of(t, copied) >= nbytes; }
-bool device_stores(const struct tgc *t, int64_t nbytes) { return t->device && least_of(t, stored) >= nbytes; }
-bool device_copies_boxes(const struct tgc *t) { return least_of(t, copies_boxes) > 0 && !t->by_llvm; }
-int device_cluster(const struct tgc *t) { return device_copies_boxes(t) ? least_of(t, cluster) : 0; }
+bool device_copies(const struct tgc *t, int64_t nbytes)
+{
+    return t->device && least_of(t, copied) >= nbytes;
+}
+bool device_stores(const struct tgc *t, int64_t nbytes)
+{
+    return t->device && least_of(t, stored) >= nbytes;
+}
+bool device_copies_boxes(const struct tgc *t)
+{
+    return least_of(t, copies_boxes) > 0 && !t->by_llvm;
+}
+int device_cluster(const struct tgc *t)
+{
+    return device_copies_boxes(t) ? least_of(t, cluster) : 0;
+}
 
 static int tickets(const struct device_row *d) { return d->tickets; }
 bool device_has_tickets(const struct tgc *t) { return least_of(t, tickets) > 0 && !t->by_llvm; }
 
 static int role_waves(const struct device_row *d) { return d->role_waves; }
 
-int device_role_registers(const struct tgc *t, int64_t consumers, int64_t producers, enum thread_role role)
+int device_role_registers(const struct tgc *t, int64_t consumers, int64_t producers,
+                          enum thread_role role)
 {
-    enum { REGISTERS_OF_PRODUCER = 40, REGISTERS_OF_THREAD = 255 };  /* what copies boxes keeps few numbers */
-    const int64_t waves = least_of(t, role_waves), threads = consumers + producers, step = ROLE_REGISTERS_STEP;
-    if (waves == 0 || consumers % (waves * t->device->wave) || producers % (waves * t->device->wave))
+    /* what copies boxes keeps few numbers */
+    enum { REGISTERS_OF_PRODUCER = 40, REGISTERS_OF_THREAD = 255 };
+    const int64_t waves = least_of(t, role_waves), threads = consumers + producers,
+                  step = ROLE_REGISTERS_STEP;
+    if (waves == 0 || consumers % (waves * t->device->wave) ||
+        producers % (waves * t->device->wave))
         return 0;
-    int64_t file = (int64_t)t->device->registers * t->device->group, begin = file / threads < REGISTERS_OF_THREAD ? file / threads / step * step : REGISTERS_OF_THREAD / step * step,
+    int64_t file = (int64_t)t->device->registers * t->device->group,
+            begin = file / threads < REGISTERS_OF_THREAD ? file / threads / step * step
+                                                         : REGISTERS_OF_THREAD / step * step,
             rest = (begin * threads - REGISTERS_OF_PRODUCER * producers) / consumers / step * step;
     rest = rest < REGISTERS_OF_THREAD ? rest : REGISTERS_OF_THREAD / step * step;
     return rest <= begin ? 0 : role == ROLE_CONSUMERS ? (int)rest : REGISTERS_OF_PRODUCER;
 }
 
-/* What LLVM's PTX lacks: its versions have neither sm_90a's instructions nor, before PTX 8.4, those of floats of 8 bits. */
+/* What LLVM's PTX lacks: its versions have neither sm_90a's instructions nor, before PTX 8.4, those
+ * of floats of 8 bits. */
 static bool is_beyond_llvm(const struct matrix_row *r)
 {
     return matrix_is_local(r, MATRIX_B) || dtype_is_f8(r->dtype[MATRIX_A]);
@@ -147,7 +166,10 @@ bool device_multiplies_both(const struct tgc *t, enum dtype a, enum dtype b)
     return false;
 }
 
-bool device_multiplies(const struct tgc *t, enum dtype of) { return device_multiplies_both(t, of, of); }
+bool device_multiplies(const struct tgc *t, enum dtype of)
+{
+    return device_multiplies_both(t, of, of);
+}
 
 bool device_multiplies_apart(const struct device_row *d)
 {
@@ -159,7 +181,8 @@ bool device_multiplies_apart(const struct device_row *d)
 
 int64_t device_registers(const struct device_row *d, int64_t threads)
 {
-    int64_t most = d->own_registers ? d->own_registers : d->registers, own = (int64_t)d->registers * d->group / threads;
+    int64_t most = d->own_registers ? d->own_registers : d->registers,
+            own = (int64_t)d->registers * d->group / threads;
     return own < d->registers ? d->registers : own < most ? own : most;
 }
 
@@ -188,7 +211,8 @@ int64_t device_local_nbytes(const struct tgc *t)
     for (const char *s = t->device ? t->architectures : NULL; s && *s;) {
         size_t n = strcspn(s, ",");
         for (int i = 0; i < NROW; i++)
-            if (strncmp(rows[i].text, s, n) == 0 && !rows[i].text[n] && rows[i].local_nbytes < least)
+            if (strncmp(rows[i].text, s, n) == 0 && !rows[i].text[n] &&
+                rows[i].local_nbytes < least)
                 least = rows[i].local_nbytes;
         s += n + (s[n] == ',');
     }
@@ -199,7 +223,9 @@ int device_operands(const struct tgc *t)
 {
     enum { BESIDE = 8 };               /* a part of the bytes, for others */
     const struct device_row *d = t->device;
-    return d && d->parameter_nbytes ? (d->parameter_nbytes - d->parameter_nbytes / BESIDE) / d->tensor_nbytes : INT32_MAX;
+    return d && d->parameter_nbytes
+               ? (d->parameter_nbytes - d->parameter_nbytes / BESIDE) / d->tensor_nbytes
+               : INT32_MAX;
 }
 
 bool device_has_grid(const struct tgc *t) { return t->device && !t->device->is_processor; }

@@ -20,8 +20,8 @@ bool legal_is_number(const struct uop *u);
 /* widths.c: an integer expression of the host's code, where symbols are i64, with every width and
  * mark as in programs after the last pass. */
 struct uop *legal_scalar(struct tgc *t, struct uop *root);
-/* legalize.c: the expression with the operations that every language has; narrow formats are computed
- * in f32 or i32, and rounded or wrapped after each operation. */
+/* legalize.c: the expression with the operations that every language has; narrow formats are
+ * computed in f32 or i32, and rounded or wrapped after each operation. */
 struct uop *legal_formats(struct tgc *t, struct uop *root);
 
 #endif

@@ -1,8 +1,8 @@
 /* legalize.c - a linear program with no operation but those that every language has.
  *
- * Simple ones are the rules of the set `legal` (passes/rules/legal.rules). Narrow formats (f16, bf16,
- * f8, integers of less than 32 bits) have no arithmetic: what could leave such a format is computed
- * in f32 or i32, and a cast rounds or wraps it.
+ * Simple ones are the rules of the set `legal` (passes/rules/legal.rules). Narrow formats (f16,
+ * bf16, f8, integers of less than 32 bits) have no arithmetic: what could leave such a format is
+ * computed in f32 or i32, and a cast rounds or wraps it.
  *
  *      c : f16 = mul(a, b)         a' : f32 = cast(a)    c' : f32 = mul(a', b')    c : f16 = cast(c')
  *
@@ -10,10 +10,11 @@
  * language computes it in the wide format, too. What is written plainly, and what by a function, a
  * renderer asks legal.h.
  *
- * Compilers of devices' languages may round a product and its sum once, and do it where they see both: a difference of equal
- * values, each rounded, would not be 0 any more. So they are told not to (`contract` in runtime/, nvrtc.c), and here
- * a product that is added becomes the one operation that it is to be; a product from which something is subtracted, or which is
- * subtracted, stays rounded.
+ * Compilers of devices' languages may round a product and its sum once, and do it where they see
+ * both: a difference of equal values, each rounded, would not be 0 any more. So they are told not
+ * to (`contract` in runtime/, nvrtc.c), and here a product that is added becomes the one operation
+ * that it is to be; a product from which something is subtracted, or which is subtracted, stays
+ * rounded.
  */
 #include "passes/passes.h"
 #include "passes/rules/rules.h"
@@ -108,13 +109,15 @@ static struct uop *widen(struct legal *l, struct uop *u)
     return cast(l, u->dtype, r);
 }
 
-/* Whether the factors are still what the product read: an accumulator changes by what is no value. */
+/* Whether the factors are still what the product read: an accumulator changes by what is no
+ * value. */
 static bool factors_stay(const struct legal *l, const struct uop *product)
 {
     if (product->src[0]->op != OP_ACC && product->src[1]->op != OP_ACC)
         return true;
     int i = l->n - 1;
-    while (i >= 0 && l->linear[i] != product && (op_is_elementwise(l->linear[i]->op) || l->linear[i]->op == OP_LOAD))
+    while (i >= 0 && l->linear[i] != product &&
+           (op_is_elementwise(l->linear[i]->op) || l->linear[i]->op == OP_LOAD))
         i--;
     return i >= 0 && l->linear[i] == product;
 }

@@ -196,7 +196,10 @@ static bool read_machine(const struct reader *r, char *line, struct tuning *tuni
 {
     const char *name = next_word(&line), *more = next_word(&line);
     if (!name || more || tuning->machine)
-        return wrong(r, "one line with the name of one machine is expected, found", more ? more : name ? name : "");
+        return wrong(r, "one line with the name of one machine is expected, found",
+                     more   ? more
+                     : name ? name
+                            : "");
     tuning->machine = name;
     return true;
 }
@@ -245,10 +248,11 @@ static void set_aside(struct tgc *t, struct tuning *tuning)
     const char *here = machine_of(t)->text;
     if (!tuning->nentry || !tuning->machine || strcmp(tuning->machine, here) == 0)
         return;
-    diag_warn(t, &(struct place){.file = tuning->file},
-              "not used: its lines gained over what is chosen for the machine '%.60s', and this compile "
-              "chooses for '%s'; give the --machine that it was measured with, or run tgc tune again",
-              tuning->machine, here);
+    diag_warn(
+        t, &(struct place){.file = tuning->file},
+        "not used: its lines gained over what is chosen for the machine '%.60s', and this compile "
+        "chooses for '%s'; give the --machine that it was measured with, or run tgc tune again",
+        tuning->machine, here);
     tuning->nentry = 0;
 }
 

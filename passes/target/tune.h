@@ -26,7 +26,15 @@ struct tile {
 
 /* In the order in which a compile makes them: keys depend on earlier choices. All but the first are
  * lists of opts. */
-enum tune_kind { TUNE_WINOGRAD, TUNE_KEYS, TUNE_ROWS, TUNE_TILE, TUNE_GRID, TUNE_THREADS, TUNE_KIND_COUNT };
+enum tune_kind {
+    TUNE_WINOGRAD,
+    TUNE_KEYS,
+    TUNE_ROWS,
+    TUNE_TILE,
+    TUNE_GRID,
+    TUNE_THREADS,
+    TUNE_KIND_COUNT
+};
 enum { TUNE_OPTS_MAX = 256 };            /* of one line */
 
 /* One line of a tune file, and one candidate of a choice. */

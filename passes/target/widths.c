@@ -153,17 +153,20 @@ static struct uop *other(struct widths *w, struct uop *u)
 {
     bool at_place = u->op == OP_LOAD || u->op == OP_STORE || u->op == OP_PREFETCH ||
                     u->op == OP_GATHER || u->op == OP_COPY || u->op == OP_PUT || u->op == OP_TICKET,
-         places = u->op == OP_MBAR_ARRIVE || u->op == OP_MBAR_RELEASE || u->op == OP_MBAR_WAIT || u->op == OP_BULK || u->op == OP_BULK_STORE;
+         places = u->op == OP_MBAR_ARRIVE || u->op == OP_MBAR_RELEASE || u->op == OP_MBAR_WAIT ||
+                  u->op == OP_BULK || u->op == OP_BULK_STORE;
     struct uop **src = scratch_array(w->t, (size_t)u->nsrc + 1, sizeof *src);
     if (u->op == OP_RANGE)
         return retyped_range(w, u);
     if (u->op == OP_STAGE || u->op == OP_SINK)
         return u;
     for (int k = 0; k < u->nsrc; k++)
-        src[k] = u->src[k]->op == OP_RANGE && (u->op == OP_END || u->op == OP_ACC || u->op == OP_TICKET)
-                     ? retyped_range(w, u->src[k])
-                 : (at_place && (k == 1 || ((u->op == OP_COPY || u->op == OP_PUT) && k == 3))) || places ? as_place(w, u->src[k])
-                                      : as_before(w, u->src[k]);
+        src[k] =
+            u->src[k]->op == OP_RANGE && (u->op == OP_END || u->op == OP_ACC || u->op == OP_TICKET)
+                ? retyped_range(w, u->src[k])
+            : (at_place && (k == 1 || ((u->op == OP_COPY || u->op == OP_PUT) && k == 3))) || places
+                ? as_place(w, u->src[k])
+                : as_before(w, u->src[k]);
     struct uop *r = uop_intern(w->t, u->op, u->dtype, src, u->nsrc, u->arg);
     uop_set_origin(w->t, r, u);
     return r;

@@ -4,10 +4,10 @@
  *      a = load x[4*i + k*132]                   v = load.4 x[4*i + k*132], aligned
  *      b = load x[4*i + k*132 + 1] ...           a = lane v 0    b = lane v 1 ...
  *
- * A device loads 16 bytes at once from an address that is a multiple of 16. Buffers begin at one, so
- * an offset that is a multiple of 4 elements of 32 bits, or of as many bytes, is enough; it is proved by the offset's form
- * (index_divisor()), else nothing changes. Loads are joined that nothing between them could change:
- * no store, barrier, loop or condition begins or ends there.
+ * A device loads 16 bytes at once from an address that is a multiple of 16. Buffers begin at one,
+ * so an offset that is a multiple of 4 elements of 32 bits, or of as many bytes, is enough; it is
+ * proved by the offset's form (index_divisor()), else nothing changes. Loads are joined that
+ * nothing between them could change: no store, barrier, loop or condition begins or ends there.
  */
 #include "passes/vector/expand.h"
 
@@ -26,7 +26,10 @@ struct joining {
 
 static bool is_word(enum dtype d) { return d == DTYPE_F32 || d == DTYPE_I32; }
 /* Four of them are loaded at once, halves as a pixel of an image (images.c). */
-static bool may_join(const struct tgc *t, enum dtype d) { return is_word(d) || (t->image && d == DTYPE_F16); }
+static bool may_join(const struct tgc *t, enum dtype d)
+{
+    return is_word(d) || (t->image && d == DTYPE_F16);
+}
 
 static bool is_whole_vector(int64_t bits)
 {
@@ -38,8 +41,9 @@ static bool is_whole_vector(int64_t bits)
 static bool groups_are_aligned(struct tgc *t, const struct uop *u)
 {
     int lanes = VECTOR_LANES(u->arg.i);
-    return u->arg.i && !TILE_IS(u->arg.i) && VECTOR_IS_GROUPS(u->arg.i) && VECTOR_STRIDE(u->arg.i) == 1 &&
-           (lanes == DOT_BYTES || lanes == ALIGNED * DOT_BYTES) && index_divisor(t, u->src[1]) % lanes == 0 &&
+    return u->arg.i && !TILE_IS(u->arg.i) && VECTOR_IS_GROUPS(u->arg.i) &&
+           VECTOR_STRIDE(u->arg.i) == 1 && (lanes == DOT_BYTES || lanes == ALIGNED * DOT_BYTES) &&
+           index_divisor(t, u->src[1]) % lanes == 0 &&
            buffer_is_aligned(t, uop_buffer_of(u->src[0]), lanes);
 }
 
@@ -49,7 +53,8 @@ static bool access_is_aligned(struct tgc *t, const struct uop *u)
         return true;
     return is_whole_vector(u->arg.i) && is_word(uop_buffer_of(u->src[0])->dtype) &&
            is_word(u->op == OP_STORE ? u->src[2]->dtype : u->dtype) &&
-           index_divisor(t, u->src[1]) % ALIGNED == 0 && buffer_is_aligned(t, uop_buffer_of(u->src[0]), ALIGNED);
+           index_divisor(t, u->src[1]) % ALIGNED == 0 &&
+           buffer_is_aligned(t, uop_buffer_of(u->src[0]), ALIGNED);
 }
 
 /* The offset as base + c; c alone has no base. */
@@ -60,12 +65,24 @@ static struct uop *split_offset(struct uop *offset, int64_t *c)
     return sum ? offset->src[0] : offset;
 }
 
-/* -------------------------------------------------------------------------------- what is joined */
+/* ------------------------------------------------------------------------------- what is joined */
 
 static bool ends_segment(const struct uop *u)
 {
     switch (u->op) {
-    case OP_STORE: case OP_COPY: case OP_WAIT: case OP_MBAR_WAIT: case OP_BARRIER: case OP_CLUSTER_BARRIER: case OP_TICKET: case OP_BULK_STORE: case OP_BULK_WAIT: case OP_RANGE: case OP_END: case OP_GUARD: case OP_ENDGUARD:
+    case OP_STORE:
+    case OP_COPY:
+    case OP_WAIT:
+    case OP_MBAR_WAIT:
+    case OP_BARRIER:
+    case OP_CLUSTER_BARRIER:
+    case OP_TICKET:
+    case OP_BULK_STORE:
+    case OP_BULK_WAIT:
+    case OP_RANGE:
+    case OP_END:
+    case OP_GUARD:
+    case OP_ENDGUARD:
         return true;
     default:
         return false;
@@ -77,8 +94,9 @@ static void note_load(struct joining *j, struct uop *u, int first)
 {
     struct tgc *t = j->e->t;
     int64_t c;
-    if (u->lanes != 1 || (u->nsrc > 2 && !load_is_zero_elsewhere(u)) || !may_join(t, u->dtype) || u->src[1]->op == OP_CONST ||
-        uop_buffer_of(u->src[0])->dtype != u->dtype || !buffer_is_aligned(t, uop_buffer_of(u->src[0]), ALIGNED))
+    if (u->lanes != 1 || (u->nsrc > 2 && !load_is_zero_elsewhere(u)) || !may_join(t, u->dtype) ||
+        u->src[1]->op == OP_CONST || uop_buffer_of(u->src[0])->dtype != u->dtype ||
+        !buffer_is_aligned(t, uop_buffer_of(u->src[0]), ALIGNED))
         return;
     struct uop *base = split_offset(u->src[1], &c);
     int64_t lane = int_floormod(c, ALIGNED);
@@ -86,10 +104,12 @@ static void note_load(struct joining *j, struct uop *u, int first)
         return;
     struct uop *offset = sym_addi(t, base, c - lane), *valid = u->nsrc > 2 ? u->src[2] : NULL;
     int i = first;
-    while (i < j->ngroup && (j->group[i].memory != u->src[0] || j->group[i].offset != offset || j->group[i].valid != valid))
+    while (i < j->ngroup && (j->group[i].memory != u->src[0] || j->group[i].offset != offset ||
+                             j->group[i].valid != valid))
         i++;
     if (i == j->ngroup)
-        SCRATCH_PUSH(t, j->group, j->ngroup, j->cap_group, ((struct group){u->src[0], offset, valid, 0, {0}, NULL}));
+        SCRATCH_PUSH(t, j->group, j->ngroup, j->cap_group,
+                     ((struct group){u->src[0], offset, valid, 0, {0}, NULL}));
     struct group *g = &j->group[i];
     g->n += g->load[lane] == NULL;
     g->load[lane] = u;
@@ -106,7 +126,7 @@ static void find_groups(struct joining *j)
     }
 }
 
-/* ----------------------------------------------------------------------------------- the program */
+/* ---------------------------------------------------------------------------------- the program */
 
 static struct uop *with_operands(struct joining *j, struct uop *u, union arg arg)
 {

@@ -187,8 +187,9 @@ static void expand_bytes(struct expander *e, struct uop *u)
 static void store_bytes(struct expander *e, struct uop *u, struct uop *const *src)
 {
     scopes_forget_loads(&e->scopes, u->src[0]);
-    expand_push(e, uop_intern(e->t, OP_STORE, u->dtype, src, 3,
-                              (union arg){.i = VECTOR_BITS(bytes_at(e, u->src[1]), 0, 1) | VECTOR_GROUPS}));
+    expand_push(
+        e, uop_intern(e->t, OP_STORE, u->dtype, src, 3,
+                      (union arg){.i = VECTOR_BITS(bytes_at(e, u->src[1]), 0, 1) | VECTOR_GROUPS}));
 }
 
 static void expand_load(struct expander *e, struct uop *u)
@@ -336,7 +337,8 @@ static void expand_acc(struct expander *e, struct uop *u)
     for (int k = 1; k < u->nsrc; k++) {
         if (range_is(u->src[k], AXIS_KEPT))
             src[nsrc++] = u->src[k];
-        else if (range_is(u->src[k], AXIS_VECTOR) || range_is(u->src[k], AXIS_FRAGMENT) || range_is(u->src[k], AXIS_GROUP))
+        else if (range_is(u->src[k], AXIS_VECTOR) || range_is(u->src[k], AXIS_FRAGMENT) ||
+                 range_is(u->src[k], AXIS_GROUP))
             lanes *= u->src[k]->src[0]->arg.i;
         else
             n *= u->src[k]->src[0]->arg.i;
@@ -433,7 +435,8 @@ static void expand_statement(struct expander *e, struct uop *u)
 int expand_find_end(const struct expander *e, int at)
 {
     for (int i = at + 1; i < e->nin; i++)
-        if ((e->in[i]->op == OP_END || e->in[i]->op == OP_ENDGUARD) && e->in[i]->src[0] == e->in[at])
+        if ((e->in[i]->op == OP_END || e->in[i]->op == OP_ENDGUARD) &&
+            e->in[i]->src[0] == e->in[at])
             return i;
     TGC_BUG(e->t, "a loop is not closed");
 }
@@ -460,7 +463,17 @@ void expand_one(struct expander *e, struct uop *u)
     case OP_STACK: expand_stack(e, u); break;
     case OP_PREFETCH: expand_prefetch(e, u); break;
     case OP_COPY: case OP_COMMIT: case OP_WAIT:
-    case OP_MBAR_INIT: case OP_MBAR_ARRIVE: case OP_MBAR_RELEASE: case OP_MBAR_WAIT: case OP_BULK: case OP_BULK_STORE: case OP_BULK_WAIT: case OP_CLUSTER_BARRIER: case OP_REGISTERS: expand_statement(e, u); break;
+    case OP_MBAR_INIT:
+    case OP_MBAR_ARRIVE:
+    case OP_MBAR_RELEASE:
+    case OP_MBAR_WAIT:
+    case OP_BULK:
+    case OP_BULK_STORE:
+    case OP_BULK_WAIT:
+    case OP_CLUSTER_BARRIER:
+    case OP_REGISTERS:
+        expand_statement(e, u);
+        break;
     case OP_TICKET:
         expand_statement(e, u);
         map_set(&e->value, u, e->out[e->nout - 1]);
@@ -488,15 +501,16 @@ static bool may_be_lazy(const struct expander *e, int begin, int end)
     return choice;
 }
 
-/* A group that contains a vector's lane becomes its DOTs, one that is copied one load and one store; other
- * groups stay loops. */
+/* A group that contains a vector's lane becomes its DOTs, one that is copied one load and one
+ * store; other groups stay loops. */
 static bool opens_group(const struct expander *e, int at)
 {
     if (!range_is(e->in[at], AXIS_GROUP))
         return false;
     for (int i = at + 1; i < expand_find_end(e, at); i++) {
         const struct uop *u = e->in[i];
-        if (range_is(u, AXIS_VECTOR) || u->op == OP_STORE || (u->op == OP_ASSIGN && dtype_is_byte(u->dtype)))
+        if (range_is(u, AXIS_VECTOR) || u->op == OP_STORE ||
+            (u->op == OP_ASSIGN && dtype_is_byte(u->dtype)))
             return true;
     }
     return false;

@@ -1,4 +1,5 @@
-/* fragments.c - a tile that a wave multiplies once for each row of tiles (or column) is loaded once, and kept in registers.
+/* fragments.c - a tile that a wave multiplies once for each row of tiles (or column) is loaded
+ * once, and kept in registers.
  *
  *      for row < 4                              for column < 4
  *        a = x[row..]                             b = y[column..]
@@ -8,9 +9,9 @@
  *                                                 for column < 4
  *                                                   sum[row][column] += a kept[column]
  *
- * A language's compiler does not do it where the load is an instruction that it does not know (ldmatrix). Nothing may be
- * in the nest that stores, waits or loads anything else; what a unit reads by itself from local memory (panels) is in no
- * register.
+ * A language's compiler does not do it where the load is an instruction that it does not know
+ * (ldmatrix). Nothing may be in the nest that stores, waits or loads anything else; what a unit
+ * reads by itself from local memory (panels) is in no register.
  */
 #include "passes/analysis/nest.h"
 #include "passes/passes.h"
@@ -23,17 +24,20 @@ struct fragments {
     int next_id;
 };
 
-/* A nest of two loops over lanes: outer..end, inner..inner_end, in which the LOAD at `tile` does not depend on the outer one. */
+/* A nest of two loops over lanes: outer..end, inner..inner_end, in which the LOAD at `tile` does
+ * not depend on the outer one. */
 struct tile_nest { int outer, inner, inner_end, end, tile; };
 
 static bool is_lanes(const struct uop *u)
 {
-    return u->op == OP_RANGE && range_is_lane(u) && RANGE_WORKER(u->arg.i) == WORKER_EACH && range_fixed_size(u) > 1;
+    return u->op == OP_RANGE && range_is_lane(u) && RANGE_WORKER(u->arg.i) == WORKER_EACH &&
+           range_fixed_size(u) > 1;
 }
 
 static bool is_tile(const struct uop *u)
 {
-    return u->op == OP_LOAD && TILE_IS(u->arg.i) && !uop_buffer_of(u->src[0])->panel && !uop_buffer_of(u->src[0])->is_own;
+    return u->op == OP_LOAD && TILE_IS(u->arg.i) && !uop_buffer_of(u->src[0])->panel &&
+           !uop_buffer_of(u->src[0])->is_own;
 }
 
 static int end_of(const struct fragments *f, int at)
@@ -57,7 +61,8 @@ static bool find_nest(const struct fragments *f, int at, struct tile_nest *n)
             n->inner = i, n->inner_end = end_of(f, i);
         else if (is_tile(u) && inside && n->tile < 0 && !uop_depends_on(f->t, u->src[1], f->in[at]))
             n->tile = i;
-        else if (!op_is_elementwise(u->op) && !is_tile(u) && u->op != OP_MATRIX && i != n->inner_end)
+        else if (!op_is_elementwise(u->op) && !is_tile(u) && u->op != OP_MATRIX &&
+                 i != n->inner_end)
             return false;
     }
     return n->tile >= 0;
@@ -95,9 +100,13 @@ static void push_nest(struct fragments *f, const struct tile_nest *n, struct uop
 
 static void keep_tile(struct fragments *f, const struct tile_nest *n)
 {
-    struct uop *tile = f->in[n->tile], *lanes = f->in[n->inner], *none = uop_consti(f->t, tile->dtype, 0);
-    struct uop *many = uop_intern(f->t, OP_SPLAT, tile->dtype, &none, 1, (union arg){.i = tile->lanes}), *of[2] = {many, lanes};
-    struct uop *kept = uop_intern(f->t, OP_ACC, tile->dtype, of, 2, (union arg){.i = f->next_id++}), *both[2] = {kept, tile};
+    struct uop *tile = f->in[n->tile], *lanes = f->in[n->inner],
+               *none = uop_consti(f->t, tile->dtype, 0);
+    struct uop *many =
+                   uop_intern(f->t, OP_SPLAT, tile->dtype, &none, 1, (union arg){.i = tile->lanes}),
+               *of[2] = {many, lanes};
+    struct uop *kept = uop_intern(f->t, OP_ACC, tile->dtype, of, 2, (union arg){.i = f->next_id++}),
+               *both[2] = {kept, tile};
     push(f, many);
     push(f, kept);
     push(f, lanes);
@@ -117,7 +126,8 @@ static void keep_tiles(struct tgc *t, struct uop ***linear, int *nlinear)
     bool any = false;
     for (int i = 0; i < f.nin; i++)
         if (f.in[i]->op == OP_ACC || f.in[i]->op == OP_GUARD || f.in[i]->op == OP_BARRIER)
-            f.next_id = BARRIER_ID(f.in[i]->arg.i) >= f.next_id ? BARRIER_ID(f.in[i]->arg.i) + 1 : f.next_id;
+            f.next_id = BARRIER_ID(f.in[i]->arg.i) >= f.next_id ? BARRIER_ID(f.in[i]->arg.i) + 1
+                                                                : f.next_id;
     for (int i = 0; i < f.nin; i++) {
         if (!find_nest(&f, i, &nest)) {
             push(&f, f.in[i]);

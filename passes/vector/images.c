@@ -2,12 +2,12 @@
  *
  *      load.4 x[4*i + k*132]      ->      the pixel i + k*33 of x
  *
- * A tensor is an image of RGBA pixels, four neighbours each, if it lies in the memory of the program, all
- * that the kernel reads of it are vectors of four, each from a multiple of four on, and the kernel does
- * not store it: writes to an image are not seen by reads of the same kernel. Inputs and outputs, which
- * may be the caller's buffers, states, parts of other tensors and tensors of more elements than the
- * device's images have stay buffers. Pixels that are read under a condition, zeros otherwise, cost no
- * selection: their row is one that there is not.
+ * A tensor is an image of RGBA pixels, four neighbours each, if it lies in the memory of the
+ * program, all that the kernel reads of it are vectors of four, each from a multiple of four on,
+ * and the kernel does not store it: writes to an image are not seen by reads of the same kernel.
+ * Inputs and outputs, which may be the caller's buffers, states, parts of other tensors and tensors
+ * of more elements than the device's images have stay buffers. Pixels that are read under a
+ * condition, zeros otherwise, cost no selection: their row is one that there is not.
  */
 #include "passes/analysis/access.h"
 #include "passes/passes.h"
@@ -24,15 +24,17 @@ static struct code code_of(struct kernel *k)
 
 static bool is_pixel(struct tgc *t, const struct uop *u)
 {
-    return VECTOR_LANES(u->arg.i) == 4 && VECTOR_PART(u->arg.i) == 0 && VECTOR_STRIDE(u->arg.i) == 1 &&
-           !VECTOR_IS_GROUPS(u->arg.i) && !TILE_IS(u->arg.i) && index_divisor(t, u->src[1]) % 4 == 0;
+    return VECTOR_LANES(u->arg.i) == 4 && VECTOR_PART(u->arg.i) == 0 &&
+           VECTOR_STRIDE(u->arg.i) == 1 && !VECTOR_IS_GROUPS(u->arg.i) && !TILE_IS(u->arg.i) &&
+           index_divisor(t, u->src[1]) % 4 == 0;
 }
 
 static bool may_be_image(const struct tgc *t, const struct buffer *b)
 {
     size_t most = (size_t)buffer_most_nbytes(b) / dtype_nbytes(b->dtype);
     return (b->kind == BUFFER_TEMP || b->kind == BUFFER_WEIGHT) && !b->base && !b->state &&
-           (b->dtype == DTYPE_F32 || b->dtype == DTYPE_F16) && most > 0 && device_image_shift(t, most) >= 0;
+           (b->dtype == DTYPE_F32 || b->dtype == DTYPE_F16) && most > 0 &&
+           device_image_shift(t, most) >= 0;
 }
 
 /* Whether the program reads the buffer by pixels alone. */
@@ -97,7 +99,8 @@ bool pass_images(struct tgc *t, struct schedule *s)
     for (int i = 0; i < s->nkernel && t->image; i++) {
         struct kernel *k = s->kernel[i];
         if (k->like)
-            k->is_image = k->like->kernel->is_image;       /* by position, as its program's parameters */
+            /* by position, as its program's parameters */
+            k->is_image = k->like->kernel->is_image;
         else
             find_images(t, k);
         for (int j = 0; j < k->nbuffer; j++)

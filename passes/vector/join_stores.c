@@ -1,5 +1,6 @@
-/* join_stores.c - what a thread stores to neighbours, element by element, is kept in registers, and stored by one
- * transaction; what it loads of neighbours meanwhile is loaded so before. From local memory neighbours go as they are.
+/* join_stores.c - what a thread stores to neighbours, element by element, is kept in registers, and
+ * stored by one transaction; what it loads of neighbours meanwhile is loaded so before. From local
+ * memory neighbours go as they are.
  *
  *      for e < 8                                x'[0] = x[8*j ..8]
  *          y[i*n + 8*j + e] = f(x[8*j + e])     for e < 8
@@ -11,12 +12,14 @@
  *                                               for e < 8
  *                                                   sum[e] := x'[e]
  *
- * What a thread stores apart in local memory, to turn it there, it may still load as neighbours: these are loaded so, and stored one by one.
+ * What a thread stores apart in local memory, to turn it there, it may still load as neighbours:
+ * these are loaded so, and stored one by one.
  *
- * These are the innermost lanes of a tile, of a fragment's elements above all (ir/matrix.def), as far as they are 4, 8
- * or 16 bytes at a multiple of that, which the offset's form says (index_divisor()). A condition around the store, or of
- * a load, has to hold for all of them or for none. Registers that hold what is stored later (pipeline.c) are loaded so,
- * too: one condition, one load and as many registers as the bytes need, instead of those of each element. The last pass
+ * These are the innermost lanes of a tile, of a fragment's elements above all (ir/matrix.def), as
+ * far as they are 4, 8 or 16 bytes at a multiple of that, which the offset's form says
+ * (index_divisor()). A condition around the store, or of a load, has to hold for all of them or for
+ * none. Registers that hold what is stored later (pipeline.c) are loaded so, too: one condition,
+ * one load and as many registers as the bytes need, instead of those of each element. The last pass
  * of a device's kernels but for widths: no other one reads PUT.
  */
 #include "passes/analysis/copied.h"
@@ -34,16 +37,26 @@ struct joining {
     bool changed;
 };
 
-/* Neighbours that a turn each of a loop loads, from element `at` on, so many at once; valid: where they are not zeros, NULL: always. */
+/* Neighbours that a turn each of a loop loads, from element `at` on, so many at once; valid: where
+ * they are not zeros, NULL: always. */
 struct row_load { struct uop *load, *at, *valid; int64_t n; };
-/* A loop that does nothing but store, or keep in registers: what goes where in its first turn, and under which condition; apart: not to
- * neighbours, in local memory. */
-struct row { int begin, end; bool apart; const struct uop *store; struct uop *at, *guard, *valid; int64_t n; struct row_load load[LOADS_MAX]; int nload; };
+/* A loop that does nothing but store, or keep in registers: what goes where in its first turn, and
+ * under which condition; apart: not to neighbours, in local memory. */
+struct row {
+    int begin, end;
+    bool apart;
+    const struct uop *store;
+    struct uop *at, *guard, *valid;
+    int64_t n;
+    struct row_load load[LOADS_MAX];
+    int nload;
+};
 
 static bool keeps(const struct row *r) { return r->store->op == OP_ASSIGN; }
 static bool stores_neighbours(const struct row *r) { return !keeps(r) && !r->apart; }
 
-/* What the loop at `begin` does, one store or assignment, and the only condition, around a store. */
+/* What the loop at `begin` does, one store or assignment, and the only condition, around a
+ * store. */
 static bool find_store(const struct expander *e, struct row *r)
 {
     for (int i = r->begin + 1; i < r->end; i++) {
@@ -77,17 +90,20 @@ static bool reads_sum(struct tgc *t, struct uop *value)
 static bool nbytes_fit(const struct tgc *t, const struct buffer *b, int64_t n)
 {
     int64_t nbytes = n * (int64_t)dtype_nbytes(b->dtype);
-    return n > 1 && dtype_bits(b->dtype) == 8 * (int)dtype_nbytes(b->dtype) && nbytes >= COPY_NBYTES_LEAST &&
-           !(nbytes & (nbytes - 1)) && device_stores(t, nbytes);
+    return n > 1 && dtype_bits(b->dtype) == 8 * (int)dtype_nbytes(b->dtype) &&
+           nbytes >= COPY_NBYTES_LEAST && !(nbytes & (nbytes - 1)) && device_stores(t, nbytes);
 }
 
 /* Whether the condition is one of those that hold if `all` does. */
 static bool is_implied(const struct uop *condition, const struct uop *all)
 {
-    return condition == all || (all->op == OP_AND && all->dtype == DTYPE_BOOL && (is_implied(condition, all->src[0]) || is_implied(condition, all->src[1])));
+    return condition == all ||
+           (all->op == OP_AND && all->dtype == DTYPE_BOOL &&
+            (is_implied(condition, all->src[0]) || is_implied(condition, all->src[1])));
 }
 
-/* Of n neighbours, how many one transaction loads, all at multiples of their bytes; fewer than a word has: none. */
+/* Of n neighbours, how many one transaction loads, all at multiples of their bytes; fewer than a
+ * word has: none. */
 static int64_t at_once(struct tgc *t, const struct buffer *b, const struct uop *at, int64_t n)
 {
     int64_t most = COPY_NBYTES_MOST / (int64_t)dtype_nbytes(b->dtype);
@@ -98,7 +114,8 @@ static int64_t at_once(struct tgc *t, const struct buffer *b, const struct uop *
 }
 
 /* Whether the loop's elements of that load are there together, or are zeros together. */
-static bool are_valid_together(struct tgc *t, const struct row *r, struct row_load *of, const struct uop *lane)
+static bool are_valid_together(struct tgc *t, const struct row *r, struct row_load *of,
+                               const struct uop *lane)
 {
     const struct uop *load = of->load;
     if (load->nsrc == 2 || (r->guard && is_implied(load->src[2], r->guard->src[0])))
@@ -117,7 +134,8 @@ static void find_loads(const struct expander *e, struct row *r)
         struct uop *u = e->in[i];
         const struct buffer *b = u->op == OP_LOAD ? uop_buffer_of(u->src[0]) : NULL;
         int64_t stride;
-        if (!b || b->is_register || (r->apart && b->is_local) || (b->kind == BUFFER_SCRATCH && !b->is_local) || u->lanes != 1 ||
+        if (!b || b->is_register || (r->apart && b->is_local) ||
+            (b->kind == BUFFER_SCRATCH && !b->is_local) || u->lanes != 1 ||
             !index_stride(t, u->src[1], lane, &stride) || stride != 1)
             continue;
         struct row_load of = {u, sym_sub(t, u->src[1], lane), NULL, 0};
@@ -126,10 +144,13 @@ static void find_loads(const struct expander *e, struct row *r)
     }
 }
 
-/* Whether the loop only copies: consecutive elements of local memory are stored as they were loaded. */
+/* Whether the loop only copies: consecutive elements of local memory are stored as they were
+ * loaded. */
 static bool is_move(const struct row *r)
 {
-    return stores_neighbours(r) && r->nload == 1 && !r->load[0].valid && r->store->src[2] == r->load[0].load && uop_buffer_of(r->load[0].load->src[0])->is_local &&
+    return stores_neighbours(r) && r->nload == 1 && !r->load[0].valid &&
+           r->store->src[2] == r->load[0].load &&
+           uop_buffer_of(r->load[0].load->src[0])->is_local &&
            r->load[0].load->dtype == uop_buffer_of(r->store->src[0])->dtype && r->load[0].n == r->n;
 }
 
@@ -156,13 +177,16 @@ static bool find_row(const struct expander *e, int at, struct row *r)
         return false;
     r->at = sym_sub(t, r->store->src[1], lane);
     r->valid = r->guard ? condition_of_first(t, r->guard->src[0], lane, r->n) : NULL;
-    if ((r->guard && !r->valid) || (!r->apart && (!nbytes_fit(t, b, r->n) || index_divisor(t, r->at) % r->n || !buffer_is_aligned(t, b, r->n))))
+    if ((r->guard && !r->valid) ||
+        (!r->apart && (!nbytes_fit(t, b, r->n) || index_divisor(t, r->at) % r->n ||
+                       !buffer_is_aligned(t, b, r->n))))
         return false;
     find_loads(e, r);
     return !r->apart || r->nload > 0;
 }
 
-/* The thread's own n elements of this dtype: number `number` of such in a row; NULL: there are as many kinds of them as may be. */
+/* The thread's own n elements of this dtype: number `number` of such in a row; NULL: there are as
+ * many kinds of them as may be. */
 static struct uop *part_of(struct joining *m, enum dtype d, int64_t n, int number)
 {
     for (int i = 0; i < m->npart; i++) {
@@ -178,7 +202,8 @@ static struct uop *part_of(struct joining *m, enum dtype d, int64_t n, int numbe
     return m->part[m->npart++] = uop_buffer(m->e->t, part);
 }
 
-/* The row's n-th part of a dtype, of those that its store and its loads before number `load` take none of. */
+/* The row's n-th part of a dtype, of those that its store and its loads before number
+ * `load` take none of. */
 static struct uop *next_part(struct joining *m, const struct row *r, enum dtype d, int load)
 {
     int number = load >= 0 && stores_neighbours(r) && uop_buffer_of(r->store->src[0])->dtype == d;
@@ -187,7 +212,8 @@ static struct uop *next_part(struct joining *m, const struct row *r, enum dtype 
     return part_of(m, d, r->n, number);
 }
 
-static void put(struct joining *m, struct uop *to, struct uop *at, struct uop *from, struct uop *first, int64_t n)
+static void put(struct joining *m, struct uop *to, struct uop *at, struct uop *from,
+                struct uop *first, int64_t n)
 {
     struct uop *src[4] = {to, at, from, first};
     expand_need(m->e, at);
@@ -198,7 +224,8 @@ static void put(struct joining *m, struct uop *to, struct uop *at, struct uop *f
 static struct uop *open_guard(struct joining *m, struct uop *condition, int64_t id)
 {
     expand_need(m->e, condition);
-    struct uop *guard = uop_intern(m->e->t, OP_GUARD, DTYPE_VOID, &condition, 1, (union arg){.i = id});
+    struct uop *guard =
+        uop_intern(m->e->t, OP_GUARD, DTYPE_VOID, &condition, 1, (union arg){.i = id});
     expand_copy(m->e, guard);
     return guard;
 }
@@ -213,7 +240,8 @@ static void close_guard(struct joining *m, struct uop *guard)
 static void clear(struct joining *m, struct uop *part, enum dtype d, int64_t n)
 {
     struct tgc *t = m->e->t;
-    struct uop *lane = uop_axis(t, uop_int(t, n), AXIS_LANE, WORKER_EACH), *store[3] = {part, lane, uop_consti(t, d, 0)};
+    struct uop *lane = uop_axis(t, uop_int(t, n), AXIS_LANE, WORKER_EACH),
+               *store[3] = {part, lane, uop_consti(t, d, 0)};
     expand_copy(m->e, lane);
     expand_need(m->e, store[2]);
     expand_copy(m->e, uop_intern(t, OP_STORE, DTYPE_VOID, store, 3, (union arg){0}));
@@ -226,7 +254,8 @@ static void get_loads(struct joining *m, struct row *r, struct uop_map *now)
     struct tgc *t = m->e->t;
     for (int i = 0; i < r->nload; i++) {
         const struct row_load *of = &r->load[i];
-        struct uop *load = of->load, *part = next_part(m, r, load->dtype, i), *src[2] = {part, m->e->in[r->begin]}, *guard = NULL;
+        struct uop *load = of->load, *part = next_part(m, r, load->dtype, i),
+                   *src[2] = {part, m->e->in[r->begin]}, *guard = NULL;
         if (part && of->valid) {
             clear(m, part, load->dtype, r->n);
             guard = open_guard(m, of->valid, m->next_guard++);
@@ -239,7 +268,8 @@ static void get_loads(struct joining *m, struct row *r, struct uop_map *now)
     }
 }
 
-/* Appends u of the program; a condition may be known already, from a guard around what it tells of. */
+/* Appends u of the program; a condition may be known already, from a guard around what it tells
+ * of. */
 static void copy(struct joining *m, struct uop *u)
 {
     if (u->dtype == DTYPE_BOOL && op_is_elementwise(u->op) && !uop_reads_memory(m->e->t, u))
@@ -266,7 +296,8 @@ static struct uop *with_operands(struct tgc *t, struct uop *u, struct uop_map *n
     return by ? by : u;
 }
 
-/* The loop, whose store is to registers: to `part`; or where it was, of what is kept, or stored apart. */
+/* The loop, whose store is to registers: to `part`; or where it was, of what is
+ * kept, or stored apart. */
 static void put_loop(struct joining *m, struct row *r, struct uop *part)
 {
     struct expander *e = m->e;
@@ -314,7 +345,9 @@ static void join_program(struct tgc *t, struct kernel *k, struct uop ***linear, 
     for (int i = 0; i < e->nin; i++) {
         struct row r;
         bool found = find_row(e, i, &r);
-        struct uop *part = found && stores_neighbours(&r) ? next_part(&m, &r, uop_buffer_of(r.store->src[0])->dtype, -1) : NULL;
+        struct uop *part = found && stores_neighbours(&r)
+                               ? next_part(&m, &r, uop_buffer_of(r.store->src[0])->dtype, -1)
+                               : NULL;
         if (part || (found && !stores_neighbours(&r))) {
             put_row(&m, &r, part);
             i = r.end;

@@ -1,6 +1,6 @@
 /* lane_places.c - conditions on coordinates along a vector's lane: a comparison becomes one of
- * floats, lane by lane; a condition of loads and stores becomes the number of lanes, the first ones,
- * for which it holds.
+ * floats, lane by lane; a condition of loads and stores becomes the number of lanes, the first
+ * ones, for which it holds.
  */
 #include "passes/vector/expand.h"
 

@@ -1,4 +1,5 @@
-/* leave.c - what leaves local memory as boxes (LEAVE): an engine stores them, while the block's threads go on.
+/* leave.c - what leaves local memory as boxes (LEAVE): an engine stores them, while the block's
+ * threads go on.
  *
  *      barrier                          wait until boxes have left the tile
  *      tile[..] = sum                   barrier
@@ -7,16 +8,25 @@
  *        y[..] = tile[..]               barrier
  *      barrier                          first thread: start a box of y
  *
- * Behind all turns boxes are waited for until they are in their tensor. Each thread waits for its own: only one has any. The last barrier is
- * none any more: the tile is read when the first one has been passed again.
+ * Behind all turns boxes are waited for until they are in their tensor. Each thread waits for its
+ * own: only one has any. The last barrier is none any more: the tile is read when the first one has
+ * been passed again.
  */
 #include "passes/analysis/box.h"
 #include "passes/vector/pipeline.h"
 
-/* The store that has a box leave, by the position of its outermost loop; its loops, outermost first, and its condition. */
-struct leaving { int begin, end, last; struct uop *store, *item, *valid, *loop[STEP_LOOPS]; int nloop; };
+/* The store that has a box leave, by the position of its outermost loop; its loops, outermost
+ * first, and its condition. */
+struct leaving {
+    int begin, end, last;
+    struct uop *store, *item, *valid, *loop[STEP_LOOPS];
+    int nloop;
+};
 
-static bool stores_leaving(const struct uop *u) { return u->op == OP_STORE && uop_buffer_of(u->src[0])->leaves; }
+static bool stores_leaving(const struct uop *u)
+{
+    return u->op == OP_STORE && uop_buffer_of(u->src[0])->leaves;
+}
 
 static bool is_leaving(const struct uop *u)
 {
@@ -25,14 +35,16 @@ static bool is_leaving(const struct uop *u)
     return load && load->op == OP_LOAD && uop_buffer_of(load->src[0])->leaves;
 }
 
-/* Reads the nest of the store at `at`; `last`: behind which all boxes are to be in their tensors. */
+/* Reads the nest of the store at `at`; `last`: behind which all boxes are to be in their
+ * tensors. */
 static void read_nest(struct expander *e, int at, struct leaving *x)
 {
     *x = (struct leaving){.store = e->in[at], .begin = -1, .last = -1};
     for (int i = 0; i < at; i++) {
         struct uop *u = e->in[i];
         bool opens = u->op == OP_RANGE || u->op == OP_GUARD;
-        if (!opens || expand_find_end(e, i) < at || (u->op == OP_GUARD && x->begin < 0) || range_is_grid(u))
+        if (!opens || expand_find_end(e, i) < at || (u->op == OP_GUARD && x->begin < 0) ||
+            range_is_grid(u))
             continue;
         if (x->last < 0)
             x->last = expand_find_end(e, i);
@@ -49,7 +61,8 @@ static void read_nest(struct expander *e, int at, struct leaving *x)
     }
 }
 
-static void write_box(struct expander *e, const struct box *b, const struct buffer *memory, struct uop *local, int64_t panel)
+static void write_box(struct expander *e, const struct box *b, const struct buffer *memory,
+                      struct uop *local, int64_t panel)
 {
     struct tgc *t = e->t;
     struct uop *src[BULK_AXES + BULK_AXIS * BULK_RANK];
@@ -68,7 +81,9 @@ static void write_box(struct expander *e, const struct box *b, const struct buff
     for (int k = 0; k < n; k++)
         if (!op_takes_memory(OP_BULK_STORE, k))
             expand_need(e, src[k]);
-    expand_push(e, uop_intern(t, OP_BULK_STORE, DTYPE_VOID, src, n, (union arg){.i = BULK_BITS(memory->panel ? PANEL_ROW_NBYTES : 0, 1, 0)}));
+    expand_push(
+        e, uop_intern(t, OP_BULK_STORE, DTYPE_VOID, src, n,
+                      (union arg){.i = BULK_BITS(memory->panel ? PANEL_ROW_NBYTES : 0, 1, 0)}));
 }
 
 /* In place of the nest: its first thread starts the boxes. */
@@ -76,7 +91,8 @@ static void write_boxes(struct expander *e, const struct leaving *x)
 {
     struct box b;
     const char *why;
-    const struct uop *load = x->store->src[2]->op == OP_BITCAST ? x->store->src[2]->src[0] : x->store->src[2];
+    const struct uop *load =
+        x->store->src[2]->op == OP_BITCAST ? x->store->src[2]->src[0] : x->store->src[2];
     const struct buffer *memory = uop_buffer_of(load->src[0]);
     struct uop *item = x->item;
     if (!item || !box_read_leaving(e->t, x->store, x->valid, item, x->loop, x->nloop, &b, &why))
@@ -91,7 +107,8 @@ static void write_boxes(struct expander *e, const struct leaving *x)
     expand_leave(e);
 }
 
-/* Whether a store to memory that leaves is between the barrier at `at` and the next one, or (by: -1) the one before. */
+/* Whether a store to memory that leaves is between the barrier at `at` and the next one, or (by:
+ * -1) the one before. */
 static bool is_beside(const struct expander *e, int at, int by)
 {
     for (int i = at + by; i >= 0 && i < e->nin && e->in[i]->op != OP_BARRIER; i += by)
@@ -129,7 +146,8 @@ static void leave_program(struct tgc *t, struct uop ***linear, int *nlinear)
     e->scopes.known = (struct uop_map){.t = t, .scratch = true};
     for (int i = 0; i < e->nin; i++) {
         const struct uop *u = e->in[i];
-        if ((u->op == OP_ACC || u->op == OP_BARRIER || u->op == OP_GUARD) && BARRIER_ID(u->arg.i) >= e->next_acc)
+        if ((u->op == OP_ACC || u->op == OP_BARRIER || u->op == OP_GUARD) &&
+            BARRIER_ID(u->arg.i) >= e->next_acc)
             e->next_acc = BARRIER_ID(u->arg.i) + 1;
         if (is_leaving(u))
             read_nest(e, i, &x);

@@ -1,5 +1,5 @@
-/* pipeline.c - copies in local memory that have several parts (PIPELINE): those of later steps come while
- * a block's threads compute with this one's, and there is one barrier a step.
+/* pipeline.c - copies in local memory that have several parts (PIPELINE): those of later steps come
+ * while a block's threads compute with this one's, and there is one barrier a step.
  *
  *      for k                                  copy[0] = x of step 0
  *        barrier                              for k
@@ -24,12 +24,13 @@
  *        barrier, copy', barrier                commit
  *        sum' += copy' ...                      sum += copy[block % n] ..., sum' += copy'[block % n] ...
  *
- * Software pipelining (Lam, PLDI 1988). The part that is stored was read last before the barrier, which
- * also says that the other threads' copies are there: each of them has waited for its own. Each thread
- * copies its own elements, so that its registers hold them meanwhile. Through registers the last
- * step loads itself again, so that no thread has a branch of its own. Behind the last steps groups are empty, so
- * that each step waits for as many. Steps that are several nested loops are numbered in their order, by k.
- * opts_pipeline.c has the conditions; pipeline_bulk.c writes what comes in bulk.
+ * Software pipelining (Lam, PLDI 1988). The part that is stored was read last before the barrier,
+ * which also says that the other threads' copies are there: each of them has waited for its own.
+ * Each thread copies its own elements, so that its registers hold them meanwhile. Through registers
+ * the last step loads itself again, so that no thread has a branch of its own. Behind the last
+ * steps groups are empty, so that each step waits for as many. Steps that are several nested loops
+ * are numbered in their order, by k. opts_pipeline.c has the conditions; pipeline_bulk.c writes
+ * what comes in bulk.
  */
 #include "passes/analysis/copied.h"
 #include "passes/analysis/nest.h"
@@ -79,15 +80,17 @@ static void find_copies(struct steps *s)
     }
 }
 
-/* Whether the loop at `at` is the outermost one of steps whose copies have parts. A band in another loop is none: its turns share
- * the block's copies among its threads anew (find_bands()), which are not those of loops around it. */
+/* Whether the loop at `at` is the outermost one of steps whose copies have parts. A band in another
+ * loop is none: its turns share the block's copies among its threads anew (find_bands()), which are
+ * not those of loops around it. */
 static bool find_steps(struct steps *s, int at)
 {
     struct expander *e = s->e;
     bool any = false;
     s->first = at;
     s->second = -1;
-    while (s->nloop < STEP_LOOPS && is_step(e->in[at]) && !(s->nloop && range_is(e->in[at], AXIS_BAND))) {
+    while (s->nloop < STEP_LOOPS && is_step(e->in[at]) &&
+           !(s->nloop && range_is(e->in[at], AXIS_BAND))) {
         s->loop[s->nloop++] = e->in[at];
         any = true;
         s->end = expand_find_end(e, at);
@@ -107,7 +110,8 @@ static bool find_steps(struct steps *s, int at)
     return copies;
 }
 
-/* Whether the loop at `at` is one of steps, or has one in it: then steps are counted through all of its turns. */
+/* Whether the loop at `at` is one of steps, or has one in it: then steps are counted
+ * through all of its turns. */
 static bool find_counted(struct steps *s, int at)
 {
     const struct steps none = *s;
@@ -154,8 +158,8 @@ void steps_map(const struct steps *s, struct uop_map *by, struct uop *n)
     }
 }
 
-/* The number of a thread in the loops that are open: its registers are not another one's, so the loop that a
- * block shares in a copy becomes the thread's own place. */
+/* The number of a thread in the loops that are open: its registers are not another one's, so the
+ * loop that a block shares in a copy becomes the thread's own place. */
 static struct uop *thread_number(const struct steps *s)
 {
     struct tgc *t = s->e->t;
@@ -179,7 +183,8 @@ static void close_loop(struct expander *e, struct uop *r)
     expand_leave(e);
 }
 
-/* A copy's loops, with ranges of their own: a thread's turns are lanes, so that registers hold them. */
+/* A copy's loops, with ranges of their own: a thread's turns are lanes, so that
+ * registers hold them. */
 static void own_loops(struct steps *s, struct of_step *c)
 {
     struct tgc *t = s->e->t;
@@ -193,7 +198,8 @@ static void own_loops(struct steps *s, struct of_step *c)
 enum phase { COPY, LOAD, STORE };
 
 /* What the copy does in this phase of step n; part: where it is stored. */
-static void write_copy(struct steps *s, struct of_step *c, enum phase phase, struct uop *n, struct uop *part)
+static void write_copy(struct steps *s, struct of_step *c, enum phase phase, struct uop *n,
+                       struct uop *part)
 {
     struct expander *e = s->e;
     struct uop_map by = {.t = e->t, .scratch = true};
@@ -209,8 +215,9 @@ static void write_copy(struct steps *s, struct of_step *c, enum phase phase, str
     if (phase != LOAD)
         expand_need(e, place);
     struct uop *store[3] = {c->store->src[0], place, value}, *assign[2] = {c->acc, value};
-    expand_push(e, phase == LOAD ? uop_intern(e->t, OP_ASSIGN, value->dtype, assign, 2, (union arg){0})
-                                 : uop_intern(e->t, OP_STORE, c->store->dtype, store, 3, (union arg){0}));
+    expand_push(e, phase == LOAD
+                       ? uop_intern(e->t, OP_ASSIGN, value->dtype, assign, 2, (union arg){0})
+                       : uop_intern(e->t, OP_STORE, c->store->dtype, store, 3, (union arg){0}));
     for (int k = c->nturn - 1; k >= 0; k--)
         close_loop(e, c->own[k]);
 }
@@ -222,7 +229,8 @@ static void declare_registers(struct steps *s, struct of_step *c)
     struct uop *src[STEP_LOOPS + 1] = {uop_consti(e->t, c->store->src[2]->dtype, 0)};
     for (int k = 0; k < c->nturn; k++)
         src[k + 1] = c->own[k];
-    c->acc = uop_intern(e->t, OP_ACC, c->store->src[2]->dtype, src, 1 + c->nturn, (union arg){.i = e->next_acc++});
+    c->acc = uop_intern(e->t, OP_ACC, c->store->src[2]->dtype, src, 1 + c->nturn,
+                        (union arg){.i = e->next_acc++});
     expand_push(e, c->acc);
 }
 
@@ -258,7 +266,7 @@ void steps_write(struct steps *s, struct uop *u, struct uop *part)
     steps_copy(e, now);
 }
 
-/* ---------------------------------------------------------------------------------- asynchronously */
+/* ------------------------------------------------------------------------------- asynchronously */
 
 void steps_push(struct expander *e, enum op op, int64_t bits)
 {
@@ -268,7 +276,8 @@ void steps_push(struct expander *e, enum op op, int64_t bits)
 struct uop *steps_open(struct expander *e, struct uop *condition)
 {
     expand_need(e, condition);
-    struct uop *guard = uop_intern(e->t, OP_GUARD, DTYPE_VOID, &condition, 1, (union arg){.i = e->next_acc++});
+    struct uop *guard =
+        uop_intern(e->t, OP_GUARD, DTYPE_VOID, &condition, 1, (union arg){.i = e->next_acc++});
     expand_push(e, guard);
     expand_enter(e);
     return guard;
@@ -297,13 +306,15 @@ static void write_transfers(struct steps *s, struct uop *n, struct uop *part)
         for (int k = 0; k < c->nturn; k++)
             if (!range_is_lane(c->turn[k]) && !range_is(c->turn[k], AXIS_GROUP))
                 map_set(&by, c->turn[k], open_loop(e, c->own[k]));
-        struct uop *src[5] = {c->store->src[0], uop_substitute_all(t, x.at, &by), x.memory, uop_substitute_all(t, x.from, &by),
+        struct uop *src[5] = {c->store->src[0], uop_substitute_all(t, x.at, &by), x.memory,
+                              uop_substitute_all(t, x.from, &by),
                               x.valid ? uop_substitute_all(t, x.valid, &by) : NULL};
         src[1] = sym_add(t, src[1], sym_muli(t, part, steps_part(src[0])));
         for (int k = 1; k < 5; k++)
             if (src[k] && k != 2)
                 expand_need(e, src[k]);
-        expand_push(e, uop_intern(t, OP_COPY, DTYPE_VOID, src, x.valid ? 5 : 4, (union arg){.i = x.lanes}));
+        expand_push(
+            e, uop_intern(t, OP_COPY, DTYPE_VOID, src, x.valid ? 5 : 4, (union arg){.i = x.lanes}));
         for (int k = c->nturn - 1; k >= 0; k--)
             if (!range_is_lane(c->turn[k]) && !range_is(c->turn[k], AXIS_GROUP))
                 close_loop(e, c->own[k]);
@@ -314,7 +325,8 @@ static void write_asynchronous(struct steps *s)
 {
     struct expander *e = s->e;
     struct tgc *t = e->t;
-    struct uop *step = steps_number(s), *parts = uop_int(t, s->parts), *ahead = sym_addi(t, step, s->parts - 1);
+    struct uop *step = steps_number(s), *parts = uop_int(t, s->parts),
+               *ahead = sym_addi(t, step, s->parts - 1);
     for (int k = 0; k < s->parts - 1; k++) {
         write_transfers(s, uop_int(t, k), uop_int(t, k));
         steps_push(e, OP_COMMIT, e->next_acc++);
@@ -331,7 +343,7 @@ static void write_asynchronous(struct steps *s)
         steps_write(s, e->in[i], sym_mod(t, step, parts));
 }
 
-/* -------------------------------------------------------------------------------- through registers */
+/* ---------------------------------------------------------------------------- through registers */
 
 static void write_through_registers(struct steps *s)
 {
@@ -358,7 +370,7 @@ static void write_through_registers(struct steps *s)
         write_copy(s, &s->copy[k], STORE, next, other);
 }
 
-/* -------------------------------------------------------------------------- of the turns of a band */
+/* ----------------------------------------------------------------------- of the turns of a band */
 
 /* Where the outermost loop of each copy in the loop begins; -1: there is none at `at`. */
 static int copy_begins(const struct expander *e, int at)
@@ -385,7 +397,7 @@ static bool find_bands(struct steps *s, int at)
             return false;
     for (int i = at + 1, last; i < s->end; i++)
         if (range_is_item(e->in[i]))
-            i = expand_find_end(e, i);               /* what is copied in it is copied for steps of sums */
+            i = expand_find_end(e, i);        /* what is copied in it is copied for steps of sums */
         else if ((last = copy_begins(e, i)) > 0) {
             s->begin = i;
             s->second = last;
@@ -400,7 +412,8 @@ static bool passes_on(const struct steps *s)
 {
     for (int i = s->first; i < s->end; i++) {
         const struct uop *u = s->e->in[i];
-        if (u->op == OP_STORE && !has_parts(u) && buffer_space(uop_buffer_of(u->src[0])) == SPACE_LOCAL)
+        if (u->op == OP_STORE && !has_parts(u) &&
+            buffer_space(uop_buffer_of(u->src[0])) == SPACE_LOCAL)
             return true;
     }
     return false;
@@ -411,7 +424,8 @@ static void write_turn(struct steps *s, struct uop *n, struct uop *part)
 {
     struct expander *e = s->e;
     struct tgc *t = e->t;
-    struct uop *is = sym_lt(t, n, s->loop[0]->src[0]), *guard = uop_is_int(is, 1) ? NULL : steps_open(e, is);
+    struct uop *is = sym_lt(t, n, s->loop[0]->src[0]),
+               *guard = uop_is_int(is, 1) ? NULL : steps_open(e, is);
     s->thread = open_loop(e, uop_axis(t, uop_int(t, s->kernel->block), AXIS_LOOP, WORKER_BLOCK));
     write_transfers(s, n, part);
     close_loop(e, s->thread);
@@ -475,15 +489,17 @@ static int write_steps(struct steps *s)
 static struct steps *new_steps(struct expander *e, struct kernel *kernel)
 {
     struct steps *s = scratch_array(e->t, 1, sizeof *s);
-    *s = (struct steps){.e = e, .kernel = kernel, .cluster = 1, .now = {.t = e->t, .scratch = true}};
+    *s =
+        (struct steps){.e = e, .kernel = kernel, .cluster = 1, .now = {.t = e->t, .scratch = true}};
     return s;
 }
 
-/* Before a band in whose turns blocks go through their places, which begins at `at`, threads take their roles; returns the steps of what they
- * do. NULL: it is no such loop. */
+/* Before a band in whose turns blocks go through their places, which begins at `at`, threads take
+ * their roles; returns the steps of what they do. NULL: it is no such loop. */
 static struct steps *find_roles_of_band(struct expander *e, struct kernel *kernel, int at)
 {
-    struct steps *s = is_step(e->in[at]) && range_is(e->in[at], AXIS_BAND) ? new_steps(e, kernel) : NULL;
+    struct steps *s =
+        is_step(e->in[at]) && range_is(e->in[at], AXIS_BAND) ? new_steps(e, kernel) : NULL;
     if (!s || !find_counted(s, at) || !s->producers)
         return NULL;
     s->count = count_steps(s);
@@ -508,7 +524,8 @@ static struct steps *find_roles(struct expander *e, struct kernel *kernel, int a
     return NULL;
 }
 
-/* Whether a loop of each thread's stands around, as for several heads: those of the grid have one turn. */
+/* Whether a loop of each thread's stands around, as for several heads: those of the
+ * grid have one turn. */
 static bool is_in_loop(const struct expander *e, int at)
 {
     for (int i = 0; i < at; i++)
@@ -517,12 +534,15 @@ static bool is_in_loop(const struct expander *e, int at)
     return false;
 }
 
-/* Writes the steps that begin at `at`, if some do; returns what is to be copied next. *shared: those whose copies blocks share, and
- * *last: where their loops end. *band: where a band ends behind which threads wait: the next turn of a loop around it stores what this one's
- * sums read, and the barriers of the copies that stood between are gone. */
-static int write_steps_at(struct expander *e, struct kernel *kernel, struct steps *of_roles, int at, struct steps **shared, int *last, int *band)
+/* Writes the steps that begin at `at`, if some do; returns what is to be copied next. *shared:
+ * those whose copies blocks share, and *last: where their loops end. *band: where a band ends
+ * behind which threads wait: the next turn of a loop around it stores what this one's sums read,
+ * and the barriers of the copies that stood between are gone. */
+static int write_steps_at(struct expander *e, struct kernel *kernel, struct steps *of_roles, int at,
+                          struct steps **shared, int *last, int *band)
 {
-    struct steps *s = of_roles && at == of_roles->start ? of_roles : new_steps(e, kernel), *of_band = new_steps(e, kernel);
+    struct steps *s = of_roles && at == of_roles->start ? of_roles : new_steps(e, kernel),
+                 *of_band = new_steps(e, kernel);
     if (s != of_roles && find_bands(of_band, at)) {
         *band = is_in_loop(e, at) ? of_band->end : -1;
         write_bands(of_band);
@@ -549,7 +569,9 @@ static void write_program(struct expander *e, struct kernel *kernel)
         i = is_step(e->in[i]) ? write_steps_at(e, kernel, of_roles, i, &shared, &last, &band) : i;
         if (i == roles_end)
             steps_close(e, role);
-        steps_copy(e, i < roles_end && e->in[i]->op == OP_BARRIER ? steps_barrier(of_roles, e->in[i]) : e->in[i]);
+        steps_copy(e, i < roles_end && e->in[i]->op == OP_BARRIER
+                          ? steps_barrier(of_roles, e->in[i])
+                          : e->in[i]);
         if (i == band)
             steps_push(e, OP_BARRIER, e->next_acc++);
         if (i == last)
@@ -562,14 +584,16 @@ static void write_program(struct expander *e, struct kernel *kernel)
     }
 }
 
-static void pipeline_program(struct tgc *t, struct kernel *kernel, struct uop ***linear, int *nlinear)
+static void pipeline_program(struct tgc *t, struct kernel *kernel, struct uop ***linear,
+                             int *nlinear)
 {
     struct mem_mark mark = scratch_mark(t);
     struct expander *e = scratch_array(t, 1, sizeof *e);
     *e = (struct expander){.t = t, .in = *linear, .nin = *nlinear};
     e->scopes.known = (struct uop_map){.t = t, .scratch = true};
     for (int i = 0; i < e->nin; i++)                 /* registers are behind all sums */
-        if ((e->in[i]->op == OP_ACC || e->in[i]->op == OP_BARRIER || e->in[i]->op == OP_GUARD) && BARRIER_ID(e->in[i]->arg.i) >= e->next_acc)
+        if ((e->in[i]->op == OP_ACC || e->in[i]->op == OP_BARRIER || e->in[i]->op == OP_GUARD) &&
+            BARRIER_ID(e->in[i]->arg.i) >= e->next_acc)
             e->next_acc = BARRIER_ID(e->in[i]->arg.i) + 1;
     write_program(e, kernel);
     *linear = mem_copy(t, e->out, (size_t)e->nout * sizeof *e->out);

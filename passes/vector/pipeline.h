@@ -1,5 +1,5 @@
-/* pipeline.h - private to pipeline.c and pipeline_bulk.c: a loop over steps whose copies have several parts, and what
- * both write of it. */
+/* pipeline.h - private to pipeline.c and pipeline_bulk.c: a loop over steps whose copies have
+ * several parts, and what both write of it. */
 #ifndef TGC_PIPELINE_H
 #define TGC_PIPELINE_H
 
@@ -8,9 +8,9 @@
 
 enum { STEP_LOOPS = 8 };
 
-/* A loop over steps in e->in: of `loop`, outermost first, the body from `begin` to `end`, the copies up
- * to `second`, the second barrier. It begins at `first`, or with the loop at `start` around it, through which steps
- * are counted, too: that is the first of `loop` then. */
+/* A loop over steps in e->in: of `loop`, outermost first, the body from `begin` to `end`, the
+ * copies up to `second`, the second barrier. It begins at `first`, or with the loop at `start`
+ * around it, through which steps are counted, too: that is the first of `loop` then. */
 struct steps {
     struct expander *e;
     struct uop *loop[STEP_LOOPS]; int nloop;
@@ -21,10 +21,14 @@ struct steps {
     int cluster;                 /* blocks that share copies; 1: each has its own */
     struct uop_map now;          /* of the program -> of the new one */
     struct uop *thread;          /* number in its block */
-    struct of_step { struct uop *store, *acc, *at, *turn[STEP_LOOPS], *own[STEP_LOOPS], *thread; int nturn; } copy[STEP_LOOPS];
+    struct of_step {
+        struct uop *store, *acc, *at, *turn[STEP_LOOPS], *own[STEP_LOOPS], *thread;
+        int nturn;
+    } copy[STEP_LOOPS];
     int ncopy;
     struct kernel *kernel;
-    struct uop *full, *empty;    /* in bulk: an mbarrier for each part of the ring: its bytes have arrived; all waves have read it */
+    struct uop *full, *empty;    /* in bulk: an mbarrier for each part of the ring: its bytes have
+                                  * arrived; all waves have read it */
     struct box box[STEP_LOOPS];       /* by copy */
 };
 
@@ -43,14 +47,17 @@ void steps_push(struct expander *e, enum op op, int64_t bits);
 /* What follows is done where the condition holds, until steps_close. */
 struct uop *steps_open(struct expander *e, struct uop *condition);
 void steps_close(struct expander *e, struct uop *guard);
-/* pipeline_bulk.c: writes the steps of s, whose copies come in bulk. Of a band: its beginning, and the end of a turn. */
+/* pipeline_bulk.c: writes the steps of s, whose copies come in bulk. Of a band: its beginning, and
+ * the end of a turn. */
 void steps_in_bulk(struct steps *s);
-/* Behind the loops whose copies blocks of a cluster share. needs: what steps_in_bulk() has written. */
+/* Behind the loops whose copies blocks of a cluster share. needs: what
+ * steps_in_bulk() has written. */
 void steps_end_cluster(struct steps *s);
 void bands_begin_in_bulk(struct steps *s);
 void bands_end_in_bulk(struct steps *s);
-/* The same where threads have roles (PRODUCER): what is before them, and all that producers do, and, behind a guard that
- * is returned, for the caller to close, consumers begin; the consumers' steps. */
+/* The same where threads have roles (PRODUCER): what is before them, and all that
+ * producers do, and, behind a guard that is returned, for the caller to close, consumers
+ * begin; the consumers' steps. */
 struct uop *steps_begin_roles(struct steps *s);
 void steps_of_consumers(struct steps *s);
 /* A barrier of all threads, where it is the consumers' alone. */

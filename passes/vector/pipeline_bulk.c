@@ -1,5 +1,5 @@
-/* pipeline_bulk.c - steps whose copies come in bulk (pipeline.c), as boxes that an engine copies; opts_cluster.c has
- * what blocks share.
+/* pipeline_bulk.c - steps whose copies come in bulk (pipeline.c), as boxes that an engine copies;
+ * opts_cluster.c has what blocks share.
  *
  *      thread 0: of steps 0 .. n - 2: expect their bytes, copy boxes
  *      for k
@@ -22,22 +22,26 @@
  *        sum += copy[k % n] ...                         expect, copy boxes
  *        release part (k + n - 1) % n
  *
- * Nobody fills part n - 1 before it is released for the first time, which nobody need wait for: so of the other parts the first
- * phase that a producer waits for is the one before the first, which has always ended.
+ * Nobody fills part n - 1 before it is released for the first time, which nobody need wait for: so
+ * of the other parts the first phase that a producer waits for is the one before the first, which
+ * has always ended.
  *
- * Blocks of a cluster release each other's parts, and a release that arrives at a block that has ended is an error: before its end who copies waits for
- * the last ones. (A barrier of the cluster does not say that they have arrived, but by a release to all of it, which waits for memory.)
+ * Blocks of a cluster release each other's parts, and a release that arrives at a block that has
+ * ended is an error: before its end who copies waits for the last ones. (A barrier of the cluster
+ * does not say that they have arrived, but by a release to all of it, which waits for memory.)
  *
- * No thread waits for all others: barriers in memory tell of each part when it is full, and when it is empty. A part is
- * released a step late, so that products that are added behind the threads' backs go on meanwhile (products.c); a band's at
- * the turn's end, since its products are waited for in it.
+ * No thread waits for all others: barriers in memory tell of each part when it is full, and when it
+ * is empty. A part is released a step late, so that products that are added behind the threads'
+ * backs go on meanwhile (products.c); a band's at the turn's end, since its products are waited for
+ * in it.
  */
 #include "passes/analysis/nest.h"
 #include "passes/target/target.h"
 #include "passes/vector/pipeline.h"
 #include "ir/device_ops.h"
 
-static void push_statement(struct expander *e, enum op op, struct uop *const *src, int nsrc, int64_t bits)
+static void push_statement(struct expander *e, enum op op, struct uop *const *src, int nsrc,
+                           int64_t bits)
 {
     for (int k = 0; k < nsrc; k++)
         if (!op_takes_memory(op, k))
@@ -70,7 +74,9 @@ static void write_box(struct steps *s, int i, struct uop *n, struct uop *part, i
     }
     src[BULK_AXES] = sym_addi(t, src[BULK_AXES], panel * row);
     src[BULK_AXES + 3] = uop_int(t, row);
-    push_statement(s->e, OP_BULK, src, BULK_AXES + b->rank * BULK_AXIS, BULK_BITS(to->panel ? PANEL_ROW_NBYTES : 0, to->cluster ? to->cluster : 1, to->cluster_of));
+    push_statement(
+        s->e, OP_BULK, src, BULK_AXES + b->rank * BULK_AXIS,
+        BULK_BITS(to->panel ? PANEL_ROW_NBYTES : 0, to->cluster ? to->cluster : 1, to->cluster_of));
 }
 
 static void write_boxes(struct steps *s, struct uop *n, struct uop *part)
@@ -78,7 +84,8 @@ static void write_boxes(struct steps *s, struct uop *n, struct uop *part)
     struct uop *src[2] = {s->full, part};
     int64_t nbytes = 0;
     for (int i = 0; i < s->ncopy; i++)
-        nbytes += s->box[i].nelem * (int64_t)dtype_nbytes(uop_buffer_of(s->copy[i].store->src[0])->dtype);
+        nbytes +=
+            s->box[i].nelem * (int64_t)dtype_nbytes(uop_buffer_of(s->copy[i].store->src[0])->dtype);
     push_statement(s->e, OP_MBAR_ARRIVE, src, 2, nbytes);
     for (int i = 0; i < s->ncopy; i++) {
         const struct buffer *to = uop_buffer_of(s->copy[i].store->src[0]);
@@ -95,8 +102,8 @@ static void read_boxes(struct steps *s)
         const char *why;
         for (int k = 0; k < c->nturn; k++)
             loop[1 + k] = c->turn[k];
-        if (!box_read(s->e->t, c->store->src[2], c->store->src[1], loop, 1 + c->nturn, uop_buffer_of(c->store->src[0])->panel,
-                      &s->box[i], &why))
+        if (!box_read(s->e->t, c->store->src[2], c->store->src[1], loop, 1 + c->nturn,
+                      uop_buffer_of(c->store->src[0])->panel, &s->box[i], &why))
             TGC_BUG(s->e->t, "what comes in bulk is no box: %s", why);
     }
 }
@@ -105,7 +112,8 @@ static struct uop *new_barriers(struct steps *s)
 {
     struct buffer *b = kernel_new_scratch(s->e->t, s->kernel, DTYPE_U64, s->parts);
     b->is_local = true;
-    b->nbytes = (size_t)s->parts * dtype_nbytes(DTYPE_U64);      /* what only this program has is in no AST */
+    /* what only this program has is in no AST */
+    b->nbytes = (size_t)s->parts * dtype_nbytes(DTYPE_U64);
     return uop_buffer(s->e->t, b);
 }
 
@@ -135,23 +143,27 @@ static void begin_barriers(struct steps *s)
     s->full = new_barriers(s);
     s->empty = new_barriers(s);
     push_statement(e, OP_MBAR_INIT, &s->full, 1, MBAR_BITS(1, 1));
-    push_statement(e, OP_MBAR_INIT, &s->empty, 1, MBAR_BITS(count_threads(s) / wave_lanes(s), s->cluster));
+    push_statement(e, OP_MBAR_INIT, &s->empty, 1,
+                   MBAR_BITS(count_threads(s) / wave_lanes(s), s->cluster));
     steps_push(e, OP_BARRIER, e->next_acc++);
     if (s->cluster > 1)
         steps_push(e, OP_CLUSTER_BARRIER, e->next_acc++);
 }
 
-/* The boxes of step n, if there is one, by the block's first thread, where no loops of its threads are open; behind the parts' first ones it waits until the part is empty. */
+/* The boxes of step n, if there is one, by the block's first thread, where no loops of its threads
+ * are open; behind the parts' first ones it waits until the part is empty. */
 static void write_turn(struct steps *s, struct uop *n, bool waits)
 {
     struct expander *e = s->e;
     struct tgc *t = e->t;
-    struct uop *parts = uop_int(t, s->parts), *part = sym_mod(t, n, parts), *before = sym_addi(t, sym_div(t, n, parts), 1);
+    struct uop *parts = uop_int(t, s->parts), *part = sym_mod(t, n, parts),
+               *before = sym_addi(t, sym_div(t, n, parts), 1);
     struct uop *until_empty[3] = {s->empty, part, sym_mod(t, before, uop_int(t, 2))};
     s->thread = uop_axis(t, uop_int(t, s->kernel->block), AXIS_LOOP, WORKER_BLOCK);
     expand_push(e, s->thread);
     expand_enter(e);
-    struct uop *guard = steps_open(e, sym_and(t, sym_lt(t, s->thread, uop_int(t, 1)), sym_lt(t, n, s->count)));
+    struct uop *guard =
+        steps_open(e, sym_and(t, sym_lt(t, s->thread, uop_int(t, 1)), sym_lt(t, n, s->count)));
     if (waits)
         push_statement(e, OP_MBAR_WAIT, until_empty, 3, 0);
     write_boxes(s, n, part);
@@ -160,12 +172,15 @@ static void write_turn(struct steps *s, struct uop *n, bool waits)
     expand_leave(e);
 }
 
-/* What consumers do in a step: wait for its part, compute with it, and release the one that the step before has read. */
+/* What consumers do in a step: wait for its part, compute with it, and release the one that the
+ * step before has read. */
 static void write_consumed(struct steps *s, struct uop *step, int lanes)
 {
     struct tgc *t = s->e->t;
-    struct uop *parts = uop_int(t, s->parts), *part = sym_mod(t, step, parts), *parity = sym_mod(t, sym_div(t, step, parts), uop_int(t, 2)),
-               *until_full[3] = {s->full, part, parity}, *release[2] = {s->empty, sym_mod(t, sym_addi(t, step, s->parts - 1), parts)};
+    struct uop *parts = uop_int(t, s->parts), *part = sym_mod(t, step, parts),
+               *parity = sym_mod(t, sym_div(t, step, parts), uop_int(t, 2)),
+               *until_full[3] = {s->full, part, parity},
+               *release[2] = {s->empty, sym_mod(t, sym_addi(t, step, s->parts - 1), parts)};
     for (int i = s->start; i < s->begin; i++)
         steps_copy(s->e, s->e->in[i]);
     push_statement(s->e, OP_MBAR_WAIT, until_full, 3, 0);
@@ -174,14 +189,17 @@ static void write_consumed(struct steps *s, struct uop *step, int lanes)
     push_statement(s->e, OP_MBAR_RELEASE, release, 2, RELEASE_BITS(1, lanes, s->cluster));
 }
 
-/* As if there were more steps, until all parts are empty whose releases are on their way: behind that no block of the cluster tells this one's
- * barriers, so it may end. */
+/* As if there were more steps, until all parts are empty whose releases are on their way: behind
+ * that no block of the cluster tells this one's barriers, so it may end. */
 static void write_tail(struct steps *s)
 {
     struct expander *e = s->e;
     struct tgc *t = e->t;
-    struct uop *more = uop_axis(t, uop_int(t, s->parts - 1), AXIS_LOOP, WORKER_EACH), *step = sym_add(t, more, s->count), *parts = uop_int(t, s->parts),
-               *before = sym_addi(t, sym_div(t, sym_addi(t, step, 1), parts), 1), *until_empty[3] = {s->empty, sym_mod(t, step, parts), sym_mod(t, before, uop_int(t, 2))};
+    struct uop *more = uop_axis(t, uop_int(t, s->parts - 1), AXIS_LOOP, WORKER_EACH),
+               *step = sym_add(t, more, s->count), *parts = uop_int(t, s->parts),
+               *before = sym_addi(t, sym_div(t, sym_addi(t, step, 1), parts), 1),
+               *until_empty[3] = {s->empty, sym_mod(t, step, parts),
+                                  sym_mod(t, before, uop_int(t, 2))};
     expand_need(e, s->count);
     expand_push(e, more);
     expand_enter(e);
@@ -202,7 +220,8 @@ void steps_in_bulk(struct steps *s)
 {
     struct expander *e = s->e;
     struct tgc *t = e->t;
-    struct uop *step = steps_number(s), *parts = uop_int(t, s->parts), *ahead = sym_addi(t, step, s->parts - 1),
+    struct uop *step = steps_number(s), *parts = uop_int(t, s->parts),
+               *ahead = sym_addi(t, step, s->parts - 1),
                *first = sym_lt(t, s->thread, uop_int(t, 1)), *other = sym_mod(t, ahead, parts),
                *parity = sym_mod(t, sym_div(t, step, parts), uop_int(t, 2));
     read_boxes(s);
@@ -224,12 +243,13 @@ void steps_in_bulk(struct steps *s)
     steps_close(e, guard);
 }
 
-/* ---------------------------------------------------------------------------------------------- roles */
+/* ---------------------------------------------------------------------------------------- roles */
 
 static struct uop *open_role(struct steps *s, enum thread_role role)
 {
     int64_t bits = ROLE_BITS(role, count_threads(s));
-    return steps_open(s->e, uop_intern(s->e->t, OP_ROLE, DTYPE_BOOL, NULL, 0, (union arg){.i = bits}));
+    return steps_open(s->e,
+                      uop_intern(s->e->t, OP_ROLE, DTYPE_BOOL, NULL, 0, (union arg){.i = bits}));
 }
 
 /* Producers leave most of their registers to consumers, on a device whose threads do so. */
@@ -244,8 +264,9 @@ static void write_produced(struct steps *s)
 {
     struct expander *e = s->e;
     struct tgc *t = e->t;
-    struct uop *step = uop_axis(t, s->count, AXIS_LOOP, WORKER_EACH), *parts = uop_int(t, s->parts), *part = sym_mod(t, step, parts),
-               *turn = sym_div(t, sym_addi(t, step, 1), parts), *parity = sym_mod(t, sym_addi(t, turn, 1), uop_int(t, 2)),
+    struct uop *step = uop_axis(t, s->count, AXIS_LOOP, WORKER_EACH), *parts = uop_int(t, s->parts),
+               *part = sym_mod(t, step, parts), *turn = sym_div(t, sym_addi(t, step, 1), parts),
+               *parity = sym_mod(t, sym_addi(t, turn, 1), uop_int(t, 2)),
                *until_empty[3] = {s->empty, part, parity};
     expand_need(e, s->count);
     expand_push(e, step);
@@ -276,7 +297,8 @@ struct uop *steps_begin_roles(struct steps *s)
 
 struct uop *steps_barrier(const struct steps *s, const struct uop *of_all)
 {
-    return uop_intern(s->e->t, OP_BARRIER, DTYPE_VOID, NULL, 0, (union arg){.i = BARRIER_BITS(BARRIER_ID(of_all->arg.i), count_threads(s))});
+    return uop_intern(s->e->t, OP_BARRIER, DTYPE_VOID, NULL, 0,
+                      (union arg){.i = BARRIER_BITS(BARRIER_ID(of_all->arg.i), count_threads(s))});
 }
 
 void steps_of_consumers(struct steps *s)
@@ -286,7 +308,7 @@ void steps_of_consumers(struct steps *s)
     write_consumed(s, steps_number(s), wave_lanes(s));
 }
 
-/* ------------------------------------------------------------------------------ of the turns of a band */
+/* ----------------------------------------------------------------------- of the turns of a band */
 
 void bands_begin_in_bulk(struct steps *s)
 {

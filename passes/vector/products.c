@@ -1,5 +1,5 @@
-/* products.c - where products begin and end that are added behind the threads' backs (rows of ir/matrix.def whose
- * b is in local memory).
+/* products.c - where products begin and end that are added behind the threads' backs (rows of
+ * ir/matrix.def whose b is in local memory).
  *
  *      for k                                  for k
  *        copy[..] = x                           copy[..] = x
@@ -11,11 +11,12 @@
  *        copy[other] = next                     copy[other] = next
  *                                               wait
  *
- * Loops that have nothing but products are one group, unrolled. It begins as early as may be, behind the barrier, and is
- * waited for as late as may be: before its sums are read, before a barrier, and before the loop around it turns. So
- * copies around it run meanwhile; what they store the group does not read, since else a barrier stood between, as
- * threads are not assumed to be in step. Before a part of a copy is released that groups but the newest have read, these
- * are waited for, and the newest goes on while the loop turns; the last one is waited for behind the loops:
+ * Loops that have nothing but products are one group, unrolled. It begins as early as may be,
+ * behind the barrier, and is waited for as late as may be: before its sums are read, before a
+ * barrier, and before the loop around it turns. So copies around it run meanwhile; what they store
+ * the group does not read, since else a barrier stood between, as threads are not assumed to be in
+ * step. Before a part of a copy is released that groups but the newest have read, these are waited
+ * for, and the newest goes on while the loop turns; the last one is waited for behind the loops:
  *
  *      for k                                  for k
  *        wait until part k % n is full          wait until part k % n is full
@@ -35,7 +36,8 @@ struct products {
     struct uop **out; int nout; size_t cap;
     int next_id;
     int nloop;                   /* loops of a thread that are open */
-    struct uop **flying; int nflying;    /* sums whose newest group is waited for behind those of them in which the sums are added up */
+    struct uop **flying; int nflying;    /* sums whose newest group is waited for behind those of
+                                          * them in which the sums are added up */
     int around;                  /* how many stand around these sums */
 };
 
@@ -46,7 +48,9 @@ static bool is_product(const struct uop *u)
 
 static bool stores_panels(const struct uop *u)
 {
-    return (u->op == OP_STORE || u->op == OP_COPY) && uop_buffer_of(u->src[0])->panel && !uop_buffer_of(u->src[0])->leaves;   /* leave.c publishes those */
+    /* leave.c publishes those */
+    return (u->op == OP_STORE || u->op == OP_COPY) && uop_buffer_of(u->src[0])->panel &&
+           !uop_buffer_of(u->src[0])->leaves;
 }
 
 static bool opens(const struct uop *u) { return u->op == OP_RANGE || u->op == OP_GUARD; }
@@ -72,7 +76,8 @@ static bool is_group(const struct products *p, int from, int to)
         const struct uop *u = p->in[i];
         bool loop = u->op == OP_END || (u->op == OP_RANGE && RANGE_WORKER(u->arg.i) == WORKER_EACH);
         any |= is_product(u);
-        if (!is_product(u) && !loop && !op_is_elementwise(u->op) && !(u->op == OP_LOAD && TILE_IS(u->arg.i)))
+        if (!is_product(u) && !loop && !op_is_elementwise(u->op) &&
+            !(u->op == OP_LOAD && TILE_IS(u->arg.i)))
             return false;
     }
     return any;
@@ -82,7 +87,8 @@ static bool is_group(const struct products *p, int from, int to)
 static int last_group(const struct products *p, int to)
 {
     for (int i = to; i < p->nin && !closes(p->in[i]);) {
-        bool passes = op_is_elementwise(p->in[i]->op) || (p->in[i]->op == OP_LOAD && TILE_IS(p->in[i]->arg.i));
+        bool passes = op_is_elementwise(p->in[i]->op) ||
+                      (p->in[i]->op == OP_LOAD && TILE_IS(p->in[i]->arg.i));
         if (passes)
             i++;
         else if (is_group(p, i, behind(p, i)))
@@ -107,11 +113,13 @@ static int find_sums(const struct products *p, int from, int to, struct uop **su
     return n;
 }
 
-/* Whether u may run while the products are under way: it neither reads the sums nor waits for other threads. */
+/* Whether u may run while the products are under way: it neither reads the sums nor waits
+ * for other threads. */
 static bool passes(const struct uop *u, struct uop *const *sum, int n)
 {
-    bool may = op_is_elementwise(u->op) || opens(u) || closes(u) || u->op == OP_LOAD || u->op == OP_STORE ||
-               u->op == OP_ACC || u->op == OP_ASSIGN || u->op == OP_COPY || u->op == OP_COMMIT;
+    bool may = op_is_elementwise(u->op) || opens(u) || closes(u) || u->op == OP_LOAD ||
+               u->op == OP_STORE || u->op == OP_ACC || u->op == OP_ASSIGN || u->op == OP_COPY ||
+               u->op == OP_COMMIT;
     for (int k = 0; k < n; k++)
         may &= u != sum[k];
     for (int s = 0; s < u->nsrc; s++)
@@ -138,7 +146,9 @@ static void put(struct products *p, enum op op, struct uop *const *sum, int n)
 static int loop_step(const struct uop *u)
 {
     const struct uop *r = u->op == OP_END ? u->src[0] : u;
-    return r->op != OP_RANGE || RANGE_WORKER(r->arg.i) != WORKER_EACH ? 0 : u->op == OP_END ? -1 : 1;
+    return r->op != OP_RANGE || RANGE_WORKER(r->arg.i) != WORKER_EACH ? 0
+           : u->op == OP_END                                          ? -1
+                                                                      : 1;
 }
 
 /* How many loops of a thread stand around the sum. */
@@ -153,14 +163,17 @@ static int loops_around(const struct products *p, const struct uop *sum)
 /* Waits for all groups of these sums' products but the `left` newest. */
 static void put_wait(struct products *p, struct uop **sum, int n, int left)
 {
-    push(p, uop_intern(p->t, OP_MATRIX_WAIT, DTYPE_VOID, sum, n, (union arg){.i = WAIT_BITS(left, p->next_id++)}));
+    push(p, uop_intern(p->t, OP_MATRIX_WAIT, DTYPE_VOID, sum, n,
+                       (union arg){.i = WAIT_BITS(left, p->next_id++)}));
     p->flying = left ? sum : NULL;
     p->nflying = left ? n : 0;
     for (int i = 0; i < p->nflying; i++)
-        p->around = i == 0 || loops_around(p, sum[i]) > p->around ? loops_around(p, sum[i]) : p->around;
+        p->around =
+            i == 0 || loops_around(p, sum[i]) > p->around ? loops_around(p, sum[i]) : p->around;
 }
 
-/* Counts the loops of a thread; behind the outermost one in which sums are added up nothing is under way. */
+/* Counts the loops of a thread; behind the outermost one in which sums are added up
+ * nothing is under way. */
 static void count_loops(struct products *p, const struct uop *u)
 {
     p->nloop += loop_step(u);
@@ -168,7 +181,8 @@ static void count_loops(struct products *p, const struct uop *u)
         put_wait(p, p->flying, p->nflying, 0);
 }
 
-/* Whether threads have stored to panels since the last barrier before `at`, in this turn of its loops or the one before. */
+/* Whether threads have stored to panels since the last barrier before `at`, in this turn of its
+ * loops or the one before. */
 static bool has_stored(const struct products *p, int at)
 {
     for (int i = at - 1; i >= 0; i--) {
@@ -184,20 +198,23 @@ static bool has_stored(const struct products *p, int at)
     return false;
 }
 
-/* The group's uops, whose loops become straight-line code, as lanes do: where they turned, sums would have to move. */
+/* The group's uops, whose loops become straight-line code, as lanes do: where they turned, sums
+ * would have to move. */
 static void push_group(struct products *p, int from, int to)
 {
     enum { UNROLLED_MOST = 16 };
     struct uop_map now = {.t = p->t, .scratch = true};
     for (int i = from; i < to; i++) {
-        struct uop *u = p->in[i], *by = u, **src = scratch_array(p->t, (size_t)u->nsrc + 1, sizeof *src);
+        struct uop *u = p->in[i], *by = u,
+                   **src = scratch_array(p->t, (size_t)u->nsrc + 1, sizeof *src);
         bool changed = false;
         for (int k = 0; k < u->nsrc; k++) {
             src[k] = map_get(&now, u->src[k]);
             changed |= src[k] != NULL;
             src[k] = src[k] ? src[k] : u->src[k];
         }
-        if (u->op == OP_RANGE && !range_is_lane(u) && range_fixed_size(u) > 1 && range_fixed_size(u) <= UNROLLED_MOST)
+        if (u->op == OP_RANGE && !range_is_lane(u) && range_fixed_size(u) > 1 &&
+            range_fixed_size(u) <= UNROLLED_MOST)
             by = uop_axis(p->t, u->src[0], AXIS_LANE, WORKER_EACH);
         else if (changed)
             by = uop_intern(p->t, u->op, u->dtype, src, u->nsrc, u->arg);
@@ -207,8 +224,9 @@ static void push_group(struct products *p, int from, int to)
     }
 }
 
-/* Takes from the program what stands before the group, behind the barrier, and may as well run while it is under way;
- * values, which the group may need, stay. Returns how many uops there are. */
+/* Takes from the program what stands before the group, behind the barrier, and may as
+ * well run while it is under way; values, which the group may need, stay. Returns how
+ * many uops there are. */
 static int take_passing(struct products *p, struct uop *const *sum, int n, struct uop ***taken)
 {
     int first = p->nout, depth = 0, nkept, ntaken = 0;
@@ -234,7 +252,8 @@ static int take_passing(struct products *p, struct uop *const *sum, int n, struc
     return ntaken;
 }
 
-/* The group in from..to; returns where the program goes on, behind what runs before the group is waited for. */
+/* The group in from..to; returns where the program goes on, behind what runs before the
+ * group is waited for. */
 static int put_group(struct products *p, int from, int to)
 {
     struct uop **sum = scratch_array(p->t, (size_t)(to - from), sizeof *sum);
@@ -261,7 +280,8 @@ static void place_products(struct tgc *t, struct uop ***linear, int *nlinear)
     for (int i = 0; i < p.nin; i++) {
         const struct uop *u = p.in[i];
         any |= is_product(u);
-        if ((u->op == OP_ACC || u->op == OP_GUARD || u->op == OP_BARRIER) && BARRIER_ID(u->arg.i) >= p.next_id)
+        if ((u->op == OP_ACC || u->op == OP_GUARD || u->op == OP_BARRIER) &&
+            BARRIER_ID(u->arg.i) >= p.next_id)
             p.next_id = BARRIER_ID(u->arg.i) + 1;
     }
     for (int i = 0; i < p.nin && any;) {

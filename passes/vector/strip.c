@@ -393,8 +393,9 @@ bool strip_loop(struct expander *e, int *at)
     struct strip s = {.e = e, .range = e->in[*at], .begin = *at, .end = expand_find_end(e, *at)};
     if (range_is_lane(s.range) || range_is(s.range, AXIS_BAND) || !stays_a_loop(e->t, s.range))
         return false;
-    bool grid = device_has_grid(e->t), bytes = !grid && (lookup_find(e, s.begin, s.end, &s.lookup) ||
-                                                         groups_find(e, s.begin, s.end, &s.groups));
+    bool grid = device_has_grid(e->t),
+         bytes = !grid && (lookup_find(e, s.begin, s.end, &s.lookup) ||
+                           groups_find(e, s.begin, s.end, &s.groups));
     if (!bytes && !grid)
         gather_find(e, s.begin, s.end, &s.gather);
     if (!bytes && (!loop_fits(&s) || !is_simple(&s)))

@@ -6,8 +6,9 @@
  *            acc += x[row, k, group, byte] *         acc = tile_dot(acc, a, b)
  *                   w[k, group, column, byte]
  *
- * A tile of values has the fragment's rows, each with the bytes of all groups; a tile of weights has
- * a row for each group, with the bytes of all columns. passes/kernel/fragment.c makes such loops.
+ * A tile of values has the fragment's rows, each with the bytes of all groups; a tile of weights
+ * has a row for each group, with the bytes of all columns. passes/kernel/fragment.c makes such
+ * loops.
  */
 #include "passes/vector/expand.h"
 

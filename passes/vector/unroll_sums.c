@@ -4,9 +4,9 @@
  *          sum += x[k] * w[k*64 + j]            sum += x[4*q]     * w[q*256 + j]
  *                                               sum += x[4*q + 1] * w[q*256 + 64 + j]   ...
  *
- * The terms are added in the same order. The four loads of x are aligned neighbours, which become one
- * transaction (aligned.c), or a pixel of an image (images.c). A loop is unrolled if one of its loads
- * gains, if it does nothing but add to its sums, and if four of it are not too much code.
+ * The terms are added in the same order. The four loads of x are aligned neighbours, which become
+ * one transaction (aligned.c), or a pixel of an image (images.c). A loop is unrolled if one of its
+ * loads gains, if it does nothing but add to its sums, and if four of it are not too much code.
  */
 #include "passes/vector/expand.h"
 
@@ -31,8 +31,8 @@ static bool gains(struct tgc *t, const struct uop *load, struct uop *r)
 {
     int64_t stride;
     return load->op == OP_LOAD && load->lanes == 1 && load->src[0]->op == OP_BUFFER &&
-           dtype_is_float(load->dtype) && index_stride(t, load->src[1], r, &stride) && stride == 1 &&
-           index_divisor(t, sym_sub(t, load->src[1], r)) % TURNS == 0 &&
+           dtype_is_float(load->dtype) && index_stride(t, load->src[1], r, &stride) &&
+           stride == 1 && index_divisor(t, sym_sub(t, load->src[1], r)) % TURNS == 0 &&
            buffer_is_aligned(t, uop_buffer_of(load->src[0]), TURNS);
 }
 
@@ -47,9 +47,11 @@ static bool may_unroll(struct unrolling *v, int at, int end)
         return false;
     for (int i = at + 1; i < end; i++) {
         const struct uop *u = v->e->in[i];
-        bool assigned = i + 1 < end && v->e->in[i + 1]->op == OP_ASSIGN && v->e->in[i + 1]->src[1] == u;
-        if (u->op != OP_ASSIGN && (!(op_is_elementwise(u->op) || u->op == OP_LOAD || u->op == OP_SPLAT ||
-                                     op_class(u->op) == CLASS_LEAF) || (reads_acc(u) && !assigned)))
+        bool assigned =
+            i + 1 < end && v->e->in[i + 1]->op == OP_ASSIGN && v->e->in[i + 1]->src[1] == u;
+        if (u->op != OP_ASSIGN && (!(op_is_elementwise(u->op) || u->op == OP_LOAD ||
+                                     u->op == OP_SPLAT || op_class(u->op) == CLASS_LEAF) ||
+                                   (reads_acc(u) && !assigned)))
             return false;
         any |= gains(v->e->t, u, r);
     }
@@ -69,8 +71,9 @@ static struct uop *rewritten(struct unrolling *v, struct uop *u, const struct uo
     }
     if (!changed)
         return u;
-    struct uop *now = u->op == OP_LOAD || reads_acc(u) ? uop_intern(t, u->op, u->dtype, src, u->nsrc, u->arg)
-                                                       : uop_replace_src(t, u, src);
+    struct uop *now = u->op == OP_LOAD || reads_acc(u)
+                          ? uop_intern(t, u->op, u->dtype, src, u->nsrc, u->arg)
+                          : uop_replace_src(t, u, src);
     uop_set_origin(t, now, u);
     if (u->op == OP_RANGE && uop_get_axes(t, u))
         uop_name_axes(t, now, uop_get_axes(t, u));

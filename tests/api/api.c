@@ -73,8 +73,8 @@ static void run_twice_at_once(const tgc_model *m)
     }
 }
 
-/* run MODEL INPUT SIZE OUT [NAME=VALUE]...: of a model with one input, in memory, whose first axis has
- * SIZE elements in this run. */
+/* run MODEL INPUT SIZE OUT [NAME=VALUE]...: of a model with one input, in memory, whose first axis
+ * has SIZE elements in this run. */
 static void case_run(int n, char **word)
 {
     size_t nmodel, nx, nbytes = 1;
@@ -138,12 +138,17 @@ static void case_entries(int n, char **word)
     EXPECT(c, tgc_open(c, &m), TGC_OK);
     CHECK(tgc_entry_count(m) == 2 && tgc_input_count(m) == 1 && tgc_output_count(m) == 2);
     tgc_entry add = tgc_entry_get(m, 0), look = tgc_entry_get(m, 1);
-    CHECK(!strcmp(add.name, "add") && add.input == 0 && add.input_count == 1 && add.output_count == 1);
-    CHECK(!strcmp(look.name, "look") && look.input_count == 0 && look.output == 1 && !tgc_entry_get(m, 2).name);
-    CHECK(tgc_run_entry(m, 1) == TGC_OK && *(const float *)tgc_output_data(m, 1) == 0);     /* needs no input */
-    CHECK(tgc_run_entry(m, 0) == TGC_FAILED && strstr(tgc_model_message(m), "'x' has not been set"));
+    CHECK(!strcmp(add.name, "add") && add.input == 0 && add.input_count == 1 &&
+          add.output_count == 1);
+    CHECK(!strcmp(look.name, "look") && look.input_count == 0 && look.output == 1 &&
+          !tgc_entry_get(m, 2).name);
+    /* needs no input */
+    CHECK(tgc_run_entry(m, 1) == TGC_OK && *(const float *)tgc_output_data(m, 1) == 0);
+    CHECK(tgc_run_entry(m, 0) == TGC_FAILED &&
+          strstr(tgc_model_message(m), "'x' has not been set"));
     CHECK(tgc_run(m) == TGC_MISUSE && strstr(tgc_model_message(m), "tgc_run_entry"));
-    CHECK(tgc_run_entry(m, 2) == TGC_MISUSE && tgc_run_entry(NULL, 0) == TGC_MISUSE && tgc_entry_count(NULL) == 0);
+    CHECK(tgc_run_entry(m, 2) == TGC_MISUSE && tgc_run_entry(NULL, 0) == TGC_MISUSE &&
+          tgc_entry_count(NULL) == 0);
     CHECK(tgc_set_input(m, 0, &one, NULL) == TGC_OK);
     for (int k = 1; k <= 3; k++)
         CHECK(tgc_run_entry(m, 0) == TGC_OK && *(const float *)tgc_output_data(m, 0) == (float)k);
@@ -190,7 +195,8 @@ static void case_errors(int n, char **word)
     EXPECT(c, tgc_source_file(c, word[0]), TGC_OK);
     EXPECT(c, tgc_info_json(c, &json), TGC_FAILED);
     CHECK(!json && tgc_message_count(c) == 1);
-    CHECK(tgc_message_get(c, 0)->severity == TGC_ERROR && strstr(tgc_message_get(c, 0)->place, "node"));
+    CHECK(tgc_message_get(c, 0)->severity == TGC_ERROR &&
+          strstr(tgc_message_get(c, 0)->place, "node"));
     EXPECT(c, tgc_source_file(c, word[1]), TGC_OK);
     EXPECT(c, tgc_open(c, &m), TGC_FAILED);
     CHECK(tgc_message_get(c, 0)->line == 3 && tgc_message_get(c, 0)->column > 1);
@@ -216,7 +222,8 @@ static void case_nothing(int n, char **word)
     CHECK(strcmp(tgc_version(), TGC_VERSION) == 0);
     for (int status = -1; status <= TGC_DEFECT + 1; status++)
         CHECK(*tgc_status_text((tgc_status)status));
-    CHECK(tgc_set(NULL, "cpu", "native") == TGC_MISUSE && tgc_set_words(NULL, NULL, 0) == TGC_MISUSE);
+    CHECK(tgc_set(NULL, "cpu", "native") == TGC_MISUSE &&
+          tgc_set_words(NULL, NULL, 0) == TGC_MISUSE);
     tgc_set_defaults(NULL);
     tgc_on_progress(NULL, NULL, NULL);
     tgc_on_cancel(NULL, NULL, NULL);
@@ -232,18 +239,20 @@ static void case_nothing(int n, char **word)
     CHECK(!tgc_output(NULL, 0) && !tgc_output_data(NULL, 0));
     CHECK(tgc_set_input(NULL, 0, "", NULL) == TGC_MISUSE);
     CHECK(tgc_run(NULL) == TGC_MISUSE && tgc_reset(NULL) == TGC_MISUSE);
-    CHECK(tgc_model_functions(NULL, NULL) == TGC_MISUSE && tgc_model_init(NULL, NULL, NULL, 0, NULL) != 0);
+    CHECK(tgc_model_functions(NULL, NULL) == TGC_MISUSE &&
+          tgc_model_init(NULL, NULL, NULL, 0, NULL) != 0);
     tgc_files_free(NULL);
     tgc_model_free(NULL);
     tgc_compiler_free(NULL);
     tgc_compiler *c = tgc_compiler_new();
     CHECK(c && tgc_set(c, NULL, "x") == TGC_MISUSE && tgc_source_file(c, NULL) == TGC_MISUSE);
     CHECK(tgc_source_memory(c, "pb", "", 0) == TGC_MISUSE && tgc_open(c, NULL) == TGC_MISUSE);
-    CHECK(tgc_compile_memory(c, NULL, &files) == TGC_MISUSE && tgc_info_json(c, NULL) == TGC_MISUSE);
+    CHECK(tgc_compile_memory(c, NULL, &files) == TGC_MISUSE &&
+          tgc_info_json(c, NULL) == TGC_MISUSE);
     tgc_compiler_free(c);
 }
 
-/* ------------------------------------------------------------------------------ cancel, progress */
+/* ----------------------------------------------------------------------------- cancel, progress */
 
 struct patience { long asked, limit; int progress, open; };
 
@@ -285,7 +294,7 @@ static void case_cancel(int n, char **word)
     tgc_compiler_free(c);
 }
 
-/* --------------------------------------------------------------------------------------- threads */
+/* -------------------------------------------------------------------------------------- threads */
 
 struct job { const char *model; char *c; size_t n; float y; };
 
@@ -344,7 +353,7 @@ static void case_threads(int n, char **word)
     free(alone.c);
 }
 
-/* ----------------------------------------------------------------------------------- nothing left */
+/* --------------------------------------------------------------------------------- nothing left */
 
 static int count_descriptors(void)
 {
@@ -413,8 +422,8 @@ static long anonymous_nbytes(void)
     return kilobytes * 1024;
 }
 
-/* open MODEL [OPTION...]: opens it from its file, then from memory; prints whether LLVM was loaded for that,
- * the bytes that the open models take, and the first output for an input of zeros. */
+/* open MODEL [OPTION...]: opens it from its file, then from memory; prints whether LLVM was loaded
+ * for that, the bytes that the open models take, and the first output for an input of zeros. */
 static void case_open(int n, char **word)
 {
     size_t nmodel;
@@ -465,7 +474,8 @@ static void expect_run(tgc_model *m, int64_t n, const float *x)
         CHECK(((const float *)tgc_output_data(m, 0))[i] == 2 * x[i]);
 }
 
-/* sizes MODEL: x f32[n<=8, 2*n] and z f32[m<=8, n+m] -> 2x and 2z. A call that is refused changes nothing. */
+/* sizes MODEL: x f32[n<=8, 2*n] and z f32[m<=8, n+m] -> 2x and 2z. A call that is
+ * refused changes nothing. */
 static void case_sizes(int n, char **word)
 {
     tgc_compiler *c = compiler_for(word[0]);
@@ -484,12 +494,15 @@ static void case_sizes(int n, char **word)
     CHECK(tgc_set_input(m, 0, x, right) == TGC_OK && tgc_set_input(m, 1, x, other) == TGC_OK);
     expect_run(m, 2, x);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        CHECK(tgc_set_input(m, 0, zero, wrong[i]) == TGC_MISUSE && strstr(tgc_model_message(m), "'x'"));
-        CHECK(tgc_set_input(m, 7, zero, wrong[i]) == TGC_MISUSE && tgc_set_input(m, 0, NULL, right) == TGC_MISUSE);
+        CHECK(tgc_set_input(m, 0, zero, wrong[i]) == TGC_MISUSE &&
+              strstr(tgc_model_message(m), "'x'"));
+        CHECK(tgc_set_input(m, 7, zero, wrong[i]) == TGC_MISUSE &&
+              tgc_set_input(m, 0, NULL, right) == TGC_MISUSE);
         expect_run(m, 2, x);
     }
     CHECK(tgc_set_input(m, 1, x, (const int64_t[]){3, 6}) == TGC_OK);
-    CHECK(tgc_run(m) == TGC_FAILED && strstr(tgc_model_message(m), "dimension 1 of the input 'z' is 6"));
+    CHECK(tgc_run(m) == TGC_FAILED &&
+          strstr(tgc_model_message(m), "dimension 1 of the input 'z' is 6"));
     CHECK(tgc_output(m, 0)->shape[0] == 2);
     CHECK(tgc_set_input(m, 1, x, other) == TGC_OK);
     expect_run(m, 2, x);
@@ -498,11 +511,12 @@ static void case_sizes(int n, char **word)
 
 int main(int argc, char **argv)
 {
-    static const struct { const char *name; int least; void (*f)(int n, char **word); } cases[] = {
-        {"files", 3, case_files},     {"run", 4, case_run},         {"state", 1, case_state},     {"entries", 1, case_entries},
-        {"errors", 3, case_errors},   {"nothing", 0, case_nothing}, {"cancel", 2, case_cancel},
-        {"threads", 1, case_threads}, {"left", 3, case_left},       {"sizes", 1, case_sizes},
-        {"open", 1, case_open}};
+    static const struct { const char *name; int least; void (*f)(int n, char **word);
+    } cases[] = {
+        {"files", 3, case_files},     {"run", 4, case_run},         {"state", 1, case_state},
+        {"entries", 1, case_entries}, {"errors", 3, case_errors},   {"nothing", 0, case_nothing},
+        {"cancel", 2, case_cancel},   {"threads", 1, case_threads}, {"left", 3, case_left},
+        {"sizes", 1, case_sizes},     {"open", 1, case_open}};
     for (size_t i = 0; argc > 1 && i < sizeof cases / sizeof *cases; i++)
         if (strcmp(argv[1], cases[i].name) == 0 && argc - 2 >= cases[i].least) {
             cases[i].f(argc - 2, argv + 2);

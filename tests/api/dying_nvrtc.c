@@ -1,4 +1,5 @@
-/* dying_nvrtc.c - stands for NVRTC as it is where there is no memory: what it cannot allocate ends the process.
+/* dying_nvrtc.c - stands for NVRTC as it is where there is no memory: what it cannot allocate ends
+ * the process.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +20,8 @@ int nvrtcVersion(int *major, int *minor)
     return 0;
 }
 
-int nvrtcCreateProgram(char **program, const char *text, const char *name, int nheader, const char *const *header, const char *const *include)
+int nvrtcCreateProgram(char **program, const char *text, const char *name, int nheader,
+                       const char *const *header, const char *const *include)
 {
     (void)text, (void)name, (void)nheader, (void)header, (void)include;
     *program = need(64);

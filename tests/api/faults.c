@@ -1,12 +1,12 @@
 /* faults.c - every allocation of a compile fails once, and everything is freed.   faults MODEL KIND
  *
- * KIND cuda: C for CUDA, on through the allocations of the process that compiles the kernels.
- * KIND cancel: instead of that, opening the model by LLVM is cancelled wherever it can be. KIND open: it is
- * opened, from a cache that has it.
+ * KIND cuda: C for CUDA, on through the allocations of the process that compiles the kernels. KIND
+ * cancel: instead of that, opening the model by LLVM is cancelled wherever it can be. KIND open: it
+ * is opened, from a cache that has it.
  *
  * The allocator of the C library is called by its inner names (glibc), so that this program's can
- * stand in front of it: it counts the blocks that are there, and fails the call whose turn it is, or
- * all from there on.
+ * stand in front of it: it counts the blocks that are there, and fails the call whose turn it is,
+ * or all from there on.
  */
 #include "check.h"
 
@@ -71,7 +71,8 @@ void free(void *p)
     __libc_free(p);
 }
 
-/* A model as a program for another target, with its weights: a call without a compiler for messages. */
+/* A model as a program for another target, with its weights: a call without a
+ * compiler for messages. */
 static tgc_status open_program(tgc_compiler *c)
 {
     static const tgc_target any = {TGC_TARGET_VERSION, "any", NULL, NULL};
@@ -183,7 +184,8 @@ int main(int argc, char **argv)
                 before = live;
             had_llvm = has_llvm;
             if (labs(live - before) > (has_llvm ? LLVMS_OWN : 0)) {
-                fprintf(stderr, "allocation %ld of %ld: %ld blocks are left\n", k, n, live - before);
+                fprintf(stderr, "allocation %ld of %ld: %ld blocks are left\n", k, n,
+                        live - before);
                 return 1;
             }
         }

@@ -1,5 +1,5 @@
-/* steps.h - steps of all kinds for the target of docs/adding-a-target.md, which has kernels alone: its
- * op table gets "if" and "loop" as well. */
+/* steps.h - steps of all kinds for the target of docs/adding-a-target.md, which has kernels alone:
+ * its op table gets "if" and "loop" as well. */
 static void put_step(const tgc_program *p, const tgc_step *s)
 {
     int last = s->code.n - 1, n = s->symbol;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: 0BSD */
-/* banks.c - banks of local memory: it has 32, of words of four bytes, and gives a word of each at once. Which lanes are served together: as
- * many as have 128 bytes between them. Two of these that want different words of one bank cost a turn more. ldmatrix reads eight rows at once.
+/* banks.c - banks of local memory: it has 32, of words of four bytes, and gives a word of each at
+ * once. Which lanes are served together: as many as have 128 bytes between them. Two of these that
+ * want different words of one bank cost a turn more. ldmatrix reads eight rows at once.
  */
 #include "emulator.h"
 
@@ -24,7 +25,8 @@ static void look(const uintptr_t *at, uint32_t lanes, uint32_t nbytes, const cha
     const uint32_t together = LINE / nbytes;
     for (uint32_t i = 0; i + together <= lanes; i += together)
         if (conflict(at + i, together, nbytes) && emulator_subgroup(2) == 0 && item_is_first())
-            report("%s: %s in the same banks, at %s", launch_now()->kernel->signature.name, what, item_line());
+            report("%s: %s in the same banks, at %s", launch_now()->kernel->signature.name, what,
+                   item_line());
 }
 
 static void take_all(const void *own, uintptr_t *at)
@@ -44,8 +46,9 @@ void banks_look(const void *own, uint32_t nbytes, const char *what)
     look(at, 32, nbytes, what);
 }
 
-/* ldmatrix: n matrices of eight rows of 16 bytes, the rows of the i-th at the addresses of lanes 8 * i ...; a lane gets word lane % 4 of
- * row lane / 4, across: the halves of rows 2 * (lane % 4) and of the next in column lane / 4. */
+/* ldmatrix: n matrices of eight rows of 16 bytes, the rows of the i-th at the addresses of lanes 8
+ * * i ...; a lane gets word lane % 4 of row lane / 4, across: the halves of rows 2 * (lane % 4) and
+ * of the next in column lane / 4. */
 void emulator_rows(uint32_t *words, const void *row, uint32_t n, uint32_t across)
 {
     const uint32_t lane = emulator_subgroup(2);
@@ -57,7 +60,8 @@ void emulator_rows(uint32_t *words, const void *row, uint32_t n, uint32_t across
             look(of, 8, 16, "rows of a tile are");
         shadow_aligned((const void *)of[lane % 8], 16, ACCESS_READ);
         for (uint32_t half = 0; half < 2; half++) {
-            const uintptr_t from = across ? of[lane % 4 * 2 + half] + lane / 4 * 2 : of[lane / 4] + lane % 4 * 4 + half * 2;
+            const uintptr_t from = across ? of[lane % 4 * 2 + half] + lane / 4 * 2
+                                          : of[lane / 4] + lane % 4 * 4 + half * 2;
             memcpy((unsigned char *)&words[i] + 2 * half, (const void *)from, 2);
         }
     }

@@ -6,8 +6,9 @@
  *      item 1     └──┐ barrier       │
  *      item 2        └──┐ barrier ───┘     all wait at one place: the next phase
  *
- * Blocks of a cluster run in turns, each until none of its work-items can go on; the first begins, or the last. Local memory
- * is that of the block that runs, at addresses of the kernels' code: a turn begins with what the block has had there.
+ * Blocks of a cluster run in turns, each until none of its work-items can go on; the first begins,
+ * or the last. Local memory is that of the block that runs, at addresses of the kernels' code: a
+ * turn begins with what the block has had there.
  *
  * Who meets whom without a barrier between is found by phases (shadow.c), not by the order in which
  * they run. A work-item that never waits needs no stack beyond the one that the last item left.
@@ -124,8 +125,8 @@ static bool step(struct launch *l, struct item *item)
     return goes_on;
 }
 
-/* The items from..to of the block: whether all of them wait, at one place, for the same. If some do not, says
- * who. */
+/* The items from..to of the block: whether all of them wait, at one place, for the same. If some do
+ * not, says who. */
 static bool all_wait(const struct block *b, uint32_t from, uint32_t to, enum wait whom,
                      uint32_t *at, uint32_t *other)
 {
@@ -149,7 +150,8 @@ static bool all_wait(const struct block *b, uint32_t from, uint32_t to, enum wai
 
 static void report_divergence(struct launch *l, const struct item *a, const struct item *b)
 {
-    static const char *const what[] = {"operation of a sub-group", "barrier", "barrier of a cluster", "barrier of a role"};
+    static const char *const what[] = {"operation of a sub-group", "barrier",
+                                       "barrier of a cluster", "barrier of a role"};
     char where[512], there[512];
     snprintf(where, sizeof where, "%s", report_line(l->module, a->site));
     if (b->state == ITEM_WAITS)
@@ -170,7 +172,8 @@ static void pass(const struct launch *l, struct block *b)
         b->item[i].state = ITEM_READY;
 }
 
-/* Those of the block's work-items go on that have met as the first of it says, of how many; false: not all have come. */
+/* Those of the block's work-items go on that have met as the first of it says, of how many; false:
+ * not all have come. */
 static bool release_role(const struct launch *l, struct block *b)
 {
     const uint32_t n = b->item[0].of;
@@ -263,7 +266,7 @@ static bool find_divergence(struct launch *l, const struct block *b)
     return false;
 }
 
-/* ------------------------------------------------------------------------- local memory of a cluster */
+/* -------------------------------------------------------------------- local memory of a cluster */
 
 struct memory *block_memory(struct launch *l, const struct block *b, struct memory *m)
 {
@@ -284,7 +287,8 @@ static void exchange_cells(struct launch *l, const struct block *b)
         }
 }
 
-void block_access(struct launch *l, const struct block *b, const void *at, size_t nbytes, enum access kind)
+void block_access(struct launch *l, const struct block *b, const void *at, size_t nbytes,
+                  enum access kind)
 {
     if (b == l->here) {
         shadow_access(at, nbytes, kind);
@@ -345,13 +349,14 @@ static void free_own(const struct launch *l, struct block *b)
     free(b->own);
 }
 
-/* -------------------------------------------------------------------------------- blocks, clusters */
+/* ----------------------------------------------------------------------------- blocks, clusters */
 
 static void begin_items(const struct launch *l, struct block *b)
 {
     for (uint32_t i = 0; i < l->nitem; i++) {
         struct item *item = &b->item[i];
-        *item = (struct item){.number = b->number * l->nitem + i, .in_block = i, .transfers = item->transfers};
+        *item = (struct item){
+            .number = b->number * l->nitem + i, .in_block = i, .transfers = item->transfers};
         transfers_begin(item);
         item->local[0] = i % l->block[0];
         item->local[1] = i / l->block[0] % l->block[1];
@@ -359,7 +364,8 @@ static void begin_items(const struct launch *l, struct block *b)
     }
 }
 
-static void begin_block(struct launch *l, struct block *b, const size_t first[3], const size_t cluster[3])
+static void begin_block(struct launch *l, struct block *b, const size_t first[3],
+                        const size_t cluster[3])
 {
     const size_t i = (size_t)(b - l->cluster);
     b->number = l->nblock++;

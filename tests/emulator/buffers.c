@@ -39,7 +39,8 @@ static void end_memory(struct object *o)
         free(a);
     }
     if ((m->flags & MEM_ALLOC_HOST) && m->is_used && !m->was_mapped && !getenv("TGC_EMULATOR_FAIL"))
-        report("memory object %u is asked for in the host's memory, and the host never maps it", o->number);
+        report("memory object %u is asked for in the host's memory, and the host never maps it",
+               o->number);
     memory_release(&m->own);
     if (m->own.at && !m->has_host)
         munmap(m->own.at, m->own.nbytes);
@@ -113,7 +114,9 @@ static int32_t create_buffer(void *context, uint64_t flags, size_t nbytes, void 
     if (nbytes > (size_t)(d->most ? d->most : d->memory))
         return INVALID_BUFFER_SIZE;
     if ((flags & MEM_ALLOC_HOST) && !d->is_unified)
-        report("a buffer of %zu bytes is asked for in the host's memory, and the device has its own", nbytes);
+        report(
+            "a buffer of %zu bytes is asked for in the host's memory, and the device has its own",
+            nbytes);
     struct cl_memory *m = create(c, flags);
     if (!m)
         return OUT_OF_HOST_MEMORY;

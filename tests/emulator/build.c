@@ -6,8 +6,8 @@
  *      KEY.all    #include "KEY.cl", and a function for each kernel that calls it
  *      KEY.so     kept, for the next build of this text
  *
- * Where TGC_EMULATOR_OBJECT names a file, the kernels are in that object, made by the test from LLVM's
- * text of them; of their own text only the heads count then.
+ * Where TGC_EMULATOR_OBJECT names a file, the kernels are in that object, made by the test from
+ * LLVM's text of them; of their own text only the heads count then.
  */
 #define _GNU_SOURCE
 #include "emulator.h"

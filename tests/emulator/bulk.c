@@ -1,24 +1,33 @@
 /* SPDX-License-Identifier: 0BSD */
-/* bulk.c - an engine that copies boxes of tensors to shared memory, and the barriers in memory that tell of its
- * copies, as a block's work-items see them.
+/* bulk.c - an engine that copies boxes of tensors to shared memory, and the barriers in memory that
+ * tell of its copies, as a block's work-items see them.
  *
  *      copy    the bytes are on their way: what they are to replace is unknown until
  *      wait    their phase has ended, which it does when all have arrived that it counts, and all bytes have been
  *              sent that it expects. So who reads without waiting, or waits for another phase, is found.
  *
- * A copy is a write of who starts it, so one that nothing orders with who reads is a race. What orders them: a wave arrives
- * behind its own barrier, its number tells what it had done, and who waits for the phase knows that from then on.
+ * A copy is a write of who starts it, so one that nothing orders with who reads is a race. What
+ * orders them: a wave arrives behind its own barrier, its number tells what it had done, and who
+ * waits for the phase knows that from then on.
  *
- * Blocks of a cluster copy to each other's memory, and arrive at each other's barriers, at the addresses of their own. Who does that
- * to a block that has ended is found; so is a block that ends before it knows that others have arrived for the last time.
+ * Blocks of a cluster copy to each other's memory, and arrive at each other's barriers, at the
+ * addresses of their own. Who does that to a block that has ended is found; so is a block that ends
+ * before it knows that others have arrived for the last time.
  */
 #include "emulator.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_BARRIERS = 64, MOST_COPIES = 256, MOST_ITEMS = 1024, MOST_WAVES = 32, ALL_WAVES = CLUSTER_MOST * MOST_WAVES };
-/* Of sm_90: registers of a block that is alone on its unit, and of a work-item; the work-items of four warps. */
+enum {
+    MOST_BARRIERS = 64,
+    MOST_COPIES = 256,
+    MOST_ITEMS = 1024,
+    MOST_WAVES = 32,
+    ALL_WAVES = CLUSTER_MOST * MOST_WAVES
+};
+/* Of sm_90: registers of a block that is alone on its unit, and of a work-item; the
+ * work-items of four warps. */
 enum { FILE_OF_REGISTERS = 65536, REGISTERS_OF_ITEM = 255, GROUP_OF_WARPS = 128 };
 
 struct sent { unsigned char *bytes; size_t at, nbytes; struct memory *memory; };
@@ -28,15 +37,19 @@ struct barrier {
     int64_t expected;            /* bytes, less those that were sent */
     struct sent sent[MOST_COPIES];
     int nsent;
-    uint32_t arrived[ALL_WAVES], ended[ALL_WAVES]; /* what who has arrived knows of each wave; in the phase that has ended last */
+    uint32_t arrived[ALL_WAVES], ended[ALL_WAVES]; /* what who has arrived knows of each wave; in
+                                                    * the phase that has ended last */
 };
 /* Those of a block. */
 struct barriers {
     struct barrier v[MOST_BARRIERS];
     int n;
-    uint32_t told[ALL_WAVES];    /* of each wave, what it had done before it has arrived here last */
-    int registers[MOST_ITEMS];   /* by work-item: what it has after giving some, or taking some; 0: as at first */
-    uint32_t known[][ALL_WAVES]; /* by work-item, of each wave: what it had done before its barrier of this number */
+    uint32_t told[ALL_WAVES];    /* of each wave, what it had done before it has arrived here
+                                  * last */
+    int registers[MOST_ITEMS];   /* by work-item: what it has after giving some, or taking
+                                  * some; 0: as at first */
+    uint32_t known[][ALL_WAVES]; /* by work-item, of each wave: what it had done before its barrier
+                                  * of this number */
 };
 
 API void emulator_bulk_init(uint64_t *at, int n, unsigned count);
@@ -45,7 +58,8 @@ API void emulator_bulk_release(uint64_t *at, int blocks);
 API void emulator_bulk_registers(int n, bool more);
 API void emulator_bulk_meet(void);
 API void emulator_bulk_role(unsigned n);
-API void emulator_bulk_copy_part(void *to, const void *map, uint64_t *at, int rank, const int *x, int blocks, int axis, int rows, int nbytes);
+API void emulator_bulk_copy_part(void *to, const void *map, uint64_t *at, int rank, const int *x,
+                                 int blocks, int axis, int rows, int nbytes);
 API void emulator_bulk_wait(uint64_t *at, unsigned parity);
 API void emulator_bulk_copy(void *to, const void *map, uint64_t *at, int rank, const int *x);
 
@@ -54,7 +68,8 @@ static const char *kernel(void) { return launch_now()->kernel->signature.name; }
 static _Noreturn void fail(const char *what)
 {
     if (item_is_first())
-        report("%s: %s: %s, at %s", kernel(), item_name(launch_now(), launch_now()->now->number), what, item_line());
+        report("%s: %s: %s, at %s", kernel(), item_name(launch_now(), launch_now()->now->number),
+               what, item_line());
     launch_abort();
 }
 
@@ -110,11 +125,13 @@ static bool registers_fit(const struct launch *l, const int *registers)
         return false;
     }
     if (sum > first * nitem)
-        report("%s: the block's work-items have taken %d registers, of %d", kernel(), sum, first * nitem);
+        report("%s: the block's work-items have taken %d registers, of %d", kernel(), sum,
+               first * nitem);
     return sum <= first * nitem;
 }
 
-/* The wave that has arrived at the block's barriers, which it may do when the block has ended: none of its work-items knew of it. */
+/* The wave that has arrived at the block's barriers, which it may do when the block has ended: none
+ * of its work-items knew of it. */
 static int find_late(const struct launch *l, const struct barriers *all)
 {
     for (int wave = 0; wave < ALL_WAVES; wave++) {
@@ -134,17 +151,21 @@ bool bulk_end_block(const struct launch *l, struct block *b)
     for (int i = 0; all && i < all->n; i++)
         n += all->v[i].nsent;
     if (n)
-        report("%s: %d copies are on their way when their block ends: nobody has waited for them", kernel(), n);
+        report("%s: %d copies are on their way when their block ends: nobody has waited for them",
+               kernel(), n);
     const int late = all && l->ncluster > 1 ? find_late(l, all) : -1;
     if (late >= 0)
-        report("%s: block %u ends, and nothing says that wave %d of block %u has arrived at its barriers before", kernel(), b->number,
-               late % MOST_WAVES, l->cluster->number + (uint32_t)late / MOST_WAVES);
+        report("%s: block %u ends, and nothing says that wave %d of block %u has arrived at its "
+               "barriers before",
+               kernel(), b->number, late % MOST_WAVES,
+               l->cluster->number + (uint32_t)late / MOST_WAVES);
     return (!all || registers_fit(l, all->registers)) && n == 0 && late < 0;
 }
 
 static struct barriers *barriers_of(const struct launch *l, struct block *b)
 {
-    if (!b->barriers && !(b->barriers = calloc(1, sizeof *b->barriers + l->nitem * sizeof *b->barriers->known)))
+    if (!b->barriers &&
+        !(b->barriers = calloc(1, sizeof *b->barriers + l->nitem * sizeof *b->barriers->known)))
         fail("no memory for barriers in memory");
     return b->barriers;
 }
@@ -186,7 +207,8 @@ void emulator_bulk_init(uint64_t *at, int n, unsigned count)
             if (all->v[k].at == at + i)
                 fail("a barrier in memory begins twice");
         if ((uintptr_t)at % sizeof *at || all->n == MOST_BARRIERS)
-            fail("a barrier in memory at no multiple of 8 bytes, or more of them than the emulator knows");
+            fail("a barrier in memory at no multiple of 8 bytes, or more of them than the emulator "
+                 "knows");
         shadow_access(at + i, sizeof *at, ACCESS_WRITE);
         all->v[all->n] = (struct barrier){.at = at + i, .count = count, .missing = count};
         all->n++;
@@ -201,7 +223,8 @@ static bool end_phase(struct launch *l, const struct block *of, struct barrier *
     for (int i = 0; i < b->nsent; i++) {
         const struct sent *s = &b->sent[i];
         struct memory *to = block_memory(l, of, s->memory);
-        for (size_t k = s->at; k < s->at + s->nbytes; k++) { /* by the bytes' own places, see swizzled() */
+        /* by the bytes' own places, see swizzled() */
+        for (size_t k = s->at; k < s->at + s->nbytes; k++) {
             to->at[k] = s->bytes[k - s->at];
             to->known[k] = 1;
             shadow_forget_writer(to, k);
@@ -226,9 +249,11 @@ static void arrive(struct block *of, uint64_t *at, unsigned nbytes)
     struct barrier *b = find(of, at);
     const int nsent = b->nsent;
     if (end_phase(l, of, b) && nsent)
-        fail("the next phase of a barrier begins, and nobody has waited for the copies of this one");
+        fail(
+            "the next phase of a barrier begins, and nobody has waited for the copies of this one");
     if (b->missing == 0)
-        fail("more threads arrive than the barrier in memory counts, or bytes of its phase are still missing");
+        fail("more threads arrive than the barrier in memory counts, or bytes of its phase are "
+             "still missing");
     b->missing--;
     b->expected += nbytes;
     tell(b->arrived, own_known());
@@ -259,7 +284,8 @@ void emulator_bulk_registers(int n, bool more)
     const int first = first_registers(l);
     item_wait(FOR_SUBGROUP, 0, NULL);
     if (n < 24 || n > 256 || n % 8 || (more ? n < first : n > first))
-        fail("a number of registers that no work-item may have, or that is no more, or no fewer, than before");
+        fail("a number of registers that no work-item may have, or that is no more, or no fewer, "
+             "than before");
     barriers_of(l, l->here)->registers[l->now->in_block % MOST_ITEMS] = n;
 }
 
@@ -274,7 +300,8 @@ void bulk_met(struct launch *l)
             unsigned char *at = (unsigned char *)l->cluster[i].barriers->v[k].at;
             struct memory *m = shadow_memory(at);
             for (size_t byte = 0; m && byte < sizeof(uint64_t); byte++)
-                shadow_forget_writer(block_memory(l, &l->cluster[i], m), (size_t)(at - m->at) + byte);
+                shadow_forget_writer(block_memory(l, &l->cluster[i], m),
+                                     (size_t)(at - m->at) + byte);
         }
 }
 
@@ -282,7 +309,8 @@ void emulator_bulk_role(unsigned n)
 {
     const struct launch *l = launch_now();
     if (n == 0 || n % l->nsubgroup || n > l->nitem || l->now->in_block >= n)
-        fail("a barrier of threads that are no whole waves of the block, or of which this one is none");
+        fail("a barrier of threads that are no whole waves of the block, or of which this one is "
+             "none");
     barriers_of(l, l->here);
     l->now->of = n;
     item_wait(FOR_ROLE, 1, NULL);
@@ -293,12 +321,14 @@ void bulk_met_role(const struct launch *l, struct block *b, uint32_t n)
     const uint32_t block = b->number - l->cluster->number;
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t first = 0; first < n; first += l->nsubgroup)
-            b->barriers->known[i][block * MOST_WAVES + first / l->nsubgroup] = b->item[first].subphase;
+            b->barriers->known[i][block * MOST_WAVES + first / l->nsubgroup] =
+                b->item[first].subphase;
 }
 
 bool bulk_orders(const struct launch *l, uint32_t block, uint32_t wave, uint32_t subphase)
 {
-    return l->here->barriers && wave < MOST_WAVES && subphase < l->here->barriers->known[l->now->in_block][block * MOST_WAVES + wave];
+    return l->here->barriers && wave < MOST_WAVES &&
+           subphase < l->here->barriers->known[l->now->in_block][block * MOST_WAVES + wave];
 }
 
 bool bulk_has_ended(struct launch *l, const uint64_t *at, unsigned parity)
@@ -317,9 +347,10 @@ void bulk_report_stuck(const struct launch *l, const struct block *b, const stru
 {
     for (int i = 0; i < b->barriers->n; i++)
         if (b->barriers->v[i].at == item->polled)
-            report("%s: %s waits for the end of a phase, for which %u threads and %lld bytes are missing, at %s", l->kernel->signature.name,
-                   item_name(l, item->number), b->barriers->v[i].missing, (long long)b->barriers->v[i].expected,
-                   report_line(l->module, item->site));
+            report("%s: %s waits for the end of a phase, for which %u threads and %lld bytes are "
+                   "missing, at %s",
+                   l->kernel->signature.name, item_name(l, item->number), b->barriers->v[i].missing,
+                   (long long)b->barriers->v[i].expected, report_line(l->module, item->site));
 }
 
 void emulator_bulk_wait(uint64_t *at, unsigned parity)
@@ -331,14 +362,15 @@ void emulator_bulk_wait(uint64_t *at, unsigned parity)
     tell(own_known(), b->ended);
 }
 
-/* The place of the byte at `at`: chunks of 16 bytes are exchanged by the bits of their address above 128. */
+/* The place of the byte at `at`: chunks of 16 bytes are exchanged by the bits of their
+ * address above 128. */
 static uintptr_t swizzled(uintptr_t at, int swizzle)
 {
     return swizzle ? at ^ ((at >> 7 & ((1u << swizzle) - 1)) << 4) : at;
 }
 
-/* Floats to 10 bits of mantissa: to the nearest, ties to even, as was seen of an engine (Triton's test_host_tensor_descriptor_round_f32_to_tf32,
- * on an RTX PRO 6000); infinities and NaNs stay. */
+/* Floats to 10 bits of mantissa: to the nearest, ties to even, as was seen of an engine (Triton's
+ * test_host_tensor_descriptor_round_f32_to_tf32, on an RTX PRO 6000); infinities and NaNs stay. */
 static void round_to_tf32(unsigned char *bytes, size_t nbytes)
 {
     enum { DROPPED = 13 };
@@ -351,7 +383,8 @@ static void round_to_tf32(unsigned char *bytes, size_t nbytes)
     }
 }
 
-/* A row of the box, from element x of the tensor on, as its axes but the first say: 0 beyond the tensor. */
+/* A row of the box, from element x of the tensor on, as its axes but the first say: 0
+ * beyond the tensor. */
 static void read_row(const struct tensor_map *m, const int64_t *x, unsigned char *to)
 {
     const size_t nbytes = (size_t)1 << m->type;
@@ -366,7 +399,8 @@ static void read_row(const struct tensor_map *m, const int64_t *x, unsigned char
     memset(to, 0, m->extent[0] * nbytes);
     if (!inside || begin >= end)
         return;
-    const void *row = (const void *)(uintptr_t)(from + (uint64_t)((x[0] + begin) * (int64_t)nbytes));
+    const void *row =
+        (const void *)(uintptr_t)(from + (uint64_t)((x[0] + begin) * (int64_t)nbytes));
     shadow_access(row, (size_t)(end - begin) * nbytes, ACCESS_READ);
     memcpy(to + (size_t)begin * nbytes, row, (size_t)(end - begin) * nbytes);
     if (m->rounds)
@@ -374,7 +408,8 @@ static void read_row(const struct tensor_map *m, const int64_t *x, unsigned char
 }
 
 /* The box as it will lie in shared memory, from `to` on. */
-static void read_box(const struct tensor_map *m, const int *x, const unsigned char *to, unsigned char *box, size_t nbytes)
+static void read_box(const struct tensor_map *m, const int *x, const unsigned char *to,
+                     unsigned char *box, size_t nbytes)
 {
     const size_t row = m->extent[0] << m->type;
     unsigned char *line = malloc(row);
@@ -393,7 +428,8 @@ static void read_box(const struct tensor_map *m, const int *x, const unsigned ch
 }
 
 /* Starts a copy of the box to the block's memory, whose barrier it tells. */
-static void copy(struct block *of, void *to, const struct tensor_map *m, uint64_t *at, int rank, const int *x)
+static void copy(struct block *of, void *to, const struct tensor_map *m, uint64_t *at, int rank,
+                 const int *x)
 {
     struct launch *l = launch_now();
     struct barrier *b = find(of, at);
@@ -424,9 +460,13 @@ static void copy(struct block *of, void *to, const struct tensor_map *m, uint64_
     b->expected -= (int64_t)nbytes;
 }
 
-void emulator_bulk_copy(void *to, const void *map, uint64_t *at, int rank, const int *x) { copy(launch_now()->here, to, map, at, rank, x); }
+void emulator_bulk_copy(void *to, const void *map, uint64_t *at, int rank, const int *x)
+{
+    copy(launch_now()->here, to, map, at, rank, x);
+}
 
-void emulator_bulk_copy_part(void *to, const void *map, uint64_t *at, int rank, const int *x, int blocks, int axis, int rows, int nbytes)
+void emulator_bulk_copy_part(void *to, const void *map, uint64_t *at, int rank, const int *x,
+                             int blocks, int axis, int rows, int nbytes)
 {
     struct launch *l = launch_now();
     const struct tensor_map *m = map;
@@ -439,5 +479,6 @@ void emulator_bulk_copy_part(void *to, const void *map, uint64_t *at, int rank, 
     memcpy(from, x, (size_t)rank * sizeof *x);
     from[axis] += (int)part * rows;
     for (int i = 0; i < blocks; i++)
-        copy(&l->cluster[i], (unsigned char *)to + (size_t)part * (size_t)nbytes, map, at, rank, from);
+        copy(&l->cluster[i], (unsigned char *)to + (size_t)part * (size_t)nbytes, map, at, rank,
+             from);
 }

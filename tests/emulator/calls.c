@@ -82,7 +82,10 @@ int32_t call_count(int32_t failure, int32_t later)
     return calls.fail_by ? calls.fail_by : is_later ? later : failure;
 }
 
-bool device_is_lost(void) { return calls.fails_on && calls.fail_at > 0 && calls.count >= calls.fail_at; }
+bool device_is_lost(void)
+{
+    return calls.fails_on && calls.fail_at > 0 && calls.count >= calls.fail_at;
+}
 
 int32_t misuse(int32_t status, const char *format, ...)
 {

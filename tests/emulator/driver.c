@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: 0BSD */
-/* driver.c - objects, and the functions of platforms, devices and contexts. What was created and not
- * released is reported when the library is unloaded.
+/* driver.c - objects, and the functions of platforms, devices and contexts. What was created and
+ * not released is reported when the library is unloaded.
  */
 #define _GNU_SOURCE
 #include "driver.h"

@@ -30,12 +30,11 @@
  *      - how a vendor's compiler rounds: contracts=1 rounds products and sums once wherever the text lets a compiler, as they do when
  *        nothing is said; tests/exec/contract_test.py runs kernels both ways.
  *
- * CUDA's driver is another library, cuda/, with its own functions and the same kernels' side; Metal's
- * framework and the Objective-C runtime are a third, metal/.
- * What knows a language is one file (language_opencl.c: words, how a kernel is called), clang's
- * flags for it and its built-ins (opencl.flags, opencl.h, opencl.cl, builtins.c); fibers and shadow
- * memory know none. The library has state of the process (objects, the launch that runs), as a
- * driver has; one lock guards it.
+ * CUDA's driver is another library, cuda/, with its own functions and the same kernels' side;
+ * Metal's framework and the Objective-C runtime are a third, metal/. What knows a language is one
+ * file (language_opencl.c: words, how a kernel is called), clang's flags for it and its built-ins
+ * (opencl.flags, opencl.h, opencl.cl, builtins.c); fibers and shadow memory know none. The library
+ * has state of the process (objects, the launch that runs), as a driver has; one lock guards it.
  */
 #ifndef TGC_EMULATOR_H
 #define TGC_EMULATOR_H
@@ -44,7 +43,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What programs, kernels and tests call; all else is the library's own, whatever names they have. */
+/* What programs, kernels and tests call; all else is the library's own, whatever names they
+ * have. */
 #define API __attribute__((visibility("default")))
 
 /* ------------------------------------------------------------------------------------ report.c */
@@ -66,14 +66,15 @@ const char *report_line(const struct module *m, const void *code);
 API void emulator_reset(void);
 /* Calls that could have failed so far. */
 API long emulator_calls(void);
-/* Every function of a driver lies between these two: the driver is locked, misuse() says which it is. The second
- * notes its status in the log, and returns it. */
+/* Every function of a driver lies between these two: the driver is locked, misuse() says which it
+ * is. The second notes its status in the log, and returns it. */
 void call_enter(const char *name);
 int32_t call_leave(const char *name, int32_t status);
 /* Of a function without a status: it goes on by a jump, and the lock is not held. */
 void call_note(const char *name);
-/* Counts the call that runs; the status with which it is to fail, or 0. failure: its own (0: it cannot fail, and is
- * not counted), later: that of all calls behind the one that fails, where they do. */
+/* Counts the call that runs; the status with which it is to fail, or 0. failure: its own
+ * (0: it cannot fail, and is not counted), later: that of all calls behind the one that
+ * fails, where they do. */
 int32_t call_count(int32_t failure, int32_t later);
 /* What is enqueued is not done any more. */
 bool device_is_lost(void);
@@ -106,9 +107,10 @@ struct device_facts {
     long is_resident; /* Metal has residency sets */
     long arch, driver; /* CUDA's: 80 for sm_80; the driver's version, 12090 for 12.9 */
     long takes_code; /* CUDA: modules of machine code, or of PTX alone */
-    long contracts; /* the kernels' compiler rounds a product and its sum once wherever it sees both and the text does not forbid it, as
-                     * vendors' do when nothing is said */
-    long looks_at_banks; /* different words that lanes want of one bank of local memory are reported: 1, of tiles, 2, of copies, too */
+    long contracts; /* the kernels' compiler rounds a product and its sum once wherever it sees both
+                     * and the text does not forbid it, as vendors' do when nothing is said */
+    long looks_at_banks; /* different words that lanes want of one bank of local memory are
+                          * reported: 1, of tiles, 2, of copies, too */
     const char *name, *version;
 };
 const struct device_facts *device_facts(void);
@@ -131,16 +133,20 @@ struct parameter {
     enum parameter_kind kind;
     bool is_const;                       /* what it points to; an image: it is read only */
     char type[MAX_NAME], name[MAX_NAME]; /* as declared */
-    char tensor[MAX_NAME];               /* "f32[B,128]", several with bars between them, see tensors.c; "": nothing is said */
-    int slot;                            /* "[[buffer(2)]]", "[[id(2)]]"; -1: the text does not say */
+    char tensor[MAX_NAME];               /* "f32[B,128]", several with bars between them, see
+                                          * tensors.c; "": nothing is said */
+    int slot;                            /* "[[buffer(2)]]", "[[id(2)]]"; -1: the text does not
+                                          * say */
 };
 
 struct signature {
     char name[MAX_NAME];
     struct parameter parameter[MAX_PARAMETERS];
     int n;
-    char structure[MAX_NAME]; /* of which the parameters are fields, the one parameter's type; "": they are the kernel's own */
-    char place[MAX_PLACES][MAX_NAME]; /* "[[threads_per_threadgroup]]": parameters behind the others */
+    char structure[MAX_NAME]; /* of which the parameters are fields, the one parameter's type; "":
+                               * they are the kernel's own */
+    char place[MAX_PLACES][MAX_NAME]; /* "[[threads_per_threadgroup]]": parameters behind the
+                                       * others */
     int nplace;
     size_t block[3]; /* what the text requires; 0: nothing */
     size_t bound;    /* most work-items of a block, by the text; 0: it does not say */
@@ -181,7 +187,8 @@ struct launch_values {
     size_t items, threads;
     bool is_pointer; /* the arguments are, so that no other one says where they begin */
 };
-/* Where the tensor of argument i begins in its buffer, and how long it is; *nbytes was the buffer's. false: nobody says. */
+/* Where the tensor of argument i begins in its buffer, and how long it is; *nbytes was the
+ * buffer's. false: nobody says. */
 bool tensor_extent(const struct launch_values *v, int i, size_t *from, size_t *nbytes);
 
 /* --------------------------------------------------------------------------------- language_*.c */
@@ -215,8 +222,8 @@ struct memory {
     struct memory *next;  /* of all that there are */
 };
 
-/* What comes before a launch or a copy: in each queue all up to that number; its own queue and number. several:
- * there are other queues. */
+/* What comes before a launch or a copy: in each queue all up to that number; its own queue and
+ * number. several: there are other queues. */
 enum { MAX_QUEUES = 16 };
 struct order {
     bool several;
@@ -240,9 +247,10 @@ bool memory_create(struct memory *m, void *at, size_t nbytes);
 void memory_release(struct memory *m);
 /* The next launch's number: what earlier ones did is ordered with it. */
 uint32_t shadow_epoch(const struct order *o);
-/* A copy by the driver: reports a launch or another copy that has accessed these bytes, one of both a write, and
- * that nothing orders with it. */
-void shadow_transfer(struct memory *m, size_t from, size_t nbytes, bool writes, const struct order *o);
+/* A copy by the driver: reports a launch or another copy that has accessed these bytes, one of both
+ * a write, and that nothing orders with it. */
+void shadow_transfer(struct memory *m, size_t from, size_t nbytes, bool writes,
+                     const struct order *o);
 /* Of an access by the work-item that runs; ends the launch if it is out of bounds. */
 void shadow_access(const void *at, size_t nbytes, enum access kind);
 /* The same of one that must be at a multiple of its size. */
@@ -278,7 +286,8 @@ struct kernel_code {
     void (*call)(void *const *argument); /* runs one work-item, on the places of its arguments */
     const uint64_t *nbytes;              /* of each argument */
     size_t local;                        /* bytes of its local arrays */
-    size_t allowed;                      /* bytes of a block's memory that a launch may name, if they are more than usual */
+    size_t allowed;                      /* bytes of a block's memory that a launch may name, if
+                                          * they are more than usual */
 };
 
 /* Compiles the text; NULL: `log`, of `size` bytes, has the compiler's words. `flags` are more words
@@ -311,7 +320,8 @@ bool elf_read(struct module *m);
 
 /* ------------------------------------------------------------------------------------- bulk.c */
 
-/* What the driver writes of a tensor, in the 128 bytes that a kernel takes: axes innermost first. */
+/* What the driver writes of a tensor, in the 128 bytes that a kernel takes: axes innermost
+ * first. */
 enum { TENSOR_MAP = 0x544d4150 };
 struct tensor_map {
     uint64_t magic, at;
@@ -337,8 +347,8 @@ void bulk_met(struct launch *l);
 void bulk_met_role(const struct launch *l, struct block *b, uint32_t n);
 /* Whether the phase of this parity of the block that runs has ended. */
 bool bulk_has_ended(struct launch *l, const uint64_t *at, unsigned parity);
-/* Whether what a wave of a block of the cluster has done before its barrier of this number is before what the work-item that runs
- * does now: barriers in memory have told it. */
+/* Whether what a wave of a block of the cluster has done before its barrier of this number is
+ * before what the work-item that runs does now: barriers in memory have told it. */
 bool bulk_orders(const struct launch *l, uint32_t block, uint32_t wave, uint32_t subphase);
 /* Says what the work-item waits for, which does not come. */
 void bulk_report_stuck(const struct launch *l, const struct block *b, const struct item *item);
@@ -365,13 +375,14 @@ struct item {
     unsigned char given[2][32];
     unsigned turn;
     uint32_t subphase; /* barriers of its sub-group, since the block's last */
-    uint32_t fenced;             /* tickets.c: the phase of its last fence, from 1 on; 0: there was none */
+    uint32_t fenced;             /* tickets.c: the phase of its last fence, from 1
+                                  * on; 0: there was none */
     const void *counted;         /* where it has counted since; NULL: nowhere */
     struct transfers *transfers; /* NULL: it has copied nothing asynchronously */
 };
 
-/* A block and its work-items. Those of a cluster run in turns: what is in local memory while another one runs has each in
- * memory of its own, by window of the launch. */
+/* A block and its work-items. Those of a cluster run in turns: what is in local memory while
+ * another one runs has each in memory of its own, by window of the launch. */
 enum { CLUSTER_MOST = 8 };
 struct products;
 struct barriers;
@@ -384,7 +395,8 @@ struct block {
     struct barriers *barriers;   /* bulk.c; NULL: there are none yet */
     struct leaving *leaving;     /* leaving.c: boxes on their way; NULL: there are none yet */
     uint32_t phase[2];           /* barriers passed, for local and for global memory */
-    int any[2];                  /* tickets.c: what one of its work-items has said in this phase, or in the last one */
+    int any[2];                  /* tickets.c: what one of its work-items has said in this phase, or
+                                  * in the last one */
     struct memory *own;
     bool has_ended;
 };
@@ -407,19 +419,22 @@ struct launch {
     uint32_t nitem, nsubgroup;
     struct item *now;
     struct tickets *tickets;  /* NULL: there were none yet */
-    bool by_engine;           /* an engine stores to local memory, as the units that read it themselves see it */
+    bool by_engine;           /* an engine stores to local memory, as the units that read it
+                               * themselves see it */
     bool has_failed;          /* something was reported */
     const void *reported[32]; /* at which places of the code */
     int nreported;
 };
 
-/* banks.c: the lanes of the wave access `nbytes` each, from these addresses on, eight lanes with 16 bytes at once, 16 with 8, 32 with 4;
- * what they do is `what`. Each lane calls it. */
+/* banks.c: the lanes of the wave access `nbytes` each, from these addresses on, eight lanes with 16
+ * bytes at once, 16 with 8, 32 with 4; what they do is `what`. Each lane calls it. */
 void banks_look(const void *at, uint32_t nbytes, const char *what);
 
-/* tickets.c: whether what the work-item of another block did in this phase, of so many that are told apart, comes before what the one that runs
- * does. Behind a launch: false, something was reported. */
-bool tickets_order(const struct launch *l, uint32_t block, uint32_t item, uint32_t phase, uint32_t phases);
+/* tickets.c: whether what the work-item of another block did in this phase, of so many that
+ * are told apart, comes before what the one that runs does. Behind a launch: false,
+ * something was reported. */
+bool tickets_order(const struct launch *l, uint32_t block, uint32_t item, uint32_t phase,
+                   uint32_t phases);
 bool tickets_end(struct launch *l);
 
 /* transfer.c: a block begins; the launch has ended. */
@@ -434,8 +449,10 @@ struct launch *launch_now(void);
 void item_wait(enum wait whom, unsigned flags, const void *site);
 /* Where a block of the cluster has what is m's of the block that runs. */
 struct memory *block_memory(struct launch *l, const struct block *b, struct memory *m);
-/* An access of the work-item that runs to local memory of a block of the cluster, at the address that it has there. */
-void block_access(struct launch *l, const struct block *b, const void *at, size_t nbytes, enum access kind);
+/* An access of the work-item that runs to local memory of a block of the cluster, at the address
+ * that it has there. */
+void block_access(struct launch *l, const struct block *b, const void *at, size_t nbytes,
+                  enum access kind);
 /* Waits until the phase of the barrier in memory has ended. */
 void item_poll(const uint64_t *at, unsigned parity);
 /* Ends the launch: the work-item that runs cannot go on. */
@@ -447,8 +464,8 @@ const char *item_line(void);
 /* Whether nothing was reported of this place yet: what one work-item does the others do, too. Notes
  * that it is, and that the launch has failed. */
 bool item_is_first(void);
-/* builtins.c: of the work-item that runs, what its sub-group has, and what its work-items give each other: of a
- * lane; at the same place of the code, and in turns. */
+/* builtins.c: of the work-item that runs, what its sub-group has, and what its work-items give each
+ * other: of a lane; at the same place of the code, and in turns. */
 API uint32_t emulator_subgroup(uint32_t what);
 API void emulator_give(const void *value, uint32_t nbytes);
 API void emulator_take(void *value, uint32_t nbytes, uint32_t lane);
@@ -481,17 +498,22 @@ void matrix_add(const struct matrix_row *r, void *sum, int i, const double *a, c
 
 /* --------------------------------------------------------------------------------- products.c */
 
-/* The work-item's part of products that are there when they are waited for, of factors that 64 bits tell the place
- * of, and whether k is across their rows: what is a row, or publish, begin, commit, wait. */
-void products_do(const char *what, const struct matrix_row *r, void *sum, const void *a, const uint64_t *b);
-/* A block begins; the work-item that runs has stored to local memory; the item waits for its block; it ends. */
+/* The work-item's part of products that are there when they are waited for, of factors that 64
+ * bits tell the place of, and whether k is across their rows: what is a row, or publish,
+ * begin, commit, wait. */
+void products_do(const char *what, const struct matrix_row *r, void *sum, const void *a,
+                 const uint64_t *b);
+/* A block begins; the work-item that runs has stored to local memory; the item waits for
+ * its block; it ends. */
 void products_reset(struct launch *l);
 void products_stored(struct launch *l, const struct memory *m);
 void products_barrier(struct launch *l, const struct item *item);
 void products_end(struct launch *l, const struct item *item);
-/* Whether a work-item has stored to the memory, before the last barrier, what engines and units cannot see: it did not publish it. */
+/* Whether a work-item has stored to the memory, before the last barrier, what engines and units
+ * cannot see: it did not publish it. */
 bool products_unpublished(const struct launch *l, const struct memory *m);
-/* Of a block's bytes that an engine is about to replace: whether a unit still reads them, which is reported. */
+/* Of a block's bytes that an engine is about to replace: whether a unit still reads them,
+ * which is reported. */
 void products_replaced(struct launch *l, const struct block *of, const void *at, size_t nbytes);
 
 #endif

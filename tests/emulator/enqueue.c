@@ -48,7 +48,8 @@ static size_t parameter_bytes(const struct kernel_code *code)
 {
     size_t all = 0;
     for (int i = 0; i < code->signature.n; i++)
-        all += code->signature.parameter[i].kind == PARAMETER_VALUE ? code->nbytes[i] : sizeof(void *);
+        all +=
+            code->signature.parameter[i].kind == PARAMETER_VALUE ? code->nbytes[i] : sizeof(void *);
     return all;
 }
 
@@ -58,7 +59,8 @@ static int32_t check_sizes(const struct prepared *p)
     const struct signature *s = &p->kernel->code->signature;
     size_t items = 1, all = 1;
     if (parameter_bytes(p->kernel->code) > (size_t)d->parameters)
-        return misuse(OUT_OF_RESOURCES, "%s: %zu bytes of arguments, the device takes %ld", s->name, parameter_bytes(p->kernel->code), d->parameters);
+        return misuse(OUT_OF_RESOURCES, "%s: %zu bytes of arguments, the device takes %ld", s->name,
+                      parameter_bytes(p->kernel->code), d->parameters);
     for (int a = 0; a < 3; a++) {
         if (p->global[a] == 0)
             return misuse(INVALID_GLOBAL_WORK_SIZE, "%s: no work-items along axis %d", s->name, a);
@@ -71,7 +73,8 @@ static int32_t check_sizes(const struct prepared *p)
                           "%s: a block of %zu along axis %d, where it requires %zu", s->name,
                           p->block[a], a, s->block[a]);
         if (p->block[a] > (size_t)d->axis)
-            return misuse(INVALID_WORK_ITEM_SIZE, "%s: a block of %zu along axis %d, the device has up to %ld", s->name,
+            return misuse(INVALID_WORK_ITEM_SIZE,
+                          "%s: a block of %zu along axis %d, the device has up to %ld", s->name,
                           p->block[a], a, d->axis);
         items *= p->block[a];
         all *= p->global[a];

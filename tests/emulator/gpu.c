@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: 0BSD */
-/* gpu.c - what kernels in LLVM's text ask of their device (backends/llvm/emit.h, gpu_language.c), by the
- * functions of builtins.c. In tests they are these instead of a device's own.
+/* gpu.c - what kernels in LLVM's text ask of their device (backends/llvm/emit.h, gpu_language.c),
+ * by the functions of builtins.c. In tests they are these instead of a device's own.
  */
 #include "emulator.h"
 
@@ -62,7 +62,8 @@ API void emulator_copy(void *to, const void *from, uint32_t nbytes, uint32_t val
 API void emulator_commit(void);
 API void emulator_wait(uint32_t n);
 #define COPY(nbytes)                                                                               \
-    API void gpu_copy_##nbytes(uint64_t to, uint64_t from, uint32_t read) __asm__("gpu.copy." #nbytes);                \
+    API void gpu_copy_##nbytes(uint64_t to, uint64_t from,                                         \
+                               uint32_t read) __asm__("gpu.copy." #nbytes);                        \
     void gpu_copy_##nbytes(uint64_t to, uint64_t from, uint32_t read)                              \
     {                                                                                              \
         emulator_copy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, nbytes, read > 0);     \
@@ -83,8 +84,9 @@ WAIT(4)
 WAIT(5)
 WAIT(6)
 
-/* An instruction of ir/matrix.def: the words of both factors and of the sums one by one, then the row, then the
- * sums. Between the row and the last sum the item does not wait, so no other one's come between. */
+/* An instruction of ir/matrix.def: the words of both factors and of the sums one by one, then the
+ * row, then the sums. Between the row and the last sum the item does not wait, so no other one's
+ * come between. */
 enum { WORDS = 16, SUMS = 2 };
 static _Thread_local uint32_t given[SUMS + 1][WORDS];
 static const char *const row[] = {

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: 0BSD */
-/* leaving.c - an engine that stores boxes from shared memory to tensors, as a block's work-items see it.
+/* leaving.c - an engine that stores boxes from shared memory to tensors, as a block's work-items
+ * see it.
  *
  *      store   the box is on its way: its bytes are read when its work-item waits until they have left,
  *      left    and are in the tensor when it waits for all of it. So who stores to their memory before is found, by the bytes
  *              or as a race, and who ends without waiting
  *
- * Work-items' stores must have been published before the barrier behind them: the engine reads by another way.
+ * Work-items' stores must have been published before the barrier behind them: the engine reads by
+ * another way.
  */
 #include "emulator.h"
 
@@ -14,7 +16,15 @@
 
 enum { MOST_BOXES = 64 };
 
-struct box { struct tensor_map map; int x[5]; const unsigned char *from; unsigned char *bytes; size_t nbytes; uint32_t item; bool has_left; };
+struct box {
+    struct tensor_map map;
+    int x[5];
+    const unsigned char *from;
+    unsigned char *bytes;
+    size_t nbytes;
+    uint32_t item;
+    bool has_left;
+};
 struct leaving { struct box v[MOST_BOXES]; int n; };
 
 API void emulator_bulk_store(const void *map, const void *from, int rank, const int *x);
@@ -23,7 +33,8 @@ API void emulator_bulk_left(bool all);
 static _Noreturn void fail(const char *what)
 {
     if (item_is_first())
-        report("%s: %s: %s, at %s", launch_now()->kernel->signature.name, item_name(launch_now(), launch_now()->now->number), what, item_line());
+        report("%s: %s: %s, at %s", launch_now()->kernel->signature.name,
+               item_name(launch_now(), launch_now()->now->number), what, item_line());
     launch_abort();
 }
 
@@ -46,7 +57,9 @@ bool leaving_end_block(const struct launch *l, const struct block *b)
 {
     const int n = b->leaving ? b->leaving->n : 0;
     if (n)
-        report("%s: %d boxes are on their way to tensors when their block ends: nobody has waited for them", l->kernel->signature.name, n);
+        report("%s: %d boxes are on their way to tensors when their block ends: nobody has waited "
+               "for them",
+               l->kernel->signature.name, n);
     return n == 0;
 }
 
@@ -66,7 +79,8 @@ void emulator_bulk_store(const void *map, const void *from, int rank, const int 
     shadow_access(from, b.nbytes, ACCESS_READ);
     const struct memory *memory = shadow_memory(from);
     if (!memory || products_unpublished(l, memory))
-        fail("a box leaves that is not in shared memory, or has been stored, and not published, before the barrier");
+        fail("a box leaves that is not in shared memory, or has been stored, and not published, "
+             "before the barrier");
     if (!l->here->leaving && !(l->here->leaving = calloc(1, sizeof *l->here->leaving)))
         fail("no memory for boxes");
     if (l->here->leaving->n == MOST_BOXES || !(b.bytes = malloc(b.nbytes)))

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: 0BSD */
-/* matrix.c - what an instruction of ir/matrix.def does, by its row: every lane of the wave gives the others what it
- * holds of the two factors, and computes its own sums.
+/* matrix.c - what an instruction of ir/matrix.def does, by its row: every lane of the wave gives
+ * the others what it holds of the two factors, and computes its own sums.
  *
- * All lanes of a whole wave must come here, at the same place of the code: item_wait() reports those that do not.
+ * All lanes of a whole wave must come here, at the same place of the code: item_wait() reports
+ * those that do not.
  */
 #include "emulator.h"
 
@@ -21,7 +22,8 @@ static const struct matrix_row rows[] = {
 
 enum { ROWS = sizeof rows / sizeof *rows };
 
-/* Which bits of m, n, k a number of a lane or of an element sets; returns how many such numbers the layout has. */
+/* Which bits of m, n, k a number of a lane or of an element sets; returns how many such
+ * numbers the layout has. */
 static int decode(const char *layout, bool is_element, int number, unsigned char at[3])
 {
     int bit = 0;
@@ -82,12 +84,15 @@ static double power_of_two(int exponent)
     return v;
 }
 
-/* A float of 8 bits, of so many of mantissa: 2^-bias times the exponent. finite: no infinities; nuz: and one NaN, in the place of -0. */
+/* A float of 8 bits, of so many of mantissa: 2^-bias times the exponent. finite: no infinities;
+ * nuz: and one NaN, in the place of -0. */
 static double narrow_of(uint32_t bits, int mantissa, int bias, bool finite, bool nuz)
 {
-    const uint32_t rest = bits & 0x7f, exponent = rest >> mantissa, steps = rest & ((1u << mantissa) - 1);
+    const uint32_t rest = bits & 0x7f, exponent = rest >> mantissa,
+                   steps = rest & ((1u << mantissa) - 1);
     const bool is_last = exponent == 0x7fu >> mantissa;
-    double v = (double)(exponent ? steps + (1u << mantissa) : steps) * power_of_two((int)(exponent ? exponent : 1) - bias - mantissa);
+    double v = (double)(exponent ? steps + (1u << mantissa) : steps) *
+               power_of_two((int)(exponent ? exponent : 1) - bias - mantissa);
     if (nuz ? bits == 0x80 : finite ? rest == 0x7f : is_last && steps)
         v = NAN;
     else if (!finite && is_last)
@@ -120,8 +125,10 @@ double matrix_number(enum matrix_type type, const void *from, int i)
     return v;
 }
 
-/* Of the matrix of which each lane has given its elements the lines that the lane's own sums need: side: the coordinate beside k. */
-static void gather(const struct matrix_row *r, enum matrix_part part, const void *own, const bool *needed, double *to)
+/* Of the matrix of which each lane has given its elements the lines that the lane's own sums need:
+ * side: the coordinate beside k. */
+static void gather(const struct matrix_row *r, enum matrix_part part, const void *own,
+                   const bool *needed, double *to)
 {
     unsigned char of_lane[32];
     const struct matrix_places *p = matrix_places(r, part);
@@ -137,7 +144,8 @@ static void gather(const struct matrix_row *r, enum matrix_part part, const void
             if (!is_taken)
                 emulator_take(of_lane, nbytes, lane);
             is_taken = true;
-            to[line * r->size[2] + matrix_coordinate(p, lane, i, 2)] = matrix_number(r->type[part], of_lane, i);
+            to[line * r->size[2] + matrix_coordinate(p, lane, i, 2)] =
+                matrix_number(r->type[part], of_lane, i);
         }
     }
 }
@@ -161,8 +169,9 @@ static void multiply(const struct matrix_row *r, void *sum, const void *a, const
     bool needed[2][MOST] = {{0}};
     if (emulator_subgroup(0) != r->lanes) {
         if (item_is_first())
-            report("%s: %s in a wave of %u work-items, not of %u, at %s", launch_now()->kernel->signature.name, r->text,
-                   emulator_subgroup(0), r->lanes, item_line());
+            report("%s: %s in a wave of %u work-items, not of %u, at %s",
+                   launch_now()->kernel->signature.name, r->text, emulator_subgroup(0), r->lanes,
+                   item_line());
         launch_abort();
     }
     const struct matrix_places *sums = matrix_places(r, SUM);
@@ -173,7 +182,8 @@ static void multiply(const struct matrix_row *r, void *sum, const void *a, const
     gather(r, A, a, needed[0], left);
     gather(r, B, b, needed[1], right);
     for (int i = 0; i < sums->n; i++)
-        matrix_add(r, sum, i, left + matrix_coordinate(sums, lane, i, 0) * r->size[2], right + matrix_coordinate(sums, lane, i, 1) * r->size[2]);
+        matrix_add(r, sum, i, left + matrix_coordinate(sums, lane, i, 0) * r->size[2],
+                   right + matrix_coordinate(sums, lane, i, 1) * r->size[2]);
 }
 
 void emulator_matrix(const char *what, void *sum, const void *a, const void *b)

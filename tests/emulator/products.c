@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: 0BSD */
-/* products.c - products of matrices that are added behind the work-items' backs, of factors that the unit reads from
- * local memory itself (CUDA's wgmma): what can be wrong with them is found.
+/* products.c - products of matrices that are added behind the work-items' backs, of factors that
+ * the unit reads from local memory itself (CUDA's wgmma): what can be wrong with them is found.
  *
  *      63 62        46          32        30          16        14           0
  *      | 1 |  ...   |   stride   |   ...   |  leading  |   ...   |   begins   |     in units of 16 bytes
  *
- * The bits are decoded as the unit does: rows of 128 bytes, eight of them 1024 bytes, whose chunks of 16 are exchanged by
- * the bits of the address above them. The factors are read when a product is issued, and once more when it is waited for:
- * bytes that nobody wrote, or that another work-item writes meanwhile, are found as any. Until then its sums are no
- * numbers. What was stored by work-items must have been published before the barrier, since the unit reads by another
- * way than they store; and an engine must not replace what products read that are under way. Of a factor in registers each
- * work-item takes the rows of its sums from those that hold them, when the product is issued.
+ * The bits are decoded as the unit does: rows of 128 bytes, eight of them 1024 bytes, whose chunks
+ * of 16 are exchanged by the bits of the address above them. The factors are read when a product is
+ * issued, and once more when it is waited for: bytes that nobody wrote, or that another work-item
+ * writes meanwhile, are found as any. Until then its sums are no numbers. What was stored by
+ * work-items must have been published before the barrier, since the unit reads by another way than
+ * they store; and an engine must not replace what products read that are under way. Of a factor in
+ * registers each work-item takes the rows of its sums from those that hold them, when the product
+ * is issued.
  */
 #include "emulator.h"
 
@@ -19,10 +21,26 @@
 
 API void *emulator_local(uint32_t at);
 
-enum { MOST = 64, MOST_SUMS = 128 /* of 256 columns */, MEMORIES = 8, ADDRESS = 0x3ffff, GROUP = 128, OWN_ROWS = 2, OWN_TERMS = 16, LINES = 256, TERMS = 32 };
+enum {
+    MOST = 64,
+    MOST_SUMS = 128 /* of 256 columns */,
+    MEMORIES = 8,
+    ADDRESS = 0x3ffff,
+    GROUP = 128,
+    OWN_ROWS = 2,
+    OWN_TERMS = 16,
+    LINES = 256,
+    TERMS = 32
+};
 
 struct factor { uint64_t bits, across; };
-struct product { const struct matrix_row *row; void *sum; struct factor factor[2]; float own[OWN_ROWS][OWN_TERMS]; }; /* own: of a in registers */
+/* own: of a in registers */
+struct product {
+    const struct matrix_row *row;
+    void *sum;
+    struct factor factor[2];
+    float own[OWN_ROWS][OWN_TERMS];
+};
 struct products {
     struct product product[MOST];
     int n, group[MOST], ngroup; /* behind the last product of each group that was committed */
@@ -30,7 +48,8 @@ struct products {
     int nsaved;
     bool has_begun;
     uint32_t issued, ntold;
-    struct factor told[MOST][2]; /* by the first one of its four warps: where the last products' factors are */
+    struct factor told[MOST][2]; /* by the first one of its four warps: where the last
+                                  * products' factors are */
     const struct memory *stored[MEMORIES]; /* since it was published last */
     const struct memory *unpublished[MEMORIES]; /* the same, at the last barrier */
 };
@@ -69,19 +88,22 @@ void products_stored(struct launch *l, const struct memory *m)
 void products_barrier(struct launch *l, const struct item *item)
 {
     if (l->here->products)
-        memcpy(l->here->products[item->in_block].unpublished, l->here->products[item->in_block].stored, sizeof l->here->products->stored);
+        memcpy(l->here->products[item->in_block].unpublished,
+               l->here->products[item->in_block].stored, sizeof l->here->products->stored);
 }
 
 static void wrong(struct launch *l, const char *text, const char *what)
 {
     if (item_is_first())
-        report("%s: %s: %s %s, at %s", l->kernel->signature.name, what, item_name(l, l->now->number), text, item_line());
+        report("%s: %s: %s %s, at %s", l->kernel->signature.name, what,
+               item_name(l, l->now->number), text, item_line());
 }
 
 void products_end(struct launch *l, const struct item *item)
 {
     if (l->here->products && l->here->products[item->in_block].n) {
-        report("%s: %s ends before its products are waited for", l->kernel->signature.name, item_name(l, item->number));
+        report("%s: %s ends before its products are waited for", l->kernel->signature.name,
+               item_name(l, item->number));
         l->has_failed = true;
     }
 }
@@ -102,12 +124,15 @@ static unsigned char *local_at(struct launch *l, uint32_t at, const struct memor
 }
 
 /* Element x, k of the factor: x is its row, or its column. */
-static const unsigned char *element(struct launch *l, const struct factor *f, unsigned nbytes, int x, int k, const struct memory **memory)
+static const unsigned char *element(struct launch *l, const struct factor *f, unsigned nbytes,
+                                    int x, int k, const struct memory **memory)
 {
-    const uint32_t begins = (uint32_t)(f->bits & 0x3fff) << 4, leading = (uint32_t)(f->bits >> 16 & 0x3fff) << 4,
+    const uint32_t begins = (uint32_t)(f->bits & 0x3fff) << 4,
+                   leading = (uint32_t)(f->bits >> 16 & 0x3fff) << 4,
                    stride = (uint32_t)(f->bits >> 32 & 0x3fff) << 4;
     const int line = f->across ? k : x, byte = (f->across ? x : k) * (int)nbytes;
-    uint32_t at = begins + (uint32_t)(line / 8) * stride + (uint32_t)(line % 8) * 128 + (uint32_t)byte % 128;
+    uint32_t at =
+        begins + (uint32_t)(line / 8) * stride + (uint32_t)(line % 8) * 128 + (uint32_t)byte % 128;
     at += f->across ? (uint32_t)(byte / 128) * leading : 0;
     return local_at(l, at ^ (at >> 7 & 7) << 4, memory);
 }
@@ -121,15 +146,17 @@ bool products_unpublished(const struct launch *l, const struct memory *m)
     return false;
 }
 
-/* The warp reads its part of the factor, its rows of a, all of b, in pieces of 16 bytes that lie together: each by two of its lanes, so whoever
- * writes there meanwhile, another one has read it. */
+/* The warp reads its part of the factor, its rows of a, all of b, in pieces of 16 bytes
+ * that lie together: each by two of its lanes, so whoever writes there meanwhile,
+ * another one has read it. */
 static void read_factor(struct launch *l, const struct product *p, int part)
 {
     const struct matrix_row *r = p->row;
     const struct factor *f = &p->factor[part];
     const unsigned nbytes = matrix_nbytes(r->type[part]);
-    const int from = part == A ? (int)(l->now->in_block % GROUP) / 32 * 16 : 0, to = part == A ? from + 16 : r->size[1],
-              piece = 16 / (int)nbytes, share = (int)l->now->in_block % 16;
+    const int from = part == A ? (int)(l->now->in_block % GROUP) / 32 * 16 : 0,
+              to = part == A ? from + 16 : r->size[1], piece = 16 / (int)nbytes,
+              share = (int)l->now->in_block % 16;
     int number = 0;
     for (int x = from; x < to; x += f->across ? piece : 1)
         for (int k = 0; k < r->size[2]; k += f->across ? 1 : piece) {
@@ -138,11 +165,16 @@ static void read_factor(struct launch *l, const struct product *p, int part)
             const struct memory *m = NULL;
             shadow_access(element(l, f, nbytes, x, k, &m), 16, ACCESS_READ);
             if (x == from && k == 0 && products_unpublished(l, m))
-                wrong(l, "lets the unit read what was stored, and not published, before the barrier", "unpublished");
+                wrong(l,
+                      "lets the unit read what was stored, and not published, before the barrier",
+                      "unpublished");
         }
 }
 
-static bool is_own(const struct matrix_row *r, int part) { return strcmp(r->layout[part], "local") != 0; }
+static bool is_own(const struct matrix_row *r, int part)
+{
+    return strcmp(r->layout[part], "local") != 0;
+}
 
 /* Which of its own rows of a the work-item's sums are of: rows are eight apart. */
 static int own_row(int m) { return m / 8 % OWN_ROWS; }
@@ -153,7 +185,8 @@ static void take_own(struct launch *l, struct product *p, const void *words)
     const struct matrix_row *r = p->row;
     unsigned char of_lane[32];
     const struct matrix_places *places = matrix_places(r, A);
-    const uint32_t nbytes = (uint32_t)places->n * matrix_nbytes(r->type[A]), warp = l->now->in_block % GROUP / 32 * 32;
+    const uint32_t nbytes = (uint32_t)places->n * matrix_nbytes(r->type[A]),
+                   warp = l->now->in_block % GROUP / 32 * 32;
     const int mine = matrix_coordinate(matrix_places(r, SUM), l->now->in_block % GROUP, 0, 0);
     emulator_give(words, nbytes);
     for (uint32_t lane = 0; lane < 32; lane++) {
@@ -161,24 +194,29 @@ static void take_own(struct launch *l, struct product *p, const void *words)
         for (int i = 0; i < places->n; i++) {
             const int row = matrix_coordinate(places, warp + lane, i, 0);
             if (row % 8 == mine % 8)
-                p->own[own_row(row)][matrix_coordinate(places, warp + lane, i, 2)] = (float)matrix_number(r->type[A], of_lane, i);
+                p->own[own_row(row)][matrix_coordinate(places, warp + lane, i, 2)] =
+                    (float)matrix_number(r->type[A], of_lane, i);
         }
     }
 }
 
-/* Whether a factor, whose rows are whole eights of 128 bytes, has any of these bytes of local memory. */
+/* Whether a factor, whose rows are whole eights of 128 bytes, has any of these bytes of local
+ * memory. */
 static bool reaches(const struct product *x, int part, uint32_t from, size_t nbytes)
 {
     const struct matrix_row *r = x->row;
     if (is_own(r, part))
         return false;
     const struct factor *f = &x->factor[part];
-    const uint32_t leading = (uint32_t)(f->bits >> 16 & 0x3fff) << 4, stride = (uint32_t)(f->bits >> 32 & 0x3fff) << 4;
+    const uint32_t leading = (uint32_t)(f->bits >> 16 & 0x3fff) << 4,
+                   stride = (uint32_t)(f->bits >> 32 & 0x3fff) << 4;
     const unsigned side = (unsigned)r->size[part], lines = f->across ? (unsigned)r->size[2] : side,
                    panels = f->across ? (side * matrix_nbytes(r->type[part]) + 127) / 128 : 1;
     for (unsigned p = 0; p < panels; p++)
         for (unsigned line = 0; line < lines; line += 8) {
-            const uint32_t at = (((uint32_t)(f->bits & 0x3fff) << 4) + p * leading + line / 8 * stride) & ~(uint32_t)1023;
+            const uint32_t at =
+                (((uint32_t)(f->bits & 0x3fff) << 4) + p * leading + line / 8 * stride) &
+                ~(uint32_t)1023;
             if (((at - from) & ADDRESS) < nbytes || ((from - at) & ADDRESS) < 1024)
                 return true;
         }
@@ -189,14 +227,18 @@ void products_replaced(struct launch *l, const struct block *of, const void *at,
 {
     for (uint32_t i = 0; of->products && i < l->nitem; i++)
         for (int j = 0; j < of->products[i].n; j++)
-            if (reaches(&of->products[i].product[j], A, (uint32_t)(uintptr_t)at & ADDRESS, nbytes) ||
-                reaches(&of->products[i].product[j], B, (uint32_t)(uintptr_t)at & ADDRESS, nbytes)) {
-                wrong(l, "lets memory be replaced that products read which nobody has waited for", "copy");
+            if (reaches(&of->products[i].product[j], A, (uint32_t)(uintptr_t)at & ADDRESS,
+                        nbytes) ||
+                reaches(&of->products[i].product[j], B, (uint32_t)(uintptr_t)at & ADDRESS,
+                        nbytes)) {
+                wrong(l, "lets memory be replaced that products read which nobody has waited for",
+                      "copy");
                 return;
             }
 }
 
-/* Whether all lanes of the four warps tell the same of their product number `issued`: the first that comes there says it. */
+/* Whether all lanes of the four warps tell the same of their product number `issued`: the first
+ * that comes there says it. */
 static void compare(struct launch *l, uint32_t issued, const struct product *p)
 {
     struct products *first = &l->here->products[l->now->in_block / GROUP * GROUP];
@@ -220,7 +262,8 @@ static void save(struct products *p, void *sum, int n)
     memset(sum, 0xff, (size_t)n * sizeof *s->value);
 }
 
-static void issue(struct launch *l, struct products *p, const struct matrix_row *r, void *sum, const void *a, const uint64_t *b)
+static void issue(struct launch *l, struct products *p, const struct matrix_row *r, void *sum,
+                  const void *a, const uint64_t *b)
 {
     struct product new = {.row = r, .sum = sum, .factor = {{0}, {b[0], b[1]}}};
     if (!is_own(r, A))
@@ -232,7 +275,8 @@ static void issue(struct launch *l, struct products *p, const struct matrix_row 
     if (!p->has_begun)
         wrong(l, "adds to sums that were used since, without a begin", r->text);
     for (int i = is_own(r, A); i < 2; i++)
-        if (new.factor[i].bits >> 62 != 1 || (new.factor[i].bits >> 49 & 7) || (new.factor[i].across && matrix_nbytes(r->type[i]) != 2))
+        if (new.factor[i].bits >> 62 != 1 || (new.factor[i].bits >> 49 & 7) ||
+            (new.factor[i].across &&matrix_nbytes(r->type[i]) != 2))
             wrong(l, "tells another order than that of 128 bytes", r->text);
     if (p->n == MOST || p->nsaved == MOST) {
         wrong(l, "issues more products than are emulated", r->text);
@@ -254,13 +298,17 @@ static void read_line(struct launch *l, const struct product *x, int part, int l
     const unsigned nbytes = matrix_nbytes(r->type[part]);
     const struct memory *m;
     for (int k = 0; k < r->size[2]; k++)
-        to[k] = is_own(r, part) ? (double)x->own[own_row(line)][k] : matrix_number(r->type[part], element(l, &x->factor[part], nbytes, line, k, &m), 0);
+        to[k] = is_own(r, part)
+                    ? (double)x->own[own_row(line)][k]
+                    : matrix_number(r->type[part],
+                                    element(l, &x->factor[part], nbytes, line, k, &m), 0);
 }
 
 /* The product is added to its sum. */
 static void add_product(struct launch *l, const struct product *x)
 {
-    static double line[2][LINES][TERMS]; /* those that the work-item's sums need; no other one runs meanwhile */
+    static double line[2][LINES][TERMS]; /* those that the work-item's sums need; no other
+                                          * one runs meanwhile */
     bool is_read[2][LINES] = {{0}};
     const struct matrix_row *r = x->row;
     const struct matrix_places *sums = matrix_places(r, SUM);
@@ -279,7 +327,8 @@ static void add_product(struct launch *l, const struct product *x)
     }
 }
 
-/* The products of all groups but the `left` newest are in their sums; those that others are added to are no numbers again. */
+/* The products of all groups but the `left` newest are in their sums; those that others are added
+ * to are no numbers again. */
 static void finish(struct launch *l, struct products *p, int left)
 {
     int ngroup = p->ngroup > left ? p->ngroup - left : 0, ndone = ngroup ? p->group[ngroup - 1] : 0;
@@ -291,7 +340,8 @@ static void finish(struct launch *l, struct products *p, int left)
         const struct product *of = p->product;
         while (of->sum != p->saved[i].sum)
             of++;
-        memcpy(of->sum, p->saved[i].value, (size_t)matrix_places(of->row, SUM)->n * sizeof(uint32_t));
+        memcpy(of->sum, p->saved[i].value,
+               (size_t)matrix_places(of->row, SUM)->n * sizeof(uint32_t));
     }
     for (int j = 0; j < ndone; j++)
         add_product(l, &p->product[j]);
@@ -328,7 +378,8 @@ void *emulator_local(uint32_t at)
     return local_at(launch_now(), at, &m);
 }
 
-void products_do(const char *what, const struct matrix_row *r, void *sum, const void *a, const uint64_t *b)
+void products_do(const char *what, const struct matrix_row *r, void *sum, const void *a,
+                 const uint64_t *b)
 {
     struct launch *l = launch_now();
     struct products *p = own(l);

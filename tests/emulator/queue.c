@@ -81,8 +81,8 @@ static void fill_memory(const struct command *c)
     memset(m->known + to + c->box.to, 1, c->box.row);
 }
 
-/* Bytes that went from the device to the host, and back: what is mapped counts, as if they shared no
- * memory. */
+/* Bytes that went from the device to the host, and back: what is mapped counts, as if
+ * they shared no memory. */
 static long moved[2];
 
 API long emulator_moved(int to_device);
@@ -104,7 +104,8 @@ static void count_moved(const struct command *c)
         moved[1] += (long)c->mapping->nbytes;
 }
 
-/* The queues that there are, the commands of each so far, and how many of these the host knows to be done. */
+/* The queues that there are, the commands of each so far, and how many of these the
+ * host knows to be done. */
 static struct {
     int n;
     bool is_taken[MAX_QUEUES];
@@ -120,12 +121,13 @@ static void join_order(struct order *o, const struct order *before)
         o->before[before->queue] = before->number;
 }
 
-/* A command comes behind what the host has waited for, the events that it waits for, and what its queue was told
- * before; of a queue out of order, its own commands are not told apart. */
+/* A command comes behind what the host has waited for, the events that it waits for, and what its
+ * queue was told before; of a queue out of order, its own commands are not told apart. */
 static void order_command(struct queue *q, struct command *c)
 {
     struct order *o = &c->order;
-    *o = (struct order){.several = queues.n > 1, .queue = q->number, .number = ++queues.submitted[q->number]};
+    *o = (struct order){
+        .several = queues.n > 1, .queue = q->number, .number = ++queues.submitted[q->number]};
     memcpy(o->before, queues.done, sizeof o->before);
     if (!(q->properties & OUT_OF_ORDER))
         join_order(o, &q->order);
@@ -144,7 +146,8 @@ static void order_copy(const struct command *c)
     for (int k = 0; k < 2 && c->work != WORK_LAUNCH && c->order.several; k++) {
         size_t at;
         struct memory *m = side[k] ? memory_of(side[k], &at) : NULL;
-        const size_t pitch = k ? c->box.to_pitch : c->box.from_pitch, begin = k ? c->box.to : c->box.from;
+        const size_t pitch = k ? c->box.to_pitch : c->box.from_pitch,
+                     begin = k ? c->box.to : c->box.from;
         if (m && maps && (k == 0 || (c->mapping->flags & (MAP_WRITE | MAP_WRITE_INVALIDATE))))
             shadow_transfer(m, at + c->mapping->from, c->mapping->nbytes, k == 1, &c->order);
         for (size_t i = 0; m && !maps && i < c->box.rows; i++)

@@ -9,9 +9,10 @@
  *      |  epoch  |atomic|subphase| phase |  work-item |
  *
  * Two accesses of different work-items, one of them a write, are ordered if their epochs differ
- * (launches of one queue, or of several that events order), or if they are of one block and of different
- * phases, or of one sub-group and different subphases, or if barriers in memory order them (bulk.c); all others race. Two readers are enough: of three that are not
- * ordered with a write, two are kept, of different blocks if there are such.
+ * (launches of one queue, or of several that events order), or if they are of one block and of
+ * different phases, or of one sub-group and different subphases, or if barriers in memory order
+ * them (bulk.c); all others race. Two readers are enough: of three that are not ordered with a
+ * write, two are kept, of different blocks if there are such.
  */
 #define _GNU_SOURCE
 #include "emulator.h"
@@ -107,11 +108,15 @@ static uint64_t stamp(const struct launch *l, bool is_local, bool is_atomic)
 static uint32_t stamp_item(uint64_t s) { return s & ((1u << ITEM_BITS) - 1); }
 static uint64_t stamp_phase(uint64_t s) { return s >> ITEM_BITS & ((1u << PHASE_BITS) - 1); }
 
-/* Whether barriers in memory order what the old stamp is of, of a wave of a block of the cluster, with what comes now. */
+/* Whether barriers in memory order what the old stamp is of, of a wave of a block of the cluster,
+ * with what comes now. */
 static bool is_told(const struct launch *l, uint64_t old)
 {
-    const uint32_t item = stamp_item(old) % l->nitem, block = stamp_item(old) / l->nitem - l->cluster->number;
-    const uint32_t count = l->cluster[block].item[item].subphase, ago = (count - (uint32_t)(old >> (ITEM_BITS + PHASE_BITS))) & ((1u << SUBPHASE_BITS) - 1);
+    const uint32_t item = stamp_item(old) % l->nitem,
+                   block = stamp_item(old) / l->nitem - l->cluster->number;
+    const uint32_t count = l->cluster[block].item[item].subphase,
+                   ago = (count - (uint32_t)(old >> (ITEM_BITS + PHASE_BITS))) &
+                         ((1u << SUBPHASE_BITS) - 1);
     return bulk_orders(l, block, item / l->nsubgroup, count - ago);
 }
 
@@ -322,7 +327,8 @@ static void check_access(const void *address, size_t nbytes, size_t alignment, e
         return;
     const uint64_t now = stamp(l, w->is_local, kind == ACCESS_ATOMIC);
     struct cell before = {0}, after = {0};
-    for (size_t i = 0; i < nbytes; i++) { /* what a cell becomes depends on what it was: bytes of a number are mostly alike */
+    for (size_t i = 0; i < nbytes; i++) { /* what a cell becomes depends on what it was: bytes of a
+                                           * number are mostly alike */
         struct cell *cell = &w->memory->cell[offset + i];
         if (i && cell_is_same(cell, &before)) {
             *cell = after;
@@ -335,16 +341,19 @@ static void check_access(const void *address, size_t nbytes, size_t alignment, e
     }
 }
 
-void shadow_transfer(struct memory *m, size_t from, size_t nbytes, bool writes, const struct order *o)
+void shadow_transfer(struct memory *m, size_t from, size_t nbytes, bool writes,
+                     const struct order *o)
 {
     const uint64_t now = (uint64_t)shadow_epoch(o) << 48;
     bool is_told = false;
     for (size_t i = from; i < from + nbytes; i++) {
         struct cell *cell = &m->cell[i];
         const bool wrote = is_unordered(o, cell->writer);
-        const bool read = writes && (is_unordered(o, cell->reader[0]) || is_unordered(o, cell->reader[1]));
+        const bool read =
+            writes && (is_unordered(o, cell->reader[0]) || is_unordered(o, cell->reader[1]));
         if ((wrote || read) && !is_told)
-            report("race: a copy %s byte %zu of memory, which a command of another queue that no event orders %s",
+            report("race: a copy %s byte %zu of memory, which a command of another queue that no "
+                   "event orders %s",
                    writes ? "writes" : "reads", i, wrote ? "writes" : "reads");
         is_told |= wrote || read;
         if (writes)
@@ -359,7 +368,10 @@ void shadow_access(const void *address, size_t nbytes, enum access kind)
     check_access(address, nbytes, 1, kind);
 }
 
-void shadow_aligned(const void *address, size_t nbytes, enum access kind) { check_access(address, nbytes, nbytes, kind); }
+void shadow_aligned(const void *address, size_t nbytes, enum access kind)
+{
+    check_access(address, nbytes, nbytes, kind);
+}
 
 void shadow_forget(const void *address, size_t nbytes)
 {
@@ -378,7 +390,8 @@ void shadow_forget_writer(struct memory *m, size_t at) { m->cell[at].writer = 0;
 
 /* --------------------------------------------------------------------------------------- hooks */
 
-/* An access of a number or of a vector up to 16 bytes is aligned to its size. Most are of the work-item's own stack. */
+/* An access of a number or of a vector up to 16 bytes is aligned to its size. Most are of the
+ * work-item's own stack. */
 #define HOOKS(size)                                                                                \
     API void emulator_load##size(const void *at);                                                  \
     void emulator_load##size(const void *at)                                                       \

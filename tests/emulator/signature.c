@@ -114,7 +114,8 @@ static void note_kind(struct parameter *p, int kind)
     }
 }
 
-/* "[[buffer(2)]]", "[[id(2)]]", behind its first bracket: which buffer, or what else the parameter is. */
+/* "[[buffer(2)]]", "[[id(2)]]", behind its first bracket: which buffer, or what else the parameter
+ * is. */
 static void read_attribute(const char **at, struct parameter *p, char *place)
 {
     struct token t;
@@ -130,14 +131,17 @@ static void read_attribute(const char **at, struct parameter *p, char *place)
     }
 }
 
-/* One parameter, up to the comma or the parenthesis behind it, or a field, up to the semicolon, which is returned. */
-static struct token read_parameter(const struct word *word, const char **at, struct parameter *p, char *place)
+/* One parameter, up to the comma or the parenthesis behind it, or a field, up to the semicolon,
+ * which is returned. */
+static struct token read_parameter(const struct word *word, const char **at, struct parameter *p,
+                                   char *place)
 {
     struct token last = {NULL, 0}, t;
     int depth = 0;
     *p = (struct parameter){.kind = PARAMETER_VALUE, .slot = -1};
     *place = '\0';
-    for (t = next(at); t.n > 0 && (depth > 0 || !(is_token(t, ",") || is_token(t, ")") || is_token(t, ";")));
+    for (t = next(at);
+         t.n > 0 && (depth > 0 || !(is_token(t, ",") || is_token(t, ")") || is_token(t, ";")));
          t = next(at)) {
         if (is_token(t, "[")) {
             read_attribute(at, p, place);
@@ -161,7 +165,8 @@ static struct token read_parameter(const struct word *word, const char **at, str
 static void read_structure(const struct word *word, const char *text, struct signature *s)
 {
     char type[MAX_NAME], place[MAX_NAME];
-    snprintf(type, sizeof type, "%.*s", (int)strcspn(s->parameter[0].type, " "), s->parameter[0].type);
+    snprintf(type, sizeof type, "%.*s", (int)strcspn(s->parameter[0].type, " "),
+             s->parameter[0].type);
     while (*text) {
         const struct token t = next(&text);
         if (t.n == 0)
@@ -219,7 +224,8 @@ static bool read_kernel(const struct word *word, const char **at, struct signatu
     if (is_token(next(&ahead), ")"))
         *at = ahead;
     else
-        for (t = (struct token){",", 1}; is_token(t, ",") && s->n < MAX_PARAMETERS && s->nplace < MAX_PLACES;) {
+        for (t = (struct token){",", 1};
+             is_token(t, ",") && s->n < MAX_PARAMETERS && s->nplace < MAX_PLACES;) {
             t = read_parameter(word, at, &s->parameter[s->n], s->place[s->nplace]);
             *(*s->place[s->nplace] ? &s->nplace : &s->n) += 1;
         }

@@ -69,10 +69,12 @@ static void read_others(const char *comment, const char *end, const char *name, 
     }
 }
 
-/* A state that grows lies there with the strides of its bounds, which the line does not say: it may use its whole buffer. */
+/* A state that grows lies there with the strides of its bounds, which the line does not say: it may
+ * use its whole buffer. */
 static bool is_growing_state(const char *line)
 {
-    const char *close = strchr(line, ']'), *next = strchr(line, '\n'), *said = strstr(line, "  state \"");
+    const char *close = strchr(line, ']'), *next = strchr(line, '\n'),
+               *said = strstr(line, "  state \"");
     if (!close || !next || !said || said > next)
         return false;
     for (const char *at = strchr(line, '['); at && at < close; at++)

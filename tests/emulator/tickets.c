@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: 0BSD */
-/* tickets.c - blocks that count themselves by an atomic operation, and the last of them, which reads what the others have stored.
+/* tickets.c - blocks that count themselves by an atomic operation, and the last of them, which
+ * reads what the others have stored.
  *
  *      block a   stores ... | fence, count          what all its work-items did before the barrier | is released with the count
  *      block b              | count, fence | loads  has seen who counted before; behind its fence, and for others behind the next barrier
  *
- * So blocks' accesses of the same bytes are a race where a fence, a barrier or the count is missing. Fences are the whole device's, by the
- * work-item that counts; it releases what others have done behind a barrier alone. A launch leaves its counters 0.
+ * So blocks' accesses of the same bytes are a race where a fence, a barrier or the count is
+ * missing. Fences are the whole device's, by the work-item that counts; it releases what others
+ * have done behind a barrier alone. A launch leaves its counters 0.
  */
 #include "emulator.h"
 
@@ -60,7 +62,8 @@ void emulator_fence(void)
             continue;
         if (!grow((void **)&t->known, t->nknown, &t->cap_known, sizeof *t->known))
             abort();
-        t->known[t->nknown++] = (struct known){c->block, c->item, c->phase, l->here->number, item->number, phase};
+        t->known[t->nknown++] =
+            (struct known){c->block, c->item, c->phase, l->here->number, item->number, phase};
     }
     item->counted = NULL;
     item->fenced = phase + 1;
@@ -75,7 +78,8 @@ unsigned emulator_count(uint32_t *at, unsigned last)
     const uint32_t phase = l->here->phase[1];
     if (!grow((void **)&t->count, t->ncount, &t->cap_count, sizeof *t->count))
         abort();
-    t->count[t->ncount++] = (struct count){at, l->here->number, item->number, phase, item->fenced == phase + 1};
+    t->count[t->ncount++] =
+        (struct count){at, l->here->number, item->number, phase, item->fenced == phase + 1};
     item->counted = at;
     const unsigned old = *at;
     *at = old >= last ? 0 : old + 1;
@@ -92,14 +96,17 @@ int emulator_any(int value)
     return b->any[turn];
 }
 
-bool tickets_order(const struct launch *l, uint32_t block, uint32_t item, uint32_t phase, uint32_t phases)
+bool tickets_order(const struct launch *l, uint32_t block, uint32_t item, uint32_t phase,
+                   uint32_t phases)
 {
     const struct tickets *t = l->tickets;
     for (size_t i = 0; t && i < t->nknown; i++) {
         const struct known *k = &t->known[i];
         const uint32_t behind = (k->phase - phase) & (phases - 1);
-        const bool is_reader = k->reader_item == l->now->number || (k->reader == l->here->number && l->here->phase[1] > k->since);
-        if (k->block == block && is_reader && behind < phases / 2 && (behind > 0 || k->item == item))
+        const bool is_reader = k->reader_item == l->now->number ||
+                               (k->reader == l->here->number && l->here->phase[1] > k->since);
+        if (k->block == block && is_reader && behind < phases / 2 &&
+            (behind > 0 || k->item == item))
             return true;
     }
     return false;
@@ -112,7 +119,8 @@ bool tickets_end(struct launch *l)
     for (size_t i = 0; t && i < t->ncount && !l->has_failed && all; i++)
         all = *t->count[i].at == 0;
     if (!all)
-        report("%s: a counter of blocks is not 0 when the launch has ended", l->kernel->signature.name);
+        report("%s: a counter of blocks is not 0 when the launch has ended",
+               l->kernel->signature.name);
     if (t) {
         free(t->count);
         free(t->known);

@@ -1,10 +1,10 @@
-/* amx_trap.c - AMX's instructions on a processor that has none: a library for LD_PRELOAD that catches the
- * illegal instruction, does what it would have done, and goes on behind it.
+/* amx_trap.c - AMX's instructions on a processor that has none: a library for LD_PRELOAD that
+ * catches the illegal instruction, does what it would have done, and goes on behind it.
  *
- * It knows ldtilecfg, tilerelease, tilezero, tileloadd, tilestored and tdpbusd as Intel's manual has them
- * (VEX, three bytes), and ends the process with a word about what that manual forbids: a tile that is not
- * configured, shapes that do not match, another instruction. AMX_TRAPS=FILE: their number is written there
- * at the end.
+ * It knows ldtilecfg, tilerelease, tilezero, tileloadd, tilestored and tdpbusd as Intel's manual
+ * has them (VEX, three bytes), and ends the process with a word about what that manual forbids: a
+ * tile that is not configured, shapes that do not match, another instruction. AMX_TRAPS=FILE: their
+ * number is written there at the end.
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -26,7 +26,8 @@ static volatile long traps;
 static void fail(const char *why)
 {
     static const char head[] = "amx_trap: ", end[] = "\n";
-    if (write(2, head, sizeof head - 1) < 0 || write(2, why, strlen(why)) < 0 || write(2, end, 1) < 0)
+    if (write(2, head, sizeof head - 1) < 0 || write(2, why, strlen(why)) < 0 ||
+        write(2, end, 1) < 0)
         _exit(71);
     _exit(70);
 }
@@ -43,8 +44,9 @@ struct decoded {
 /* As encoded, in the order of the machine's numbers. */
 static long number(const ucontext_t *c, int r)
 {
-    static const int place[] = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP, REG_RSI, REG_RDI,
-                                REG_R8,  REG_R9,  REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15};
+    static const int place[] = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP,
+                                REG_RSI, REG_RDI, REG_R8,  REG_R9,  REG_R10, REG_R11,
+                                REG_R12, REG_R13, REG_R14, REG_R15};
     return (long)c->uc_mcontext.gregs[place[r]];
 }
 
@@ -60,9 +62,12 @@ static long displacement(const unsigned char **p, int nbytes)
 
 static struct decoded decode(const ucontext_t *c)
 {
-    const unsigned char *start = (const unsigned char *)c->uc_mcontext.gregs[REG_RIP], *p = start + 3;
-    struct decoded d = {.map = start[1] & 31, .pp = start[2] & 3, .vvvv = ~start[2] >> 3 & 15, .opcode = *p++};
-    int high_base = ~start[1] >> 5 & 1, high_index = ~start[1] >> 6 & 1, modrm = *p++, mod = modrm >> 6;
+    const unsigned char *start = (const unsigned char *)c->uc_mcontext.gregs[REG_RIP],
+                        *p = start + 3;
+    struct decoded d = {
+        .map = start[1] & 31, .pp = start[2] & 3, .vvvv = ~start[2] >> 3 & 15, .opcode = *p++};
+    int high_base = ~start[1] >> 5 & 1, high_index = ~start[1] >> 6 & 1, modrm = *p++,
+        mod = modrm >> 6;
     if (*start != 0xC4)
         fail("an illegal instruction that is none of AMX's");
     d.reg = modrm >> 3 & 7;
@@ -103,7 +108,8 @@ static void configure(const unsigned char *config)
     if (config[0] != 1)
         fail("another palette");
     for (int i = 0; i < TILES; i++) {
-        tiles[i] = (struct tile){.rows = config[48 + i], .nbytes = config[16 + 2 * i] | config[17 + 2 * i] << 8};
+        tiles[i] = (struct tile){.rows = config[48 + i],
+                                 .nbytes = config[16 + 2 * i] | config[17 + 2 * i] << 8};
         if (tiles[i].rows > ROWS || tiles[i].nbytes > ROW_NBYTES)
             fail("more rows or bytes than a tile has");
     }

@@ -1,5 +1,6 @@
-/* loader.c - runs an object of the model PLAIN of object_test.py by backends/llvm/loader.c, and prints its
- * output: the same text on every machine. For processors other than the one that tgc runs on. */
+/* loader.c - runs an object of the model PLAIN of object_test.py by
+ * backends/llvm/loader.c, and prints its output: the same text on every machine. For
+ * processors other than the one that tgc runs on. */
 #include "backends/llvm/loader.h"
 
 #include <stdio.h>

@@ -28,7 +28,8 @@ static void say_tensors(const char *what, const struct m_tensor *x, int n)
 
 static void say_info(const struct m_info *d)
 {
-    printf("%d %s %s, %d kernels %.0f flop, arena %zu %zu, weights %zu %d, structs %zu %zu, states %d %zu\n",
+    printf("%d %s %s, %d kernels %.0f flop, arena %zu %zu, weights %zu %d, structs %zu %zu, states "
+           "%d %zu\n",
            d->version, d->name, d->producer, d->kernel_count, d->flop, d->arena_bytes,
            d->arena_align, d->weights_bytes, d->weights_external, d->inputs_bytes, d->outputs_bytes,
            d->state_count, d->state_bytes);
@@ -226,8 +227,8 @@ int main(int argc, char **argv)
         memcpy(&at, out + d->outputs[i].offset, sizeof at);
         say(&d->outputs[i], at, out);
     }
-    /* this function's own frame and the call; printf() is no part of a run. Every frame of s390x has 160
-     * bytes for its callees' registers, which no estimate counts */
+    /* this function's own frame and the call; printf() is no part of a run. Every frame of s390x
+     * has 160 bytes for its callees' registers, which no estimate counts */
 #ifdef __s390x__
     const size_t frame = 192 + 4 * 160;
 #else

@@ -2,8 +2,8 @@
  * two contexts at once, no run at all, threads that cannot be started. Every way has to give the
  * same bits. Prints a hash of them, to be compared with a model that is compiled for one thread.
  *
- * net.c is included, so that pthread_create() in it can be made to fail. With NET_OBJECT it is an object
- * instead, which is linked with --wrap=pthread_create.
+ * net.c is included, so that pthread_create() in it can be made to fail. With NET_OBJECT it is an
+ * object instead, which is linked with --wrap=pthread_create.
  */
 #include <pthread.h>
 #include <stdio.h>

@@ -69,9 +69,20 @@ static size_t draw_bytes(unsigned char *to, size_t most)
 
 static const char *draw_string(void)
 {
-    static const char *const words[] = {
-        "",   "a",    "abc, b",    "1.5e-3", "-12",  "+nan", "-inf", "1e400", "0x1p-4",
-        "99999999999999999999", "\xff\xfe", "\xc3", "\xe2\x82\xac 10", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaab"};
+    static const char *const words[] = {"",
+                                        "a",
+                                        "abc, b",
+                                        "1.5e-3",
+                                        "-12",
+                                        "+nan",
+                                        "-inf",
+                                        "1e400",
+                                        "0x1p-4",
+                                        "99999999999999999999",
+                                        "\xff\xfe",
+                                        "\xc3",
+                                        "\xe2\x82\xac 10",
+                                        "aaaaaaaaaaaaaaaaaaaaaaaaaaaaab"};
     static char room[1 << 12][LONGEST_STRING + 1];
     static unsigned next;
     char *to = room[next++ % (1 << 12)];

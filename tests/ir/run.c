@@ -32,8 +32,8 @@ struct tensor *run_value_of(struct memory_of_run *m, struct buffer *b)
     return m->value[m->n++] = x;
 }
 
-/* Blocks of a grid one by one, since they keep local memory from one phase to the next; its threads in
- * any parts. */
+/* Blocks of a grid one by one, since they keep local memory from one phase to the next; its threads
+ * in any parts. */
 static int count_parts(struct memory_of_run *m, const struct schedule *s, const struct kernel *k)
 {
     enum { PARTS = 3 };
@@ -53,7 +53,8 @@ static struct touched **touched_of(struct memory_of_run *m)
 {
     struct touched **touch = mem_array(m->t, (size_t)m->n + 1, sizeof *touch);
     for (int i = 0; i < m->n; i++)
-        if (uop_buffer_of(m->leaf[i])->kind != BUFFER_SCRATCH || uop_buffer_of(m->leaf[i])->is_global)
+        if (uop_buffer_of(m->leaf[i])->kind != BUFFER_SCRATCH ||
+            uop_buffer_of(m->leaf[i])->is_global)
             touch[i] = mem_array(m->t, (size_t)m->value[i]->nelem + 1, sizeof **touch);
     return touch;
 }
@@ -90,7 +91,8 @@ static bool run_kernel(struct memory_of_run *m, const struct schedule *s, const 
     counters_are_0(m, k, true);
     for (int part = parts - 1; part >= 0 && ok; part--) {
         for (int i = 0; i < k->nscratch; i++)
-            if ((!k->block || !k->scratch[i]->is_local) && (!k->scratch[i]->is_global || (part == parts - 1 && !k->scratch[i]->counts)))
+            if ((!k->block || !k->scratch[i]->is_local) &&
+                (!k->scratch[i]->is_global || (part == parts - 1 && !k->scratch[i]->counts)))
                 spoil(run_value_of(m, k->scratch[i]));
         struct eval_env env = {.leaf = m->leaf,
                                .value = m->value,
@@ -106,7 +108,8 @@ static bool run_kernel(struct memory_of_run *m, const struct schedule *s, const 
         ok = eval_linear(m->t, linear, n, &env);
     }
     if (race.buffer)
-        fprintf(stderr, "kernel %s: parts %d and %d, threads %d and %d meet at element %lld of buffer %d\n",
+        fprintf(stderr,
+                "kernel %s: parts %d and %d, threads %d and %d meet at element %lld of buffer %d\n",
                 k->name, race.part[0], race.part[1], race.thread[0], race.thread[1],
                 (long long)race.element, race.buffer->id);
     return ok && !race.buffer && counters_are_0(m, k, false);

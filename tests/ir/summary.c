@@ -62,7 +62,8 @@ static void put_errors(struct text *out, struct tgc *t, const struct graph *g)
             sum[nsum++] = u[i];
     if (nsum == 0)
         return;
-    text_puts(out, error_gains(t, g, sum, nsum, gain) ? "errors of sums:" : "errors are not known:");
+    text_puts(out,
+              error_gains(t, g, sum, nsum, gain) ? "errors of sums:" : "errors are not known:");
     for (int i = 0; i < nsum; i++)
         text_printf(out, " %.4g", gain[i]);
     text_putc(out, '\n');
@@ -173,7 +174,8 @@ static void put_states(struct text *out, const struct graph *g)
     }
 }
 
-bool summary_print(struct text *out, struct tgc *t, struct graph *g, const struct summary_options *o)
+bool summary_print(struct text *out, struct tgc *t, struct graph *g,
+                   const struct summary_options *o)
 {
     const char *before = NULL, *behind = NULL;
     struct tuning tuning = {.width = CANDIDATES};

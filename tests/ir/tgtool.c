@@ -214,7 +214,8 @@ static bool is_stored(const struct kernel_text *k, const struct buffer *b)
     for (int i = 0; k->ast && i < k->ast->nsrc; i++)
         stored |= uop_buffer_of(k->ast->src[i]->src[0]) == b;
     for (int i = 0; i < k->nlinear; i++)
-        stored |= ((k->linear[i]->op == OP_STORE || k->linear[i]->op == OP_PUT) && uop_buffer_of(k->linear[i]->src[0]) == b) ||
+        stored |= ((k->linear[i]->op == OP_STORE || k->linear[i]->op == OP_PUT) &&
+                   uop_buffer_of(k->linear[i]->src[0]) == b) ||
                   (k->linear[i]->op == OP_BULK_STORE && uop_buffer_of(k->linear[i]->src[2]) == b);
     return stored;
 }
@@ -343,7 +344,8 @@ static void print_behind(struct tgc *t, const struct passing *p, const struct pa
     else if (pass->schedule)
         schedule_print(&out, t, p->schedule);
     fwrite(out.s, 1, out.n, stdout);
-    if (p->schedule && (pass->kernel || !strcmp(pass->name, "lower") || !strcmp(pass->name, "part")))
+    if (p->schedule &&
+        (pass->kernel || !strcmp(pass->name, "lower") || !strcmp(pass->name, "part")))
         print_kernels(t, p->schedule);
 }
 
@@ -382,8 +384,10 @@ static int loops_of_kernel(struct tgc *t, const struct command *c, const struct 
     return 0;
 }
 
-/* Which opt of a list that is refused, for that reason, is it: the last one of the shortest list that is for the same. */
-static int find_refused(struct tgc *t, const struct kernel *k, const struct opts *list, const char *reason)
+/* Which opt of a list that is refused, for that reason, is it: the last one of the shortest list
+ * that is for the same. */
+static int find_refused(struct tgc *t, const struct kernel *k, const struct opts *list,
+                        const char *reason)
 {
     for (int n = 1; n < list->n; n++) {
         struct kernel trial = *k;
@@ -424,7 +428,8 @@ static bool write_file(struct tgc *t, const char *folder, const char *name, cons
     return f && fwrite(text->s, 1, text->n, f) == text->n && fclose(f) == 0;
 }
 
-/* The device's program of a graph, its loops by opts; of CUDA the kernels' text, too, of which PTX was made. */
+/* The device's program of a graph, its loops by opts; of CUDA the kernels' text, too, of
+ * which PTX was made. */
 static int program_of_graph(struct tgc *t, const struct command *c, struct graph *g)
 {
     bool cuda = !strcmp(c->verb, "cuda");
@@ -441,7 +446,8 @@ static int program_of_graph(struct tgc *t, const struct command *c, struct graph
     const char *why, *bytes;
     size_t nbytes;
     bool beside;
-    if (!(bytes = tg_load(t, c->opts, &nbytes)) || !opts_read(t, c->opts, 1, bytes, nbytes, &list) ||
+    if (!(bytes = tg_load(t, c->opts, &nbytes)) ||
+        !opts_read(t, c->opts, 1, bytes, nbytes, &list) ||
         !passes_run_rows(t, &p, pass_at(0)->name, "stacks"))
         return 1;
     struct kernel *k = p.schedule->kernel[0];
@@ -454,11 +460,14 @@ static int program_of_graph(struct tgc *t, const struct command *c, struct graph
     kernel_note_grid(t, k);
     schedule_collect_buffers(t, p.schedule);             /* scratch is new */
     p.facts |= cuda ? 1u << FACT_TILED : 0;              /* by the opts */
-    bool lowered = kernel_verify(t, k->ast, "opts") && passes_run_rows(t, &p, "linearize", cuda ? "widths" : "linearize") &&
+    bool lowered = kernel_verify(t, k->ast, "opts") &&
+                   passes_run_rows(t, &p, "linearize", cuda ? "widths" : "linearize") &&
                    (cuda || passes_run_rows(t, &p, "legalize", "weights"));
     return lowered && program_write_c(t, p.schedule, &o, &source, &header, &beside) &&
                    write_file(t, c->side, "net.c", &source) &&
-                   write_file(t, c->side, "net.h", &header) && (!cuda || (write_file(t, c->side, "net.cu", &kernels) && write_file(t, c->side, "net.ptx", &ptx)))
+                   write_file(t, c->side, "net.h", &header) &&
+                   (!cuda || (write_file(t, c->side, "net.cu", &kernels) &&
+                              write_file(t, c->side, "net.ptx", &ptx)))
                ? 0
                : 1;
 }
@@ -654,16 +663,18 @@ static bool read_isa(const char *s, struct command *c)
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: tgtool [-O0] [-s SIDE] [-l] print|eval FILE\n"
-                    "       tgtool [-b] [-p] [-H] [-I] [-i ISA] [-t N] [-c N] [-w DTYPE] [-E E] [-m MACHINE] "
-                    "[-S OUT=IN] pass NAME FILE\n"
-                    "       tgtool [...] [-e TOLERANCE] run|summary FILE\n"
-                    "       tgtool [-i ISA] [-t N] opts|loops FILE\n"
-                    "       tgtool [-t N] apply OPTS FILE\n"
-                    "       tgtool [-B N] eval FILE\n"
-                    "       tgtool [-t N] -s FOLDER opencl OPTS FILE\n"
-                    "       tgtool -d DEVICE -s FOLDER cuda OPTS FILE\n"
-                    "       tgtool passes\n");
+    fprintf(
+        stderr,
+        "usage: tgtool [-O0] [-s SIDE] [-l] print|eval FILE\n"
+        "       tgtool [-b] [-p] [-H] [-I] [-i ISA] [-t N] [-c N] [-w DTYPE] [-E E] [-m MACHINE] "
+        "[-S OUT=IN] pass NAME FILE\n"
+        "       tgtool [...] [-e TOLERANCE] run|summary FILE\n"
+        "       tgtool [-i ISA] [-t N] opts|loops FILE\n"
+        "       tgtool [-t N] apply OPTS FILE\n"
+        "       tgtool [-B N] eval FILE\n"
+        "       tgtool [-t N] -s FOLDER opencl OPTS FILE\n"
+        "       tgtool -d DEVICE -s FOLDER cuda OPTS FILE\n"
+        "       tgtool passes\n");
     return 2;
 }
 

@@ -1,5 +1,5 @@
-/* cross.c - runs a model on inputs that are the same on every machine, and prints its outputs; float
- * tensors alone. MODEL_H names the header, MODEL the C prefix. */
+/* cross.c - runs a model on inputs that are the same on every machine, and prints its outputs;
+ * float tensors alone. MODEL_H names the header, MODEL the C prefix. */
 #include MODEL_H
 
 #include <stdalign.h>

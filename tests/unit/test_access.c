@@ -252,9 +252,10 @@ static void test_divisors(void **state)
     assert_int_equal(index_divisor(t, uop_int(t, 0)), 0);
     assert_int_equal(index_divisor(t, uop_int(t, -12)), 12);
     assert_int_equal(index_divisor(t, r), 1);
-    assert_int_equal(index_divisor(t, sym_add(t, sym_muli(t, r, 8), sym_addi(t, sym_muli(t, s, 12), 16))), 4);
+    assert_int_equal(
+        index_divisor(t, sym_add(t, sym_muli(t, r, 8), sym_addi(t, sym_muli(t, s, 12), 16))), 4);
     assert_int_equal(index_divisor(t, sym_addi(t, sym_muli(t, r, 8), 2)), 2);
-    assert_int_equal(index_divisor(t, sym_mul(t, sym_muli(t, r, 4), n)), 4);        /* n: any number */
+    assert_int_equal(index_divisor(t, sym_mul(t, sym_muli(t, r, 4), n)), 4);     /* n: any number */
     /* threads' parts of a loop: whole vectors of a row */
     assert_int_equal(index_divisor(t, sym_muli(t, sym_mod(t, r, uop_int(t, 5)), 4)), 4);
     assert_int_equal(index_divisor(t, sym_mod(t, sym_muli(t, r, 4), uop_int(t, 6))), 2);

@@ -1,5 +1,6 @@
-/* test_bounds.c - what integer bounds prove: whether arithmetic of i8 overflows, and what a machine's
- * operators may write plainly (passes/target/legal.c), each against all values within random bounds.
+/* test_bounds.c - what integer bounds prove: whether arithmetic of i8 overflows, and what a
+ * machine's operators may write plainly (passes/target/legal.c), each against all values within
+ * random bounds.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -85,12 +86,13 @@ static struct uop *build(struct values *v, enum op op, enum dtype d, struct boun
                : NULL;
 }
 
-static void check(const char *what, const struct uop *u, struct bounds b[2], bool found, bool wanted)
+static void check(const char *what, const struct uop *u, struct bounds b[2], bool found,
+                  bool wanted)
 {
     if (found != wanted)
-        fail_msg("%s of %s of %s in [%lld, %lld] and [%lld, %lld]: %d, not %d", what, op_name(u->op),
-                 dtype_name(u->dtype), (long long)b[0].lo, (long long)b[0].hi, (long long)b[1].lo,
-                 (long long)b[1].hi, found, wanted);
+        fail_msg("%s of %s of %s in [%lld, %lld] and [%lld, %lld]: %d, not %d", what,
+                 op_name(u->op), dtype_name(u->dtype), (long long)b[0].lo, (long long)b[0].hi,
+                 (long long)b[1].lo, (long long)b[1].hi, found, wanted);
 }
 
 static struct values *start(struct values *v)

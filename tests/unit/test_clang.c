@@ -1,5 +1,5 @@
-/* test_clang.c - which lines of an emitted file belong to which kernel, and that what libclang says of
- * a line is reported at the kernel's nodes.
+/* test_clang.c - which lines of an emitted file belong to which kernel, and that what libclang says
+ * of a line is reported at the kernel's nodes.
  */
 #include "backends/clang/clang.h"
 #include "frontend/text/text.h"
@@ -73,7 +73,8 @@ static void check_lines(int threads)
             assert_string_equal(program_line_title(&e.lines, r->to), k->title);
             nfunction += strncmp(s, "/* ", 3) == 0 && strstr(s, k->title) == s + 3 &&
                          strstr(s, "static void ") && !strstr(s, "\n}\n\n/*");
-            nvariant += strncmp(s, "/* ", 3) == 0 && strstr(s, ", for ") && strstr(s, "static void ");
+            nvariant +=
+                strncmp(s, "/* ", 3) == 0 && strstr(s, ", for ") && strstr(s, "static void ");
             ntask += strncmp(s, "struct ", 7) == 0 && strstr(s, "_task");
             ncall += strncmp(s, mem_printf(e.t, "    step(self, %d);\n", k->index), 18) == 0;
         }
@@ -162,7 +163,7 @@ static bool check_within(size_t room)
     spoil(&e, 0, " int not_used;");
     struct clang *l = clang_open(e.t, NULL);
     struct clang_source s = {"net.tg", "net.c", "net.h", &e.c, &e.h, &e.lines, NULL};
-    e.t->mem_limit = e.t->mem_used + 4096;       /* near it, blocks are as large as what is asked for */
+    e.t->mem_limit = e.t->mem_used + 4096;   /* near it, blocks are as large as what is asked for */
     for (size_t used = e.t->mem_used; e.t->mem_used == used;)
         mem_alloc(e.t, 16);
     e.t->mem_limit = e.t->mem_used + room;
@@ -173,8 +174,8 @@ static bool check_within(size_t room)
     return done;
 }
 
-/* A compile that ends in the middle of a check leaves nothing of libclang behind, whose parse of a file
- * takes megabytes. The first one that comes to an end has filled libclang's own tables. */
+/* A compile that ends in the middle of a check leaves nothing of libclang behind, whose parse of a
+ * file takes megabytes. The first one that comes to an end has filled libclang's own tables. */
 static void test_stops(void **state)
 {
     (void)state;

@@ -233,7 +233,8 @@ static void test_parts(void **state)
 {
     struct fixture *f = *state;
     struct tgc *t = f->t;
-    struct uop *begin[2] = {uop_int(t, 0), uop_int(t, 2)}, *size[2] = {uop_int(t, 5), uop_int(t, 7)};
+    struct uop *begin[2] = {uop_int(t, 0), uop_int(t, 2)},
+               *size[2] = {uop_int(t, 5), uop_int(t, 7)};
     struct uop *part = uop_shrink(t, INPUT(f, 5, 10), begin, size);
     check_only(f, lib_matmul(&f->l, part, WEIGHT(f, 7, 4)), "rcs", SAME);
     struct uop *window = uop_window(t, INPUT(f, 5, 9), 1, uop_int(t, 7), uop_int(t, 3), 1, 1);
@@ -397,7 +398,8 @@ static void test_nest_of_two_sums(void **state)
         struct uop *store = f->lowered[i]->src[0];
         struct uop **order = uop_toposort(t, &store, 1, &n);
         for (int k = 0; k < n; k++)
-            if (order[k]->op == OP_REDUCE && nest_find_sum(t, store, order[k], &m) && m.contraction) {
+            if (order[k]->op == OP_REDUCE && nest_find_sum(t, store, order[k], &m) &&
+                m.contraction) {
                 assert_string_equal(roles_of_nest(&m), "rc-s");
                 found++;
             }
@@ -422,12 +424,27 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(test_matmul), CASE(test_batch), CASE(test_standing), CASE(test_einsum),
-        CASE(test_attention), CASE(test_convolution), CASE(test_groups), CASE(test_transposed),
-        CASE(test_runs), CASE(test_parts), CASE(test_moves), CASE(test_others),
-        CASE(test_nest_of_matmul), CASE(test_nest_of_batch), CASE(test_nest_of_values), CASE(test_nest_of_convolution),
-        CASE(test_nest_of_dilation), CASE(test_nest_of_patches), CASE(test_nest_of_groups),
-        CASE(test_nest_of_one_column), CASE(test_nest_of_two_sums),
+        CASE(test_matmul),
+        CASE(test_batch),
+        CASE(test_standing),
+        CASE(test_einsum),
+        CASE(test_attention),
+        CASE(test_convolution),
+        CASE(test_groups),
+        CASE(test_transposed),
+        CASE(test_runs),
+        CASE(test_parts),
+        CASE(test_moves),
+        CASE(test_others),
+        CASE(test_nest_of_matmul),
+        CASE(test_nest_of_batch),
+        CASE(test_nest_of_values),
+        CASE(test_nest_of_convolution),
+        CASE(test_nest_of_dilation),
+        CASE(test_nest_of_patches),
+        CASE(test_nest_of_groups),
+        CASE(test_nest_of_one_column),
+        CASE(test_nest_of_two_sums),
     };
     return cmocka_run_group_tests_name("contraction", tests, NULL, NULL);
 }

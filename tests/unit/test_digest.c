@@ -1,5 +1,5 @@
-/* test_digest.c - lib/digest.c: every byte, place and length counts, small or large, and so does the key.
- * SHA-256 itself is right: what is below a chunk goes there alone, with known answers.
+/* test_digest.c - lib/digest.c: every byte, place and length counts, small or large, and so does
+ * the key. SHA-256 itself is right: what is below a chunk goes there alone, with known answers.
  */
 #include "lib/digest.h"
 
@@ -37,7 +37,8 @@ static void test_known(void **state)
         0xe0, 0x2d, 0xed, 0x4d, 0xe3, 0xfd, 0x52, 0x4e, 0x74, 0x0c, 0x08, 0x0d, 0x1e, 0x16,
         0x00, 0x81, 0x4b, 0x5a};
     (void)state;
-    assert_memory_equal(digest_of("secret", (const unsigned char *)"abc", 3).byte, expected, sizeof expected);
+    assert_memory_equal(digest_of("secret", (const unsigned char *)"abc", 3).byte, expected,
+                        sizeof expected);
 }
 
 static void test_every_byte(void **state)

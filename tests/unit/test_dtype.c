@@ -141,7 +141,8 @@ static void test_above_the_largest(void **state)
     assert_true(cast(DTYPE_F16, 65519.999) == 65504);
 }
 
-/* What cvt.rna.tf32.f32 does to each float: 0x1000 is added to its bits, and the last 13 of them are dropped. */
+/* What cvt.rna.tf32.f32 does to each float: 0x1000 is added to its bits, and the last 13 of them
+ * are dropped. */
 static void test_tf32(void **state)
 {
     (void)state;
@@ -163,7 +164,8 @@ static void test_tf32(void **state)
     assert_true(cast(DTYPE_TF32, (double)FLT_MAX) == INFINITY);
     assert_true(cast(DTYPE_TF32, -INFINITY) == -INFINITY);
     assert_true(isnan(cast(DTYPE_TF32, NAN)));
-    assert_true(cast(DTYPE_TF32, 1 + 0x1p-11) == 1 + 0x1p-10);      /* half of the last bit: away from zero */
+    /* half of the last bit: away from zero */
+    assert_true(cast(DTYPE_TF32, 1 + 0x1p-11) == 1 + 0x1p-10);
     assert_true(cast(DTYPE_TF32, 1 + 0x1p-11 - 0x1p-40) == 1);     /* of a double: once */
 }
 

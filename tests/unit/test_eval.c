@@ -511,8 +511,8 @@ static void test_matmul(void **state)
 }
 
 /* x[batch, sum, row, also summed] times y[column, batch, sum, also summed], bit by bit what the
- * plain loop gives, and each factor is loaded once: all products of a program would take eight times
- * the budget. Rows, columns and terms are no multiples of the blocks they are computed in. */
+ * plain loop gives, and each factor is loaded once: all products of a program would take eight
+ * times the budget. Rows, columns and terms are no multiples of the blocks they are computed in. */
 static void test_product_of_factors(void **state)
 {
     enum { COLUMNS = 70, SUM = 90, BATCH = 2, ROWS = 130, TERMS = 3 };

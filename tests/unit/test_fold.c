@@ -128,9 +128,10 @@ static void start_symbols(struct trees *w)
         w->leaf[i].raw = w->leaf[i].folded = uop_var(t, w->var[i]);
     }
     for (int i = 0; i < NRANGE; i++) {
-        struct uop *size = i < 2    ? w->leaf[i].raw
-                           : i == 2 ? sym_mul(t, w->leaf[0].raw, pick(&w->r, 2) ? uop_int(t, 2) : w->leaf[1].raw)
-                                    : uop_int(t, between(&w->r, 1, 9));
+        struct uop *size =
+            i < 2    ? w->leaf[i].raw
+            : i == 2 ? sym_mul(t, w->leaf[0].raw, pick(&w->r, 2) ? uop_int(t, 2) : w->leaf[1].raw)
+                     : uop_int(t, between(&w->r, 1, 9));
         w->leaf[NVAR + i].raw = w->leaf[NVAR + i].folded = uop_range(t, size, i);
     }
     w->nleaf = NVAR + NRANGE;
@@ -274,18 +275,23 @@ static void views_of_what_may_be_empty(struct forms *f)
     struct uop *less = sym_addi(t, f->L, -1), *few = uop_range(t, less, 13);
     views_of_symbolic_size(f);
     assert_ptr_equal(sym_div(t, sym_add(t, sym_mul(t, both, f->L), f->l), f->L), both);
-    assert_ptr_equal(sym_add(t, sym_mul(t, sym_div(t, both, f->L), f->L), sym_mod(t, both, f->L)), both);
+    assert_ptr_equal(sym_add(t, sym_mul(t, sym_div(t, both, f->L), f->L), sym_mod(t, both, f->L)),
+                     both);
     assert_ptr_equal(sym_div(t, sym_add(t, sym_mul(t, f->n, less), few), less), f->n);
     /* no counter says that it is not */
     assert_ptr_not_equal(sym_div(t, size, f->L), f->N);
     assert_ptr_not_equal(sym_div(t, f->L, f->L), uop_int(t, 1));
     assert_ptr_not_equal(sym_div(t, sym_mul(t, f->n, f->L), f->L), f->n);
-    assert_ptr_not_equal(sym_add(t, sym_mul(t, sym_div(t, f->N, f->L), f->L), sym_mod(t, f->N, f->L)), f->N);
+    assert_ptr_not_equal(
+        sym_add(t, sym_mul(t, sym_div(t, f->N, f->L), f->L), sym_mod(t, f->N, f->L)), f->N);
     /* L + 1 iterations, or L and -N: the size says nothing of its parts */
-    struct uop *more = uop_range(t, sym_addi(t, f->L, 1), 14), *z = uop_var(t, var_new(t, "z", -3, 3));
+    struct uop *more = uop_range(t, sym_addi(t, f->L, 1), 14),
+               *z = uop_var(t, var_new(t, "z", -3, 3));
     struct uop *product = uop_range(t, sym_mul(t, f->L, z), 15);
-    assert_ptr_not_equal(sym_div(t, sym_add(t, sym_mul(t, more, f->L), f->L), f->L), sym_addi(t, more, 1));
-    assert_ptr_not_equal(sym_div(t, sym_add(t, sym_mul(t, product, z), z), z), sym_addi(t, product, 1));
+    assert_ptr_not_equal(sym_div(t, sym_add(t, sym_mul(t, more, f->L), f->L), f->L),
+                         sym_addi(t, more, 1));
+    assert_ptr_not_equal(sym_div(t, sym_add(t, sym_mul(t, product, z), z), z),
+                         sym_addi(t, product, 1));
 }
 
 static void shapes(struct forms *f)
@@ -471,8 +477,8 @@ static void substitutes_once(void **state)
     tgc_free(t);
 }
 
-/* Two ranges that become each other are swapped, which one after the other would make them one; what
- * stands under a uop that has an entry of its own stays. */
+/* Two ranges that become each other are swapped, which one after the other would make them one;
+ * what stands under a uop that has an entry of its own stays. */
 static void substitutes_at_once(void **state)
 {
     (void)state;

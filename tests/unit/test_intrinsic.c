@@ -101,7 +101,8 @@ struct half_f32x16 { f32x8 v; };
 #define X86(...)
 #define ARM(...) __VA_ARGS__
 #endif
-/* OpenCL C, CUDA C and so on are what drivers and their compilers take: tests/onnx/opencl_test.py, cuda_test.py. */
+/* OpenCL C, CUDA C and so on are what drivers and their compilers take: tests/onnx/opencl_test.py,
+ * cuda_test.py. */
 #define ON_OPENCL4(define, of, function)
 #define ON_LANES4(define, of, function)
 #define ON_LANES4DOT(define, of, function)
@@ -166,7 +167,7 @@ static const struct {
 #undef INTRINSIC_OF
 };
 
-/* --------------------------------------------------------------------------------- the comparison */
+/* ------------------------------------------------------------------------------- the comparison */
 
 enum { LANES_MAX = 1024, ROUNDS = 200 };
 

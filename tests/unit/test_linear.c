@@ -161,7 +161,7 @@ static void test_races(void **state)
     assert_false(race_of(f, x, y, 3, 0, 2));      /* 0 0 0 by one, 1 1 1 by the other */
     assert_true(race_of(f, x, y, 4, 0, 2));       /* both store y[0] */
     assert_false(race_of(f, x, y, 4, 0, 1));
-    assert_true(race_of(f, x, y, 1, 1, 2));       /* y[3] is read by the first, stored by the second */
+    assert_true(race_of(f, x, y, 1, 1, 2));    /* y[3] is read by the first, stored by the second */
     assert_false(race_of(f, x, y, 1, 1, 1));
 }
 
@@ -210,7 +210,8 @@ static void band(struct program_text *p, struct uop *x, struct uop *y, enum dama
         from = iadd(p, j, uop_int(p->t, 57));
     struct uop *read;
     if (masked) {
-        struct uop *data = PUT(p, OP_LOAD, DTYPE_F32, 0, x, j), *zero = uop_constf(p->t, DTYPE_F32, 0),
+        struct uop *data = PUT(p, OP_LOAD, DTYPE_F32, 0, x, j),
+                   *zero = uop_constf(p->t, DTYPE_F32, 0),
                    *mask = PUT(p, OP_LT, DTYPE_BOOL, 0, zero, data);
         if (d == MASKED)
             mask = PUT(p, OP_AND, DTYPE_BOOL, 0,

@@ -175,7 +175,8 @@ static void test_plain_model(void **state)
     assert_int_equal(l.m->proto->graph->n_node, 2);
     assert_int_equal(onnx_opset(l.m, NULL, ""), 18);
     assert_int_equal(onnx_opset(l.m, NULL, "ai.onnx"), 18);
-    assert_int_equal(onnx_opset(l.m, NULL, "ai.onnx.ml"), onnx_newest_opset("ai.onnx.ml")); /* not imported */
+    /* not imported */
+    assert_int_equal(onnx_opset(l.m, NULL, "ai.onnx.ml"), onnx_newest_opset("ai.onnx.ml"));
     assert_int_equal(onnx_opset(l.m, NULL, "org.example"), 0);
     struct place at = onnx_place_input(l.m, l.m->proto->graph->node[1], 0);
     assert_string_equal(at.text, "node 1 'b' (Relu), input 0 't'");

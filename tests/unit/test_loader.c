@@ -19,10 +19,11 @@
 struct fixture { struct tgc *t; struct llvm_output out; struct code_object object; };
 
 /* A function of runtime/ that works for the host is called, and the weights are data. */
-static const char source[] = "tg 1\ngraph \"net\"\ninput %x : f32[4] as \"x\"\n"
-                             "weight %w : f32[4] = uniform(low=-1, high=1, seed=1)\n"
-                             "%s = add(%x, %w)\n%y = erf(%s)\n"
-                             "%top, %_i = topk(%y) {k=1}\noutput %y as \"y\"\noutput %top as \"top\"\n";
+static const char source[] =
+    "tg 1\ngraph \"net\"\ninput %x : f32[4] as \"x\"\n"
+    "weight %w : f32[4] = uniform(low=-1, high=1, seed=1)\n"
+    "%s = add(%x, %w)\n%y = erf(%s)\n"
+    "%top, %_i = topk(%y) {k=1}\noutput %y as \"y\"\noutput %top as \"top\"\n";
 
 static int setup(void **state)
 {
@@ -121,7 +122,8 @@ static void run_object(const struct code_object *object, int n)
         assert_int_equal(run(model, in, out), PROGRAM_OK);
         assert_true(top == fmaxf(fmaxf(y[i][0], y[i][1]), fmaxf(y[i][2], y[i][3])));
     }
-    for (int k = 0; k < 4; k++) {     /* the weights from the first run, by which the second is right */
+    for (int k = 0; k < 4; k++) {     /* the weights from the first run, by which the second is
+                                       * right */
         double w = 0;
         for (int step = 0; step < 60; step++)                      /* Newton's, of erf(w) = y */
             w -= (erf(w) - (double)y[0][k]) / (1.1283791670955126 * exp(-w * w));
@@ -141,7 +143,8 @@ static void test_runs(void **state)
     if (!f->object.nbytes)
         skip();
     run_object(&f->object, 1);
-    const struct code_object two[] = {f->object, f->object};      /* of two definitions the first is found */
+    /* of two definitions the first is found */
+    const struct code_object two[] = {f->object, f->object};
     run_object(two, 2);
 }
 
@@ -195,7 +198,8 @@ static void test_cut(void **state)
     }
 }
 
-/* Whether a byte belongs to the header or to tables: those of sections, symbols, names and relocations. */
+/* Whether a byte belongs to the header or to tables: those of sections, symbols, names and
+ * relocations. */
 static bool is_of_tables(const unsigned char *bytes, size_t at)
 {
     Elf64_Ehdr h;

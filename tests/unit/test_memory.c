@@ -181,8 +181,8 @@ static void test_random_lifetimes(void **state)
     }
 }
 
-/* Results of random sizes, all of which are alive before they are read again in random order, beside
- * what they become: the work is counted, not timed. */
+/* Results of random sizes, all of which are alive before they are read again in random order,
+ * beside what they become: the work is counted, not timed. */
 static void test_work_is_bounded(void **state)
 {
     (void)state;

@@ -310,10 +310,10 @@ static void test_outputs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),      cmocka_unit_test(test_unnamed), cmocka_unit_test(test_layouts),
-        cmocka_unit_test(test_bad_files),       cmocka_unit_test(test_compare),
-        cmocka_unit_test(test_random_is_fixed), cmocka_unit_test(test_file_names),
-        cmocka_unit_test(test_outputs),
+        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_unnamed),
+        cmocka_unit_test(test_layouts),    cmocka_unit_test(test_bad_files),
+        cmocka_unit_test(test_compare),    cmocka_unit_test(test_random_is_fixed),
+        cmocka_unit_test(test_file_names), cmocka_unit_test(test_outputs),
     };
     return cmocka_run_group_tests_name("npy", tests, make_dir, remove_dir);
 }

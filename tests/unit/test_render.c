@@ -210,7 +210,8 @@ static void emit_and_run(struct tgc *t, const struct schedule *s, enum weights_m
     write_file(folder, "net.h", h.s, h.n);
     write_file(folder, "check.c", check, strlen(check));
     if (beside) {
-        assert_true(program_write_weights(t, s, &(struct byte_sink){sink_to_text, &weights, false}));
+        assert_true(
+            program_write_weights(t, s, &(struct byte_sink){sink_to_text, &weights, false}));
         write_file(folder, "net.weights", weights.s, weights.n);
     }
     if (getenv("SHOW"))

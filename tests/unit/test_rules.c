@@ -75,7 +75,8 @@ static union scalar memory(const struct env *e, const struct buffer *b, int64_t 
     struct random r = {mix(e->seed ^ mix((uint64_t)b->id * 8191 + (uint64_t)offset)) | 1};
     union scalar v = {.i = 0};
     if (b->kind == BUFFER_WEIGHT)
-        return scalar_load(b->dtype, (const char *)b->data + (size_t)offset * dtype_nbytes(b->dtype));
+        return scalar_load(b->dtype,
+                           (const char *)b->data + (size_t)offset * dtype_nbytes(b->dtype));
     pick(&r, 2);
     if (dtype_is_float(b->dtype)) {
         double f = pick(&r, 3) ? (double)between(&r, -80, 80) / 8 : specials[pick(&r, 12)];
@@ -116,7 +117,8 @@ static bool value_sum(struct env *e, struct uop *u, union scalar *r)
 {
     union scalar v;
     int64_t n;
-    assert_true(REDUCE_OP(u->arg.i) == OP_ADD && u->src[0]->ndim == 1 && uop_const_int(u->src[0]->dim[0], &n));
+    assert_true(REDUCE_OP(u->arg.i) == OP_ADD && u->src[0]->ndim == 1 &&
+                uop_const_int(u->src[0]->dim[0], &n));
     r->f = 0;
     for (int64_t i = 0; i < n; i++) {
         if (!value(e, u->src[0], &i, &v))
@@ -267,7 +269,8 @@ static struct uop *byte_products(struct builder *b)
 {
     struct uop *dim = uop_int(b->t, 3), *factor[2];
     for (int k = 0; k < 2; k++) {
-        struct buffer *bytes = buffer_new(b->t, BUFFER_INPUT, k ? DTYPE_I8 : DTYPE_U8, &dim, 1, k ? "y" : "x");
+        struct buffer *bytes =
+            buffer_new(b->t, BUFFER_INPUT, k ? DTYPE_I8 : DTYPE_U8, &dim, 1, k ? "y" : "x");
         factor[k] = uop_cast(b->t, DTYPE_F32, uop_buffer(b->t, bytes));
     }
     return tensor_sum(b->t, uop_binary(b->t, OP_MUL, factor[0], factor[1]), 1, false);

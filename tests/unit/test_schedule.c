@@ -587,10 +587,11 @@ static void test_cases(void **state)
     bool quick = cases_are("quick"), all = cases_are("all");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int k = 0; k <= 2 * ISA_COUNT; k++) {
-            /* each case once, with all sets in turn; or portably, without optimization, and with every fourth set in
-             * turn, threads in turn; or with all sets */
-            bool is_turn = quick ? k == (int)(i % (2 * ISA_COUNT + 1))
-                                 : all || k == 0 || k == 2 * ISA_COUNT || (k / 2 + (int)i) % 8 == 4 * (k % 2);
+            /* each case once, with all sets in turn; or portably, without optimization, and with
+             * every fourth set in turn, threads in turn; or with all sets */
+            bool is_turn =
+                quick ? k == (int)(i % (2 * ISA_COUNT + 1))
+                      : all || k == 0 || k == 2 * ISA_COUNT || (k / 2 + (int)i) % 8 == 4 * (k % 2);
             if (!is_turn)
                 continue;
             bool noopt = k == 2 * ISA_COUNT;
@@ -598,9 +599,10 @@ static void test_cases(void **state)
             f->isa = noopt ? ISA_GENERIC : (enum isa)(k / 2);
             f->threads = k % 2 ? 3 : 1;
             int n = run_case(f, i, noopt);
-            print_message("%-24s %-8s: %d kernels, %d with vectors, %d shared, %d nests in bands, %d twins\n",
-                          cases[i].name, noopt ? "-O0" : isa_table[f->isa].text, n, f->nvariant,
-                          f->nshared, f->nband, f->ntwin);
+            print_message(
+                "%-24s %-8s: %d kernels, %d with vectors, %d shared, %d nests in bands, %d twins\n",
+                cases[i].name, noopt ? "-O0" : isa_table[f->isa].text, n, f->nvariant, f->nshared,
+                f->nband, f->ntwin);
             /* nests that meet are kernels of their own where threads share them */
             if (!noopt && f->threads == 1)
                 assert_int_equal(n, cases[i].kernels);
@@ -954,7 +956,10 @@ static void test_random(void **state)
 {
     (void)state;
     const char *count = getenv("TGC_RANDOM_GRAPHS");
-    int total = count ? atoi(count) : cases_are("all") ? 400 : 200, kernels = 0, vectors = 0, shared = 0, bands = 0;
+    int total = count              ? atoi(count)
+                : cases_are("all") ? 400
+                                   : 200,
+        kernels = 0, vectors = 0, shared = 0, bands = 0;
     for (int seed = 1; seed <= total; seed++) {
         struct fixture *f = fixture_new((uint64_t)seed);
         kernels += run_random(f, seed);

@@ -1,4 +1,5 @@
-/* test_storage.c - weights in another order, as they are stored or seen, against an element at a time. */
+/* test_storage.c - weights in another order, as they are stored or seen, against an
+ * element at a time. */
 #include "passes/passes.h"
 
 #include <setjmp.h>
@@ -13,8 +14,8 @@ static uint32_t next_random(uint32_t *state, uint32_t below)
     return (*state >> 8) % below;
 }
 
-/* A weight whose elements say where they are, seen through a permutation of its axes, some of them cut and
- * reversed. */
+/* A weight whose elements say where they are, seen through a permutation of its axes, some of them
+ * cut and reversed. */
 struct sample { struct buffer b; struct view v; int64_t dim[MAX_RANK], stride[MAX_RANK], nelem; };
 
 static void make_sample(struct tgc *t, struct sample *s, enum dtype dtype, uint32_t *state)
@@ -50,7 +51,8 @@ static void make_sample(struct tgc *t, struct sample *s, enum dtype dtype, uint3
     unsigned char *data = mem_array(t, (size_t)total, width);
     for (size_t i = 0; i < (size_t)total * width; i++)
         data[i] = (unsigned char)next_random(state, 256);
-    s->b = (struct buffer){.dtype = dtype, .data = data, .nbytes = (size_t)s->nelem * width, .storage = &s->v};
+    s->b = (struct buffer){
+        .dtype = dtype, .data = data, .nbytes = (size_t)s->nelem * width, .storage = &s->v};
 }
 
 static const unsigned char *element(const struct sample *s, int64_t i)
@@ -71,7 +73,8 @@ static void test_parts_of_stored_weights(void **state)
         struct sample s = {.nelem = 0};
         make_sample(t, &s, dtypes[turn % 4], &seed);
         size_t width = dtype_nbytes(s.b.dtype);
-        uint32_t begin = next_random(&seed, (uint32_t)s.nelem), n = next_random(&seed, (uint32_t)s.nelem - begin + 1);
+        uint32_t begin = next_random(&seed, (uint32_t)s.nelem),
+                 n = next_random(&seed, (uint32_t)s.nelem - begin + 1);
         if (turn % 3 == 0)
             begin = 0, n = (uint32_t)s.nelem;
         unsigned char *to = mem_alloc(t, n * width + 1);
@@ -108,7 +111,8 @@ static void test_weights_that_are_seen(void **state)
         assert_true(view_copy_weight(t, views[i], seen));
         assert_memory_equal(seen, wanted, (size_t)n * sizeof *seen);
     }
-    struct uop *zero = uop_constf(t, DTYPE_F32, 0), *one[] = {uop_int(t, 1), uop_int(t, 1), uop_int(t, 1)};
+    struct uop *zero = uop_constf(t, DTYPE_F32, 0),
+               *one[] = {uop_int(t, 1), uop_int(t, 1), uop_int(t, 1)};
     assert_false(view_copy_weight(t, uop_pad(t, w, zero, one, one), seen));
     assert_false(view_copy_weight(t, uop_binary(t, OP_ADD, w, w), seen));
     tgc_free(t);

@@ -1,5 +1,5 @@
-/* test_target.c - rows of machines.def are machines, costs are what their facts say, questions about
- * instruction sets are answered for each of them.
+/* test_target.c - rows of machines.def are machines, costs are what their facts say, questions
+ * about instruction sets are answered for each of them.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -34,15 +34,16 @@ static void check_row(const struct machine *m)
         fail_msg("%s: an L1 of %d ways has no sets", text, m->level[LEVEL_L1].ways);
 }
 
-/* Each element of a matrix is held by some lane, and by one alone but for bits of the lane that are of no coordinate. */
+/* Each element of a matrix is held by some lane, and by one alone but for bits of the lane that are
+ * of no coordinate. */
 static void check_fragment(const struct matrix_row *r, enum matrix_part part)
 {
     enum { MOST = 64 * 256 };
     static const enum matrix_coordinate side[3][2] = {
         {MATRIX_M, MATRIX_K}, {MATRIX_K, MATRIX_N}, {MATRIX_M, MATRIX_N}};
     unsigned char held[MOST] = {0};
-    int rows = r->size[side[part][0]], columns = r->size[side[part][1]], n = matrix_elements(r, part),
-        at[MATRIX_NONE + 1];
+    int rows = r->size[side[part][0]], columns = r->size[side[part][1]],
+        n = matrix_elements(r, part), at[MATRIX_NONE + 1];
     if (rows * columns > MOST || r->lanes * n % (rows * columns))
         fail_msg("%s: the lanes hold another number of elements", r->text);
     for (int lane = 0; lane < r->lanes; lane++)
@@ -71,13 +72,15 @@ static void test_matrices(void **state)
         for (int part = 0; part < 3; part++)
             if (!matrix_is_local(r, (enum matrix_part)part))
                 check_fragment(r, (enum matrix_part)part);
-        assert_true((!matrix_is_local(r, MATRIX_A) || matrix_is_local(r, MATRIX_B)) && !matrix_is_local(r, MATRIX_SUM));
+        assert_true((!matrix_is_local(r, MATRIX_A) || matrix_is_local(r, MATRIX_B)) &&
+                    !matrix_is_local(r, MATRIX_SUM));
     }
     for (int i = 0; i < n; i++) {
         t.device = &device[i];
         for (int k = 0; device_matrix(&t, k, &of, &gflops); k++)
             if (matrix_row(of)->lanes % device[i].wave || gflops < device[i].gflops)
-                fail_msg("%s: %s is of another wave, or slower than without it", device[i].text, matrix_row(of)->text);
+                fail_msg("%s: %s is of another wave, or slower than without it", device[i].text,
+                         matrix_row(of)->text);
     }
     t.device = NULL;
     assert_false(device_multiplies(&t, DTYPE_F16));
@@ -102,8 +105,8 @@ static void test_rows(void **state)
     assert_null(machine_find("zen9"));
 }
 
-/* What is asked for twice takes twice as long; beyond a cache it takes longer; a machine of half the
- * frequency takes twice as long. */
+/* What is asked for twice takes twice as long; beyond a cache it takes longer; a machine of half
+ * the frequency takes twice as long. */
 static void test_costs(void **state)
 {
     (void)state;
@@ -184,7 +187,8 @@ static void test_isas(void **state)
     assert_true(isa == isa_portable() && isa_before(isa) == isa);
     assert_true(isa_centers_bytes(ISA_NEONDOT) && !isa_centers_bytes(ISA_NEONI8MM));
     assert_true(isa_adds_bytes(ISA_AVX512VNNI) && !isa_adds_bytes(ISA_AVX2));
-    assert_true(isa_has_tiles(ISA_AMX) && isa_adds_bytes(ISA_AMX) && !isa_has_tiles(ISA_AVX512VNNI));
+    assert_true(isa_has_tiles(ISA_AMX) && isa_adds_bytes(ISA_AMX) &&
+                !isa_has_tiles(ISA_AVX512VNNI));
 }
 
 int main(void)

@@ -174,8 +174,8 @@ static void test_check(void **state)
     tgc_free(t);
 }
 
-/* Which loop of 8 rows and 64 columns a list's columns were, wherever the opts before have moved it:
- * a loop that lanes or a cut leave one turn of is gone. */
+/* Which loop of 8 rows and 64 columns a list's columns were, wherever the opts before have moved
+ * it: a loop that lanes or a cut leave one turn of is gone. */
 static void test_columns(void **state)
 {
     (void)state;

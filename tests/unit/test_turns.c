@@ -1,5 +1,6 @@
-/* test_turns.c - index arithmetic by its values (passes/analysis/turns.c): means over the places of a grid and the turns of a loop, and
- * how long units take for blocks that differ, against plain loops.
+/* test_turns.c - index arithmetic by its values (passes/analysis/turns.c): means over the places of
+ * a grid and the turns of a loop, and how long units take for blocks that differ, against plain
+ * loops.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +14,10 @@ enum { HEADS = 3, TILES = 7 };
 
 struct grid { struct tgc *t; struct places p; struct uop *head, *tile; };
 
-static struct uop *loop_over(struct tgc *t, struct uop *size) { return uop_axis(t, size, AXIS_LOOP, WORKER_EACH); }
+static struct uop *loop_over(struct tgc *t, struct uop *size)
+{
+    return uop_axis(t, size, AXIS_LOOP, WORKER_EACH);
+}
 
 /* head < 3, tile < 7 */
 static struct grid new_grid(void)
@@ -29,10 +33,14 @@ static struct grid new_grid(void)
 static struct uop *turns_of_tile(struct grid *g)
 {
     struct tgc *t = g->t;
-    return sym_min(t, sym_div(t, sym_addi(t, sym_muli(t, g->tile, 192), 319), uop_int(t, 128)), uop_int(t, 9));
+    return sym_min(t, sym_div(t, sym_addi(t, sym_muli(t, g->tile, 192), 319), uop_int(t, 128)),
+                   uop_int(t, 9));
 }
 
-static int64_t turns(int64_t tile) { return (tile * 192 + 319) / 128 < 9 ? (tile * 192 + 319) / 128 : 9; }
+static int64_t turns(int64_t tile)
+{
+    return (tile * 192 + 319) / 128 < 9 ? (tile * 192 + 319) / 128 : 9;
+}
 
 static void means(void **state)
 {
@@ -58,7 +66,8 @@ static void unknown(void **state)
     struct grid g = new_grid();
     double mean;
     struct uop *other = loop_over(g.t, uop_int(g.t, 5)), *dim = uop_int(g.t, 8);
-    struct uop *src[2] = {uop_buffer(g.t, buffer_new(g.t, BUFFER_INPUT, DTYPE_INDEX, &dim, 1, "lengths")), g.tile};
+    struct uop *src[2] = {
+        uop_buffer(g.t, buffer_new(g.t, BUFFER_INPUT, DTYPE_INDEX, &dim, 1, "lengths")), g.tile};
     struct uop *load = uop_intern(g.t, OP_LOAD, DTYPE_INDEX, src, 2, (union arg){0});
     assert_false(index_mean(g.t, sym_add(g.t, g.tile, other), &g.p, NULL, &mean));
     assert_true(index_mean(g.t, sym_add(g.t, g.tile, other), &g.p, other, &mean));
@@ -82,13 +91,16 @@ static void rounds(void **state)
         done[done[1] < done[0]] += (double)turns(i % TILES);
         sum += (double)turns(i % TILES);
     }
-    double last = done[0] > done[1] ? done[0] : done[1], found = index_rounds(g.t, turns_of_tile(&g), &g.p, 2);
-    assert_true(found > 0.999 * last / (sum / (HEADS * TILES)) && found < 1.001 * last / (sum / (HEADS * TILES)));
+    double last = done[0] > done[1] ? done[0] : done[1],
+           found = index_rounds(g.t, turns_of_tile(&g), &g.p, 2);
+    assert_true(found > 0.999 * last / (sum / (HEADS * TILES)) &&
+                found < 1.001 * last / (sum / (HEADS * TILES)));
     tgc_free(g.t);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(means), cmocka_unit_test(unknown), cmocka_unit_test(rounds)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(means), cmocka_unit_test(unknown),
+                                       cmocka_unit_test(rounds)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,14 +4,16 @@
  * ->   t[y, 4*x + c] = x[c, y, x], 0 for c = 3
  *      y[oc, oy, ox] = sum over ky, j < 28          t[2*oy + ky, 8*ox + j] * v[oc, ky, j]        v[oc, ky, 4*kx + c] = w[oc, c, ky, kx]
  *
- * A window over pixels of which all channels are neighbours is a window over their elements. So a sum has 28 terms in a row, at
- * multiples of 8 bytes, where it had 147 that lie anywhere; 4 of 28 are zeros. A row of the copy is a multiple of 16 bytes.
+ * A window over pixels of which all channels are neighbours is a window over their elements. So a
+ * sum has 28 terms in a row, at multiples of 8 bytes, where it had 147 that lie anywhere; 4 of 28
+ * are zeros. A row of the copy is a multiple of 16 bytes.
  */
 #include "passes/graph/conv/join_channels.h"
 
 enum { CHANNELS_LEAST = 3, CHANNELS_MOST = 7, ROW_NBYTES = 16 };
 
-/* How each axis of the base is read; the channels' axis, and the last one's product axes: of pixels and of taps. */
+/* How each axis of the base is read; the channels' axis, and the last one's product axes: of pixels
+ * and of taps. */
 struct joining {
     struct tgc *t;
     const struct contraction *c;
@@ -19,14 +21,17 @@ struct joining {
     struct run run[MAX_RANK];
     int channels, last, ic, pixel, tap;
     int64_t nchannel, padded;    /* as they are, and a power of two */
-    enum dtype of;               /* what is copied: the narrowest that the factor is cast to on its way */
+    enum dtype of;               /* what is copied: the narrowest that the factor is
+                                  * cast to on its way */
 };
 
 /* A window: pixels that a row moves, and a tap that moves by one. */
 static bool is_window(const struct joining *j, const struct run *r)
 {
-    return r->n == 2 && r->stride[0] > 0 && r->stride[1] == 1 && !contraction_is_reduced(j->c, r->axis[0]) && contraction_is_reduced(j->c, r->axis[1]) &&
-           j->c->product->dim[r->axis[0]]->op == OP_CONST && j->c->product->dim[r->axis[1]]->op == OP_CONST;
+    return r->n == 2 && r->stride[0] > 0 && r->stride[1] == 1 &&
+           !contraction_is_reduced(j->c, r->axis[0]) && contraction_is_reduced(j->c, r->axis[1]) &&
+           j->c->product->dim[r->axis[0]]->op == OP_CONST &&
+           j->c->product->dim[r->axis[1]]->op == OP_CONST;
 }
 
 static bool is_whole(const struct run *r) { return r->n == 0 || (r->n == 1 && r->whole); }
@@ -39,11 +44,13 @@ static bool find_channels(struct joining *j)
     for (int a = 0; a < base->ndim; a++) {
         struct run *r = &j->run[a];
         *r = contraction_run(j->c, j->x, a);
-        bool few = a < j->last && r->n == 1 && r->whole && contraction_is_reduced(j->c, r->axis[0]) && base->dim[a]->op == OP_CONST &&
+        bool few = a < j->last && r->n == 1 && r->whole &&
+                   contraction_is_reduced(j->c, r->axis[0]) && base->dim[a]->op == OP_CONST &&
                    base->dim[a]->arg.i >= CHANNELS_LEAST && base->dim[a]->arg.i <= CHANNELS_MOST;
         if (few && j->channels < 0)
             j->channels = a;
-        else if (!(is_window(j, r) && r->begin <= 0 && base->dim[a]->op == OP_CONST) && !(is_whole(r) && a < j->last))
+        else if (!(is_window(j, r) && r->begin <= 0 && base->dim[a]->op == OP_CONST) &&
+                 !(is_whole(r) && a < j->last))
             return false;
     }
     if (j->channels < 0)
@@ -57,9 +64,13 @@ static bool find_channels(struct joining *j)
     return j->padded > j->nchannel;
 }
 
-static int64_t size_of(const struct joining *j, int axis) { return j->c->product->dim[axis]->arg.i; }
+static int64_t size_of(const struct joining *j, int axis)
+{
+    return j->c->product->dim[axis]->arg.i;
+}
 
-/* The base as it is copied: a border of zeros, as far as windows reach, channels last, joined with the pixels. */
+/* The base as it is copied: a border of zeros, as far as windows reach, channels last,
+ * joined with the pixels. */
 static struct uop *copy_of(const struct joining *j)
 {
     struct tgc *t = j->t;
@@ -68,9 +79,11 @@ static struct uop *copy_of(const struct joining *j)
     int perm[MAX_RANK], n = 0;
     for (int a = 0; a < x->ndim; a++) {
         const struct run *r = &j->run[a];
-        int64_t begin = r->n == 2 ? -r->begin : 0, more = a == j->channels ? j->padded - j->nchannel : 0;
+        int64_t begin = r->n == 2 ? -r->begin : 0,
+                more = a == j->channels ? j->padded - j->nchannel : 0;
         if (r->n == 2) {
-            more = r->stride[0] * (size_of(j, r->axis[0]) - 1) + size_of(j, r->axis[1]) - x->dim[a]->arg.i - begin;
+            more = r->stride[0] * (size_of(j, r->axis[0]) - 1) + size_of(j, r->axis[1]) -
+                   x->dim[a]->arg.i - begin;
             more = more > 0 ? more : 0;
         }
         while (a == j->last && (x->dim[a]->arg.i + begin + more) * j->padded % row)
@@ -81,7 +94,8 @@ static struct uop *copy_of(const struct joining *j)
             perm[n++] = a;
     }
     perm[n] = j->channels;
-    x = uop_permute(t, uop_pad(t, x, uop_cast(t, j->of, uop_constf(t, DTYPE_F32, 0)), lo, hi), perm);
+    x = uop_permute(t, uop_pad(t, x, uop_cast(t, j->of, uop_constf(t, DTYPE_F32, 0)), lo, hi),
+                    perm);
     for (int a = 0; a < n; a++)
         dim[a] = a < n - 1 ? x->dim[a] : uop_int(t, x->dim[a]->arg.i * j->padded);
     x = uop_reshape(t, x, dim, n);
@@ -100,7 +114,8 @@ static struct uop *factor_of(const struct joining *j)
         if (a == j->channels)
             continue;
         if (r->n == 2)
-            x = uop_window(t, x, n, j->c->product->dim[r->axis[0]], uop_int(t, size_of(j, r->axis[1]) * each), r->stride[0] * each, 1);
+            x = uop_window(t, x, n, j->c->product->dim[r->axis[0]],
+                           uop_int(t, size_of(j, r->axis[1]) * each), r->stride[0] * each, 1);
         for (int k = 0; k < r->n; k++)
             of[n++] = r->axis[k];
         if (r->n == 0)
@@ -118,15 +133,19 @@ static enum dtype narrowest(struct uop *v)
     return d;
 }
 
-/* The weights, whose channels lie behind their taps. They are padded last: constants are folded as far as elements change, so the order is stored. */
+/* The weights, whose channels lie behind their taps. They are padded last: constants are folded as
+ * far as elements change, so the order is stored. */
 static struct uop *weights_of(const struct joining *j)
 {
     struct tgc *t = j->t;
     enum dtype d = narrowest(j->w->value);
-    struct uop *w = uop_cast(t, d, axes_keep(t, j->w->value, j->w->of)), *lo[MAX_RANK], *hi[MAX_RANK], *dim[MAX_RANK];
+    struct uop *w = uop_cast(t, d, axes_keep(t, j->w->value, j->w->of)), *lo[MAX_RANK],
+               *hi[MAX_RANK], *dim[MAX_RANK];
     int perm[MAX_RANK], n = 0;
     for (int a = 0; a < w->ndim; a++) {
-        dim[a] = a == j->ic ? uop_int(t, 1) : a == j->tap ? uop_int(t, size_of(j, j->tap) * j->padded) : w->dim[a];
+        dim[a] = a == j->ic    ? uop_int(t, 1)
+                 : a == j->tap ? uop_int(t, size_of(j, j->tap) * j->padded)
+                               : w->dim[a];
         if (a != j->ic)
             perm[n++] = a;
         if (a == j->tap)
@@ -154,7 +173,8 @@ static bool pads_base(struct uop *v)
 
 struct uop *channels_join(struct tgc *t, const struct contraction *c)
 {
-    struct joining j = {.t = t, .c = c, .x = &c->factor[c->streamed], .w = &c->factor[c->stationary]};
+    struct joining j = {
+        .t = t, .c = c, .x = &c->factor[c->streamed], .w = &c->factor[c->stationary]};
     uint32_t needed = 0;
     if (!find_channels(&j) || !pads_base(j.x->value))
         return NULL;

@@ -1,13 +1,15 @@
-/* tile_epilogue.c - on devices, what is computed of Winograd's outputs element by element is computed where the tiles are stored.
+/* tile_epilogue.c - on devices, what is computed of Winograd's outputs element by element is
+ * computed where the tiles are stored.
  *
  *      y = contiguous(Aᵀ M A)            [n, c, ty, 4, tx, 4]      4 outputs of a tile along each axis
  *      relu(shrink(reshape(y)) + b)      [n, c, 14, 14]
  * ->   z = contiguous(relu(Aᵀ M A + b))
  *      shrink(reshape(z))
  *
- * So bias, residual and activation need no kernel of their own, which would read all outputs again. The other operands are read in
- * the form of tiles: reshaped, and padded where tiles reach beyond the image; what does not change along an axis is not. (On
- * processors these kernels are one, band by band.)
+ * So bias, residual and activation need no kernel of their own, which would read all outputs again.
+ * The other operands are read in the form of tiles: reshaped, and padded where tiles reach beyond
+ * the image; what does not change along an axis is not. (On processors these kernels are one, band
+ * by band.)
  */
 #include "passes/graph/conv/winograd.h"
 #include "passes/target/target.h"
@@ -16,7 +18,8 @@
 
 enum { MOVES_MOST = 8, STACK_MOST = 64 };
 
-/* uses: of the graph's uops, sources first, and `of` of those that took their places; made: the CONTIGUOUS uops of this pass. */
+/* uses: of the graph's uops, sources first, and `of` of those that took their places; made: the
+ * CONTIGUOUS uops of this pass. */
 struct epilogues { const int *uses; int at; struct uop_map of, made; };
 
 /* The moves from an operand down to the CONTIGUOUS of its tiles, the outermost first. */
@@ -49,14 +52,16 @@ static bool find_way(const struct epilogues *e, struct uop *v, struct way *w)
     return false;
 }
 
-/* ---------------------------------------------------------------------------- the other operands */
+/* --------------------------------------------------------------------------- the other operands */
 
-/* A value of the shape `dim`, along some axes of which it has one element that is the same everywhere. */
+/* A value of the shape `dim`, along some axes of which it has one element that is
+ * the same everywhere. */
 struct spread { struct uop *x, *dim[MAX_RANK]; int ndim; };
 
 static bool is_spread(const struct spread *s, int axis) { return s->x->dim[axis] != s->dim[axis]; }
 
-/* The ends of the next axes of both shapes that have equally many elements; false: they have not. */
+/* The ends of the next axes of both shapes that have equally many elements; false: they have
+ * not. */
 static bool next_group(const struct spread *s, const struct uop *to, int *from_end, int *to_end)
 {
     int i = *from_end, k = *to_end;
@@ -112,7 +117,8 @@ static void pad_spread(struct tgc *t, struct spread *s, const struct uop *to)
     s->x = uop_pad(t, s->x, uop_constf(t, s->x->dtype, 0.0), lo, hi);
 }
 
-/* Whether a sum is below v that nobody else needs, or that is v: the kernel of the tiles would compute it, and be no straight-line code. */
+/* Whether a sum is below v that nobody else needs, or that is v: the kernel of the tiles would
+ * compute it, and be no straight-line code. */
 static bool is_over_sum(const struct epilogues *e, const struct uop *v)
 {
     const struct uop *stack[STACK_MOST];
@@ -123,14 +129,18 @@ static bool is_over_sum(const struct epilogues *e, const struct uop *v)
         bool moves = op_class(u->op) == CLASS_MOVE && u->op != OP_IOTA;
         if (u->op == OP_REDUCE || n + 3 > STACK_MOST)
             return true;
-        for (int k = 0; k < u->nsrc && k < (moves ? 1 : 3) && (moves || op_is_elementwise(u->op)) && (u == v || is_used_once(e, u)); k++)
+        for (int k = 0; k < u->nsrc && k < (moves ? 1 : 3) && (moves || op_is_elementwise(u->op)) &&
+                        (u == v || is_used_once(e, u));
+             k++)
             stack[n++] = u->src[k];
     }
     return false;
 }
 
-/* The operand as tiles; NULL: its shape has no such form, or it is a sum that is read elsewhere, too. */
-static struct uop *as_tiles(struct tgc *t, const struct epilogues *e, const struct way *w, struct uop *v)
+/* The operand as tiles; NULL: its shape has no such form, or it is a sum that is
+ * read elsewhere, too. */
+static struct uop *as_tiles(struct tgc *t, const struct epilogues *e, const struct way *w,
+                            struct uop *v)
 {
     struct spread s = {.x = v->op == OP_EXPAND ? v->src[0] : v, .ndim = v->ndim};
     if (v->ndim == 0)
@@ -153,7 +163,8 @@ static struct uop *as_tiles(struct tgc *t, const struct epilogues *e, const stru
 
 /* ------------------------------------------------------------------------------------- the pass */
 
-/* u, one operand of which is stored in tiles, as moves of what is computed in tiles; NULL: it is no such value. */
+/* u, one operand of which is stored in tiles, as moves of what is computed in tiles; NULL:
+ * it is no such value. */
 static struct uop *store_in_tiles(struct tgc *t, struct epilogues *e, struct uop *u, int of)
 {
     struct way w;
@@ -161,7 +172,9 @@ static struct uop *store_in_tiles(struct tgc *t, struct epilogues *e, struct uop
     if (!find_way(e, u->src[of], &w))
         return NULL;
     for (int k = 0; k < u->nsrc; k++) {
-        src[k] = k == of ? w.tiles->src[0] : u->src[k]->dtype == DTYPE_F32 ? as_tiles(t, e, &w, u->src[k]) : NULL;
+        src[k] = k == of                         ? w.tiles->src[0]
+                 : u->src[k]->dtype == DTYPE_F32 ? as_tiles(t, e, &w, u->src[k])
+                                                 : NULL;
         if (!src[k])
             return NULL;
     }

@@ -287,7 +287,8 @@ static struct uop *transform_input(const struct tiling *g)
     return walk_windows(g, tensor_stack_along(t, 0, v, g->nplace));
 }
 
-/* The weight's distinct elements, with the axes of the product, in scratch; NULL: over the memory limit.
+/* The weight's distinct elements, with the axes of the product, in scratch; NULL: over the memory
+ * limit.
  */
 static float *weight_values(const struct layer *l, struct uop **dim, int64_t *nelem)
 {
@@ -333,8 +334,9 @@ static void transform_taps(const struct tiling *g, const abreast *tap, abreast *
         }
 }
 
-/* Where U's elements are in the weight. below[p], step[p]: the elements behind axis p of U and of the
- * weight; row: how many elements of U stand side by side along its innermost axis, which is `inner`. */
+/* Where U's elements are in the weight. below[p], step[p]: the elements behind axis p of U
+ * and of the weight; row: how many elements of U stand side by side along its innermost
+ * axis, which is `inner`. */
 struct taps { int ndim, inner; int64_t row, below[MAX_RANK], step[MAX_RANK]; };
 
 static struct taps taps_of(struct uop *const *udim, struct uop *const *dim, int ndim)

@@ -40,8 +40,8 @@ struct layer {
     const struct window *side[SIDES_MAX]; int nside;         /* windows with tiles */
 };
 
-/* Outputs of a tile along each of the layer's sides; 1: no tiles along that window. apart: one product
- * for each tap instead, see separate_taps.c. */
+/* Outputs of a tile along each of the layer's sides; 1: no tiles along that window. apart: one
+ * product for each tap instead, see separate_taps.c. */
 struct sides { int m[SIDES_MAX]; bool apart; };
 
 bool layer_is_reduced(const struct layer *l, int axis);
@@ -91,7 +91,8 @@ struct weighed {
     int asked;
     uint64_t key; const char *title;     /* set with t->tuning */
 };
-/* Fills w; taken: the least time by a tune file or the cost model, the machine's if `cost` is NULL. beside: see struct conv_work */
+/* Fills w; taken: the least time by a tune file or the cost model, the machine's if `cost` is NULL.
+ * beside: see struct conv_work */
 void sides_weigh(const struct layer *l, struct weighed *w, conv_cost *cost, double beside);
 /* DEBUG=2: reports the candidates and the choice. */
 void sides_report(const struct layer *l, const struct weighed *w);

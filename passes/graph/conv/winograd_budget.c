@@ -111,7 +111,8 @@ struct plan winograd_plan(struct tgc *t, const struct graph *g, conv_cost *cost)
     struct plan p;
     int nroot, n = 0;
     struct mem_mark mark = scratch_mark(t);
-    struct uop **root = graph_roots(t, g, &nroot), **order = uop_toposort(t, root, nroot, &p.norder);
+    struct uop **root = graph_roots(t, g, &nroot),
+               **order = uop_toposort(t, root, nroot, &p.norder);
     p.order = mem_copy(t, order, (size_t)p.norder * sizeof *order);
     scratch_release(t, mark);
     p.layer = mem_array(t, (size_t)p.norder, sizeof *p.layer);

@@ -82,8 +82,14 @@ static double cost_of(const struct layer *l, const struct extent *e, struct side
 static struct conv_work work_of(const struct layer *l, const struct extent *e, struct sides s)
 {
     struct count c = count_of(l, s);
-    struct conv_work w = {.groups = e->groups, .rows = c.tiles * e->batch, .in = e->in, .out = e->out, .taps = c.taps,
-                          .places = c.places, .outputs = c.outputs, .pixels = e->batch};
+    struct conv_work w = {.groups = e->groups,
+                          .rows = c.tiles * e->batch,
+                          .in = e->in,
+                          .out = e->out,
+                          .taps = c.taps,
+                          .places = c.places,
+                          .outputs = c.outputs,
+                          .pixels = e->batch};
     for (int i = 0; i < l->nwindow; i++)
         w.pixels *= (double)l->window[i].size;
     return w;
@@ -95,7 +101,8 @@ static double cost_apart(const struct layer *l, const struct extent *e, double s
 {
     struct sides none = {.m = {1, 1}};
     struct count c = count_of(l, none);
-    double stored = c.taps * share * c.tiles * e->batch * e->out * e->groups * (double)sizeof(float);
+    double stored =
+        c.taps * share * c.tiles * e->batch * e->out * e->groups * (double)sizeof(float);
     return share * cost_of(l, e, none) +
            RATIO_TRANSFORM * cost_of_bytes(machine_of(l->t), LEVEL_L3, 2 * stored);
 }
@@ -258,7 +265,8 @@ static void ask_file(const struct layer *l, const struct extent *e, struct weigh
 }
 
 /* ns by the device's model; taps apart are the machine's alone. */
-static double device_cost(const struct layer *l, const struct extent *e, struct sides s, conv_cost *cost, double beside)
+static double device_cost(const struct layer *l, const struct extent *e, struct sides s,
+                          conv_cost *cost, double beside)
 {
     struct conv_work w = work_of(l, e, s);
     w.beside = beside;

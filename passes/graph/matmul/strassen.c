@@ -194,7 +194,7 @@ static void weigh(const struct machine *m, const struct product *p, struct weigh
     w->pays = rows >= RATIO_SEVEN_ROWS && w->saved >= RATIO_SEVEN_GAIN * all;
 }
 
-/* ------------------------------------------------------------------------------------- the error */
+/* ------------------------------------------------------------------------------------ the error */
 
 /* The variance of a result's error relative to the sum of the squares of its terms, for independent
  * values and weights, averaged over the four quarters. Each of the seven products in a quarter has
@@ -434,7 +434,7 @@ static struct uop *part_samples(struct tgc *t, struct samples *samples, struct u
     return u;
 }
 
-/* ------------------------------------------------------------------------ keys of long attention */
+/* ----------------------------------------------------------------------- keys of long attention */
 
 static struct uop *base_of(const struct uop *v) { return value_behind(v, MOVES_VIEW); }
 
@@ -528,7 +528,8 @@ static void plan(struct tgc *t, const struct graph *g, struct rewriting *r)
 {
     struct mem_mark mark = scratch_mark(t), inner;
     int n, nroot;
-    struct uop **root = graph_roots(t, g, &nroot), **order = uop_toposort(t, root, nroot, &n), *apart;
+    struct uop **root = graph_roots(t, g, &nroot), **order = uop_toposort(t, root, nroot, &n),
+               *apart;
     struct product p;
     r->of = mem_array(t, (size_t)n, sizeof *r->of);
     for (int i = 0; i < n; i++) {

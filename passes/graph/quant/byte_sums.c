@@ -8,9 +8,10 @@
  * is a sum of products whose operands are, below movement, 8-bit integers less a zero point, times
  * a scale (ONNX: DequantizeLinear before MatMul, Conv, Gemm; ConvInteger, MatMulInteger,
  * QLinearConv and their kin). Padding with zeros becomes padding with za. The bytes are u8 and i8,
- * as instruction sets multiply them: a signed a is shifted by 128, and so is its zero point; on a device
- * that multiplies signed bytes alone, one without sign. Floats of 8 bits, which have no zero points, are the same where a
- * device multiplies matrices of them: what is left is a sum in f32 of their products, times the scales.
+ * as instruction sets multiply them: a signed a is shifted by 128, and so is its zero point; on a
+ * device that multiplies signed bytes alone, one without sign. Floats of 8 bits, which have no zero
+ * points, are the same where a device multiplies matrices of them: what is left is a sum in f32 of
+ * their products, times the scales.
  *
  * Instruction sets sum groups of four neighbours (DOT_BYTES), so channels are padded to a multiple
  * of four: any bytes, times weights of 0.
@@ -60,7 +61,8 @@ static bool take_zero(struct tgc *t, struct uop *v, struct operand *o)
 
 static bool take_bytes(struct uop *v, struct operand *o)
 {
-    if (v->op != OP_CAST || !(dtype_is_byte(v->src[0]->dtype) || (dtype_is_f8(v->src[0]->dtype) && v->dtype == DTYPE_F32)))
+    if (v->op != OP_CAST || !(dtype_is_byte(v->src[0]->dtype) ||
+                              (dtype_is_f8(v->src[0]->dtype) && v->dtype == DTYPE_F32)))
         return false;
     o->q = v->src[0];
     return true;
@@ -72,7 +74,8 @@ static bool are_zeros(struct uop *v)
     struct element_bounds e;
     v = value_behind(v, MOVES_VIEW);
     const struct buffer *b = known_behind(v->op == OP_CAST ? v->src[0] : v);
-    return b && dtype_is_f8(b->dtype) && buffer_bounds(b, SIZE_MAX, &e) && e.lo.f == 0 && e.hi.f == 0;
+    return b && dtype_is_f8(b->dtype) && buffer_bounds(b, SIZE_MAX, &e) && e.lo.f == 0 &&
+           e.hi.f == 0;
 }
 
 /* q - zero, as i32 or as f32 */
@@ -93,7 +96,8 @@ static bool take_difference(struct tgc *t, struct uop *v, struct operand *o)
     }
     if (v->op != OP_SUB || !take_bytes(v->src[0], o))
         return false;
-    return dtype_is_f8(o->q->dtype) ? are_zeros(v->src[1]) : v->dtype == DTYPE_I32 && take_zero(t, v->src[1], o);
+    return dtype_is_f8(o->q->dtype) ? are_zeros(v->src[1])
+                                    : v->dtype == DTYPE_I32 && take_zero(t, v->src[1], o);
 }
 
 static bool take_operand(struct tgc *t, struct uop *v, struct operand *o)
@@ -190,7 +194,9 @@ struct uop *move_again(struct tgc *t, const struct operand *o, struct uop *x, in
         case OP_EXPAND: x = uop_expand(t, x, dim); break;
         case OP_SHRINK: x = uop_shrink(t, x, lo, hi); break;
         case OP_PAD:
-            x = uop_pad(t, x, o->zero ? uop_cast(t, x->dtype, o->zero) : uop_const(t, x->dtype, (union scalar){0}),
+            x = uop_pad(t, x,
+                        o->zero ? uop_cast(t, x->dtype, o->zero)
+                                : uop_const(t, x->dtype, (union scalar){0}),
                         lo, hi);
             break;
         case OP_WINDOW:
@@ -249,13 +255,15 @@ static bool sums_alike(const struct sum_of_bytes *s, uint32_t of_scale)
     return true;
 }
 
-/* Whether such values are multiplied with each other: bytes, or, if the device has an instruction for it, floats of one format. */
+/* Whether such values are multiplied with each other: bytes, or, if the device has an instruction
+ * for it, floats of one format. */
 static bool multiply(const struct tgc *t, const struct uop *sum, const struct operand o[2])
 {
     enum dtype d = o[0].q->dtype;
     if (!dtype_is_f8(d) && !dtype_is_f8(o[1].q->dtype))
         return true;
-    return d == o[1].q->dtype && !o[0].zero && !o[1].zero && sum->dtype == DTYPE_F32 && device_multiplies(t, d);
+    return d == o[1].q->dtype && !o[0].zero && !o[1].zero && sum->dtype == DTYPE_F32 &&
+           device_multiplies(t, d);
 }
 
 static bool find_sum(struct tgc *t, struct uop *u, struct sum_of_bytes *s)
@@ -326,11 +334,13 @@ bool bytes_suit_matrices(const struct sum_of_bytes *s)
     for (int p = 0; p < s->product->ndim; p++)
         if (contraction_is_reduced(&s->c, p) && s->product->dim[p]->vmax > terms)
             terms = s->product->dim[p]->vmax;
-    return device_multiplies(s->t, DTYPE_I8) && terms >= BYTES_TERMS_LEAST && contraction_extent(&s->c, ROLE_ROW) >= BYTES_SIDE_LEAST &&
+    return device_multiplies(s->t, DTYPE_I8) && terms >= BYTES_TERMS_LEAST &&
+           contraction_extent(&s->c, ROLE_ROW) >= BYTES_SIDE_LEAST &&
            contraction_extent(&s->c, ROLE_COLUMN) >= BYTES_SIDE_LEAST;
 }
 
-/* u8, which is multiplied by i8 in words of four; for a device's instructions for matrices what they are, or what these multiply by i8. */
+/* u8, which is multiplied by i8 in words of four; for a device's instructions for matrices what
+ * they are, or what these multiply by i8. */
 static enum dtype dtype_of_values(const struct sum_of_bytes *s)
 {
     enum dtype own = s->a.q->dtype;
@@ -530,7 +540,8 @@ static struct uop *rewrite_floats(const struct sum_of_bytes *s)
     if (!s->a.scale && !s->w.scale)
         return NULL;
     struct uop *a = move_again(t, &s->a, s->a.q, &none), *w = move_again(t, &s->w, s->w.q, &none);
-    return bytes_scale_sum(s, contraction_like(t, s->reduce, uop_cast(t, DTYPE_F32, a), uop_cast(t, DTYPE_F32, w)));
+    return bytes_scale_sum(
+        s, contraction_like(t, s->reduce, uop_cast(t, DTYPE_F32, a), uop_cast(t, DTYPE_F32, w)));
 }
 
 static struct uop *rewrite_found(struct sum_of_bytes *s)

@@ -104,7 +104,8 @@ static struct uop *tabulated(const struct chain *c, struct uop *const *now, stru
     return value_behind(v, MOVES_VIEW);
 }
 
-/* v, an f32, as f32 and not in the interpreter's double: half a step more or less is another byte. */
+/* v, an f32, as f32 and not in the interpreter's double: half a step more or less is another
+ * byte. */
 static struct uop *rounded(struct tgc *t, struct uop *v)
 {
     return v->dtype == DTYPE_F32 ? uop_intern(t, OP_CAST, DTYPE_F32, &v, 1, (union arg){0}) : v;

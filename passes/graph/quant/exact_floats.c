@@ -117,7 +117,8 @@ static int axis_after(const struct uop *m, int at)
 static bool windows_reach(const struct operand *o, uint32_t axes)
 {
     int at[MAX_RANK], tap[MAX_RANK], first = o->path.n - 1;
-    const struct uop *pad = first >= 0 && o->path.move[first]->op == OP_PAD ? o->path.move[first] : NULL;
+    const struct uop *pad =
+        first >= 0 && o->path.move[first]->op == OP_PAD ? o->path.move[first] : NULL;
     for (int i = 0; i < first + (pad == NULL); i++)
         if (o->path.move[i]->op == OP_PAD ||
             (pad && o->path.move[i]->op != OP_WINDOW && o->path.move[i]->op != OP_PERMUTE))

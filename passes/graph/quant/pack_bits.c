@@ -1,13 +1,16 @@
-/* pack_bits.c - on devices, known weights of few bits are packed into words, which threads take apart in registers.
+/* pack_bits.c - on devices, known weights of few bits are packed into words, which threads take
+ * apart in registers.
  *
  *      y[n] = sum over b, k  x[b, k] * f32(q[n, b, k]) * s[n, b]           q: bytes, -8 .. 7
  *
  *      f32(q[n, b, 8*w + j])   ->   f32(i32(words[b, w, n] >> 4*j & 15) - 8)
  *
- * A product of one row takes what its weights take to come from memory; what an operator says that they are made of (nibbles, bytes, zero
- * points) does not matter here, only which numbers they are: 4 or 16 of each other, or 16 in each line of a block, beside the line's least
- * one. A word has neighbours along the sum, so it is loaded once for 8 or 16 terms; neighbouring words are those of neighbouring columns,
- * and so are scales, which are stored so, too: threads that have a column each read whole lines, and one value of x.
+ * A product of one row takes what its weights take to come from memory; what an operator says that
+ * they are made of (nibbles, bytes, zero points) does not matter here, only which numbers they are:
+ * 4 or 16 of each other, or 16 in each line of a block, beside the line's least one. A word has
+ * neighbours along the sum, so it is loaded once for 8 or 16 terms; neighbouring words are those of
+ * neighbouring columns, and so are scales, which are stored so, too: threads that have a column
+ * each read whole lines, and one value of x.
  */
 #include "passes/analysis/contraction.h"
 #include "passes/analysis/stationary.h"
@@ -19,13 +22,15 @@
 /* Products of more rows copy weights to local memory, by bytes. */
 enum { WORD_BITS = 32, NELEM_LEAST = 256, DEPTH_MOST = 8 };
 
-/* A weight, as floats, and its axes as a product reads them: that of its columns, and the last one that is summed up, along which a word has
- * neighbours. */
+/* A weight, as floats, and its axes as a product reads them: that of its columns, and the last one
+ * that is summed up, along which a word has neighbours. */
 struct packing { struct uop *of; int column, along; };
 struct packer {
     struct tgc *t;
-    struct uop_map by;           /* a weight as floats, or a scale -> the tensor that takes its place */
-    struct uop_map reads;        /* a weight -> itself, where one uop reads it; another uop, where several do */
+    struct uop_map by;           /* a weight as floats, or a scale -> the tensor that takes its
+                                  * place */
+    struct uop_map reads;        /* a weight -> itself, where one uop reads it; another
+                                  * uop, where several do */
 };
 
 /* Walks the weight with its columns innermost: sizes and strides of its axes in that order. */
@@ -73,7 +78,8 @@ static struct uop *in_order(struct tgc *t, const struct walk *w, struct uop *x)
 
 /* ------------------------------------------------------------------------------------ words */
 
-/* Least numbers: of all, or of each line along an axis of the walk; how many bits hold what is more. */
+/* Least numbers: of all, or of each line along an axis of the walk; how many bits
+ * hold what is more. */
 struct least { int64_t *of; bool lines; int bits; };
 
 static int bits_for(int64_t range) { return range < 4 ? 2 : range < 16 ? 4 : 0; }
@@ -83,8 +89,10 @@ static int64_t number_at(const struct buffer *b, int64_t at)
     return scalar_load(b->dtype, (const char *)b->data + at * (int64_t)dtype_nbytes(b->dtype)).i;
 }
 
-/* line: elements of the walk from one of a line to the next one; of: those of a line. false: more bits than a word is worth. */
-static bool find_least(struct tgc *t, const struct buffer *b, const struct walk *w, int64_t line, int64_t of, struct least *l)
+/* line: elements of the walk from one of a line to the next one; of: those of a line. false: more
+ * bits than a word is worth. */
+static bool find_least(struct tgc *t, const struct buffer *b, const struct walk *w, int64_t line,
+                       int64_t of, struct least *l)
 {
     int64_t n = w->nelem / of, all[2] = {INT64_MAX, INT64_MIN}, most = 0;
     *l = (struct least){.of = mem_array(t, (size_t)n, sizeof *l->of)};
@@ -110,7 +118,8 @@ static bool find_least(struct tgc *t, const struct buffer *b, const struct walk 
 }
 
 /* The words' tensor: the walk's axes, `along` with as many as a word has for one. */
-static struct uop *make_words(struct tgc *t, const struct buffer *b, const struct walk *w, int along, int64_t line, const struct least *l)
+static struct uop *make_words(struct tgc *t, const struct buffer *b, const struct walk *w,
+                              int along, int64_t line, const struct least *l)
 {
     int64_t each = WORD_BITS / l->bits, of = w->dim[along], dim[MAX_RANK], n = w->nelem / each;
     uint32_t *to = mem_array(t, (size_t)n, sizeof *to);
@@ -119,7 +128,8 @@ static struct uop *make_words(struct tgc *t, const struct buffer *b, const struc
     for (int64_t i = 0; i < n; i++) {
         int64_t outer = i / line / dim[along], at = i / line % dim[along], inner = i % line;
         for (int64_t j = 0; j < each; j++) {
-            int64_t v = number_at(b, walk_offset(w, (outer * of + at * each + j) * line + inner)) - l->of[outer * line + inner];
+            int64_t v = number_at(b, walk_offset(w, (outer * of + at * each + j) * line + inner)) -
+                        l->of[outer * line + inner];
             to[i] |= (uint32_t)v << (j * l->bits);
         }
     }
@@ -132,8 +142,9 @@ static struct uop *take_apart(struct tgc *t, struct uop *words, int along, int b
     struct uop *dim[MAX_RANK], *x = tensor_insert_axis(t, words, along + 1);
     memcpy(dim, x->dim, (size_t)x->ndim * sizeof *dim);
     dim[along + 1] = uop_int(t, WORD_BITS / bits);
-    struct uop *shift = tensor_binary(t, OP_MUL, uop_cast(t, DTYPE_U32, tensor_iota(t, dim, x->ndim, along + 1)),
-                                      tensor_full(t, uop_consti(t, DTYPE_U32, bits), dim, x->ndim));
+    struct uop *shift =
+        tensor_binary(t, OP_MUL, uop_cast(t, DTYPE_U32, tensor_iota(t, dim, x->ndim, along + 1)),
+                      tensor_full(t, uop_consti(t, DTYPE_U32, bits), dim, x->ndim));
     x = tensor_binary(t, OP_AND, tensor_binary(t, OP_SHR, uop_expand(t, x, dim), shift),
                       tensor_full(t, uop_consti(t, DTYPE_U32, (1 << bits) - 1), dim, x->ndim));
     memcpy(dim, words->dim, (size_t)words->ndim * sizeof *dim);
@@ -142,7 +153,8 @@ static struct uop *take_apart(struct tgc *t, struct uop *words, int along, int b
 }
 
 /* The least numbers, of the shape of x. */
-static struct uop *least_numbers(struct tgc *t, const struct walk *w, int along, const struct least *l, struct uop *x)
+static struct uop *least_numbers(struct tgc *t, const struct walk *w, int along,
+                                 const struct least *l, struct uop *x)
 {
     int64_t dim[MAX_RANK], n = w->nelem / w->dim[along];
     if (!l->lines)
@@ -152,10 +164,13 @@ static struct uop *least_numbers(struct tgc *t, const struct walk *w, int along,
     dim[along] = 1;
     for (int64_t i = 0; i < n; i++)
         to[i] = (int8_t)l->of[i];
-    return uop_expand(t, uop_cast(t, DTYPE_I32, tensor_from_data(t, DTYPE_I8, dim, w->n, to, (size_t)n, NULL)), x->dim);
+    return uop_expand(
+        t, uop_cast(t, DTYPE_I32, tensor_from_data(t, DTYPE_I8, dim, w->n, to, (size_t)n, NULL)),
+        x->dim);
 }
 
-/* A weight's integers as floats, before or behind a reshape: what is cast. NULL: v is nothing of the kind. */
+/* A weight's integers as floats, before or behind a reshape: what is cast. NULL: v is
+ * nothing of the kind. */
 static struct uop *widened_weight(struct uop *v)
 {
     struct uop *x = v->op == OP_RESHAPE ? v->src[0] : v;
@@ -198,13 +213,16 @@ static struct uop *by_columns(struct tgc *t, struct uop *u, int64_t columns)
 {
     const struct buffer *b = known_buffer(u);
     struct walk w;
-    if (!b || u->ndim < 2 || !uop_is_int(u->dim[0], columns) || !begin_walk(u, 0, &w) || dtype_bits(b->dtype) < 8)
+    if (!b || u->ndim < 2 || !uop_is_int(u->dim[0], columns) || !begin_walk(u, 0, &w) ||
+        dtype_bits(b->dtype) < 8)
         return NULL;
     size_t nbytes = dtype_nbytes(b->dtype);
     char *to = mem_array(t, (size_t)w.nelem, nbytes);
     for (int64_t i = 0; i < w.nelem; i++)
-        memcpy(to + (size_t)i * nbytes, (const char *)b->data + (size_t)walk_offset(&w, i) * nbytes, nbytes);
-    return in_order(t, &w, tensor_from_data(t, b->dtype, w.dim, w.n, to, (size_t)w.nelem * nbytes, b->name));
+        memcpy(to + (size_t)i * nbytes, (const char *)b->data + (size_t)walk_offset(&w, i) * nbytes,
+               nbytes);
+    return in_order(
+        t, &w, tensor_from_data(t, b->dtype, w.dim, w.n, to, (size_t)w.nelem * nbytes, b->name));
 }
 
 /* ------------------------------------------------------------------------------------ products */
@@ -218,13 +236,18 @@ static struct uop *find_weight(struct uop *v, int depth)
     return found;
 }
 
-static bool is_read_once(const struct packer *p, const struct uop *u) { return map_get(&p->reads, u) == u; }
+static bool is_read_once(const struct packer *p, const struct uop *u)
+{
+    return map_get(&p->reads, u) == u;
+}
 
 static void store_scales(struct packer *p, struct uop *v, int64_t columns, int depth)
 {
     if (map_get(&p->by, v))
         return;
-    struct uop *u = value_behind(v, MOVES_ANY), *by = is_read_once(p, u) && !map_get(&p->by, u) ? by_columns(p->t, u, columns) : NULL;
+    struct uop *u = value_behind(v, MOVES_ANY), *by = is_read_once(p, u) && !map_get(&p->by, u)
+                                                          ? by_columns(p->t, u, columns)
+                                                          : NULL;
     if (by)
         map_set(&p->by, u, by);
     for (int k = 0; depth > 0 && op_is_elementwise(u->op) && k < u->nsrc; k++)
@@ -232,7 +255,8 @@ static void store_scales(struct packer *p, struct uop *v, int64_t columns, int d
 }
 
 /* Whether a wave's threads have something of the sum each: blocks, or words. */
-static bool is_shared_by_wave(const struct packer *p, const struct contraction *c, const struct factor *f, int along)
+static bool is_shared_by_wave(const struct packer *p, const struct contraction *c,
+                              const struct factor *f, int along)
 {
     int64_t size, most = 0;
     for (int a = 0; a < f->base->ndim; a++)
@@ -243,12 +267,14 @@ static bool is_shared_by_wave(const struct packer *p, const struct contraction *
     return most >= p->t->device->wave;
 }
 
-/* How the product of one row reads a weight of its factor, all of whose axes but one are of the sum. */
-static bool find_packing(const struct packer *p, const struct contraction *c, const struct factor *f, struct packing *of)
+/* How the product of one row reads a weight of its factor, all of whose axes but one are of the
+ * sum. */
+static bool find_packing(const struct packer *p, const struct contraction *c,
+                         const struct factor *f, struct packing *of)
 {
     *of = (struct packing){find_weight(f->base, DEPTH_MOST), -1, -1};
-    if (!of->of || !is_read_once(p, of->of) || !is_read_once(p, widened_weight(of->of)) || of->of->ndim != f->base->ndim ||
-        value_nelem(c->product) > value_nelem(f->base))
+    if (!of->of || !is_read_once(p, of->of) || !is_read_once(p, widened_weight(of->of)) ||
+        of->of->ndim != f->base->ndim || value_nelem(c->product) > value_nelem(f->base))
         return false;
     for (int a = 0; a < f->base->ndim; a++) {
         if (f->axes[a] & c->reduced)
@@ -291,11 +317,14 @@ bool pass_pack_bits(struct tgc *t, struct graph *g)
         map_set(&p.reads, root[i], g);
     for (int i = 0; i < n; i++)
         for (int k = 0; k < order[i]->nsrc; k++)
-            map_set(&p.reads, order[i]->src[k], map_get(&p.reads, order[i]->src[k]) ? order[i] : order[i]->src[k]);
+            map_set(&p.reads, order[i]->src[k],
+                    map_get(&p.reads, order[i]->src[k]) ? order[i] : order[i]->src[k]);
     for (int i = 0; i < n; i++) {
         struct contraction c;
         struct mem_mark mark = scratch_mark(t);
-        for (int k = 0; summed_product(order[i]) && contraction_find(t, order[i], MOVES_VIEW, &c) && k < 2; k++)
+        for (int k = 0;
+             summed_product(order[i]) && contraction_find(t, order[i], MOVES_VIEW, &c) && k < 2;
+             k++)
             pack_factor(&p, &c, &c.factor[k]);
         scratch_release(t, mark);
     }

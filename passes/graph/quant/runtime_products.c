@@ -4,13 +4,14 @@
  *      sum over k of (a[i,k] - za) * (w[k,j] - zw)
  *    = sum over k of a[i,k] * w[k,j]  -  zw * A[i]  -  za * W[j]  +  K * za * zw
  *
- * a as u8 (i8 where a device multiplies i8 alone), w as i8 (others are shifted by 128, and so are their zero points); A and W are their
- * sums over k, the correction terms, which small kernels compute. Instruction sets multiply four
- * neighbours along k by those of a whole vector of columns (DOT_BYTES), so w is regrouped as [k /
- * 4][j][k % 4]: that costs one pass over it, which pays if there are several rows i. Products with
- * few rows, other axes, or remainder columns are left to exact_floats.c; with a long sum, such
- * columns are padded with zeros, and the sums get a buffer. A device's instruction for matrices takes both as they are, in any
- * order, of any size, and of the signs that it has a row for: nothing is regrouped for it.
+ * a as u8 (i8 where a device multiplies i8 alone), w as i8 (others are shifted by 128, and so are
+ * their zero points); A and W are their sums over k, the correction terms, which small kernels
+ * compute. Instruction sets multiply four neighbours along k by those of a whole vector of columns
+ * (DOT_BYTES), so w is regrouped as [k / 4][j][k % 4]: that costs one pass over it, which pays if
+ * there are several rows i. Products with few rows, other axes, or remainder columns are left to
+ * exact_floats.c; with a long sum, such columns are padded with zeros, and the sums get a buffer. A
+ * device's instruction for matrices takes both as they are, in any order, of any size, and of the
+ * signs that it has a row for: nothing is regrouped for it.
  */
 #include "passes/graph/quant/byte_sums.h"
 
@@ -65,8 +66,8 @@ static struct uop *to_buffer(struct tgc *t, struct uop *x)
     return uop_new(t, OP_CONTIGUOUS, x->dtype, &x, 1, (union arg){0});
 }
 
-/* The operand as i8 in its own buffer, with its zero point shifted. Its producer stores it under its
- * movements, which are applied later. */
+/* The operand as i8 in its own buffer, with its zero point shifted. Its producer stores it under
+ * its movements, which are applied later. */
 static struct uop *as_i8(struct tgc *t, struct operand *w)
 {
     if (w->q->dtype == DTYPE_I8)
@@ -218,7 +219,8 @@ static struct uop *rewrite_for_matrices(struct sum_of_bytes *s)
     }
     a = move_again(t, &s->a, a, &none[0]);
     w = move_again(t, &s->w, w, &none[1]);
-    struct uop *sum = contraction_like(t, s->reduce, uop_cast(t, DTYPE_I32, a), uop_cast(t, DTYPE_I32, w));
+    struct uop *sum =
+        contraction_like(t, s->reduce, uop_cast(t, DTYPE_I32, a), uop_cast(t, DTYPE_I32, w));
     return bytes_scale_sum(s, without_zeros(s, sum, a, w));
 }
 
@@ -229,7 +231,8 @@ struct uop *product_rewrite_sum(const struct sum_of_bytes *found)
     struct shape shape;
     struct uop *dim[MAX_RANK];
     int none = -1;
-    if (s.weighted || has_padding(&s.a) || has_padding(&s.w) || products_of(&s) > PRODUCTS_MAX || s.product->ndim == MAX_RANK)
+    if (s.weighted || has_padding(&s.a) || has_padding(&s.w) || products_of(&s) > PRODUCTS_MAX ||
+        s.product->ndim == MAX_RANK)
         return NULL;
     if (bytes_suit_matrices(&s))
         return rewrite_for_matrices(&s);

@@ -1,4 +1,5 @@
-/* main.c - runs the models of CMakeLists.txt on the same picture; prints the sum of what they say. */
+/* main.c - runs the models of CMakeLists.txt on the same picture; prints the sum of what they
+ * say. */
 #include <stdio.h>
 
 #include "hidden.h"
@@ -35,7 +36,7 @@ RUN(hidden, HIDDEN)
 int main(void)
 {
     float picture[64] = {0};
-    printf("%.3f %.3f %.3f %.3f %.3f %.3f\n", run_plain(picture), run_tuned(picture), run_dynamic(picture),
-           run_object(picture), run_threads(picture), run_hidden(picture));
+    printf("%.3f %.3f %.3f %.3f %.3f %.3f\n", run_plain(picture), run_tuned(picture),
+           run_dynamic(picture), run_object(picture), run_threads(picture), run_hidden(picture));
     return 0;
 }

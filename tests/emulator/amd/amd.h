@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: 0BSD */
-/* amd.h - HIP C's words, and AMD's built-ins as C++ has them: what a thread asks of its place, the barrier, what lanes of
- * a wave exchange. A static variable of a kernel is the block's.
+/* amd.h - HIP C's words, and AMD's built-ins as C++ has them: what a thread asks of its place, the
+ * barrier, what lanes of a wave exchange. A static variable of a kernel is the block's.
  */
 #include <math.h>
 #include <stdint.h>
@@ -19,7 +19,8 @@ __attribute__((convergent, noduplicate)) void emulator_barrier(uint32_t flags);
 __attribute__((convergent, noduplicate)) void emulator_give(const void *value, uint32_t nbytes);
 void emulator_take(void *value, uint32_t nbytes, uint32_t lane);
 uint32_t emulator_subgroup(uint32_t what);
-__attribute__((convergent, noduplicate)) void emulator_matrix(const char *row, void *sum, const void *a, const void *b);
+__attribute__((convergent, noduplicate)) void emulator_matrix(const char *row, void *sum,
+                                                              const void *a, const void *b);
 }
 #define TGC_MATRIX_MODEL emulator_matrix
 
@@ -43,8 +44,10 @@ __attribute__((always_inline)) static inline int emulator_lane(int v, uint32_t l
     return v;
 }
 
-/* The patterns' meaning is the instruction set's: of DPP quad_perm and row_ror, of ds_swizzle the masks of 32 lanes. */
-__attribute__((always_inline)) static inline int __builtin_amdgcn_update_dpp(int, int v, int control, int, int, bool)
+/* The patterns' meaning is the instruction set's: of DPP quad_perm and row_ror, of ds_swizzle the
+ * masks of 32 lanes. */
+__attribute__((always_inline)) static inline int
+__builtin_amdgcn_update_dpp(int, int v, int control, int, int, bool)
 {
     const uint32_t lane = emulator_subgroup(2);
     if (control < 0x100)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: 0BSD */
-/* names.h - HIP's names for what it has of CUDA, before cuda/driver.h: the functions of cuda/calls.def.
+/* names.h - HIP's names for what it has of CUDA, before cuda/driver.h: the functions of
+ * cuda/calls.def.
  */
 #ifndef TGC_EMULATOR_AMD_NAMES_H
 #define TGC_EMULATOR_AMD_NAMES_H

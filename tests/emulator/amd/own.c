@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: 0BSD */
-/* own.c - what HIP has by itself: devices, which are contexts, too, and of which a thread has one always; images, which
- * are code objects. Besides what cuda/ reads, $TGC_EMULATOR_DEVICE has
+/* own.c - what HIP has by itself: devices, which are contexts, too, and of which a thread has one
+ * always; images, which are code objects. Besides what cuda/ reads, $TGC_EMULATOR_DEVICE has
  *
  *      version=gfx90a:sramecc+:xnack-       the architecture, gfx1100 otherwise
  *      devices=2                            how many there are
@@ -36,7 +36,10 @@ static const char *architecture(void)
 }
 
 uint32_t own_wave(void) { return strncmp(architecture(), "gfx9", 4) == 0 ? 64 : 32; }
-int32_t own_check_graph(void) { return device_facts()->driver < 6000 ? INVALID_DEVICE_FUNCTION : SUCCESS; }
+int32_t own_check_graph(void)
+{
+    return device_facts()->driver < 6000 ? INVALID_DEVICE_FUNCTION : SUCCESS;
+}
 
 API const char *hipGetErrorString(int32_t error);
 const char *hipGetErrorString(int32_t error)
@@ -56,7 +59,9 @@ int32_t hipGetDeviceCount(int *n)
 
 static int32_t check_device(int number)
 {
-    return number >= 0 && number < count() ? SUCCESS : misuse(INVALID_DEVICE, "there are %d devices, not number %d", count(), number);
+    return number >= 0 && number < count()
+               ? SUCCESS
+               : misuse(INVALID_DEVICE, "there are %d devices, not number %d", count(), number);
 }
 
 API int32_t hipDeviceGet(int *found, int number);
@@ -136,7 +141,9 @@ int32_t hipCtxPushCurrent(void *context)
     int32_t status = enter(CALL_hipCtxPushCurrent);
     const ptrdiff_t number = (struct context *)context - device;
     if (status == SUCCESS)
-        status = number >= 0 && number < DEVICES ? check_device((int)number) : misuse(INVALID_CONTEXT, "%p is no context", context);
+        status = number >= 0 && number < DEVICES
+                     ? check_device((int)number)
+                     : misuse(INVALID_CONTEXT, "%p is no context", context);
     if (status == SUCCESS) {
         current = (int)number;
         npushed++;
@@ -164,7 +171,9 @@ int32_t hipStreamGetDevice(void *stream, int *number)
         if (o == stream && o->kind == KIND_STREAM)
             found = o;
     *number = found ? (int)(found->context - device) : 0;
-    return leave(CALL_hipStreamGetDevice, found || status != SUCCESS ? status : misuse(INVALID_HANDLE, "%p is no stream", stream));
+    return leave(CALL_hipStreamGetDevice, found || status != SUCCESS
+                                              ? status
+                                              : misuse(INVALID_HANDLE, "%p is no stream", stream));
 }
 
 API int32_t hipPointerGetAttribute(void *value, int what, uint64_t at);
@@ -188,7 +197,8 @@ static const struct { const char *name; uint32_t flags; } machines[] = {
 #undef MACHINE
 };
 
-/* Where the object has the descriptor of the kernel: 64 bytes, the symbol NAME.kd; NULL: nowhere. */
+/* Where the object has the descriptor of the kernel: 64 bytes, the symbol NAME.kd; NULL:
+ * nowhere. */
 static const unsigned char *find_descriptor(const char *image, const char *name)
 {
     const Elf64_Ehdr *head = (const void *)image;
@@ -200,8 +210,11 @@ static const unsigned char *find_descriptor(const char *image, const char *name)
         const size_t n = section[i].sh_type == SHT_DYNSYM ? section[i].sh_size / sizeof *symbol : 0;
         for (size_t k = 0; k < n; k++) {
             const Elf64_Shdr *in = &section[symbol[k].st_shndx];
-            if (symbol[k].st_shndx < head->e_shnum && strcmp(image + section[section[i].sh_link].sh_offset + symbol[k].st_name, wanted) == 0)
-                return (const unsigned char *)image + in->sh_offset + (symbol[k].st_value - in->sh_addr);
+            if (symbol[k].st_shndx < head->e_shnum &&
+                strcmp(image + section[section[i].sh_link].sh_offset + symbol[k].st_name, wanted) ==
+                    0)
+                return (const unsigned char *)image + in->sh_offset +
+                       (symbol[k].st_value - in->sh_addr);
         }
     }
     return NULL;
@@ -215,11 +228,15 @@ int32_t own_check_kernel(const char *image, const struct signature *s, const uin
     uint32_t has;
     size_t needed = 0;
     if (!descriptor)
-        return misuse(INVALID_IMAGE, "the code object has no kernel '%s', and $%s does", s->name, own_text);
+        return misuse(INVALID_IMAGE, "the code object has no kernel '%s', and $%s does", s->name,
+                      own_text);
     for (int i = 0; i < s->n; i++)
         needed = (needed + nbytes[i] - 1) / nbytes[i] * nbytes[i] + nbytes[i];
     memcpy(&has, descriptor + ARGUMENTS_AT, sizeof has);
-    return has >= needed ? SUCCESS : misuse(INVALID_IMAGE, "%s has arguments of %u bytes in the code object, and %zu in $%s", s->name, has, needed, own_text);
+    return has >= needed ? SUCCESS
+                         : misuse(INVALID_IMAGE,
+                                  "%s has arguments of %u bytes in the code object, and %zu in $%s",
+                                  s->name, has, needed, own_text);
 }
 
 int32_t own_check_image(const char *image, const char *text)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: 0BSD */
-/* nvrtc.c - stands for NVRTC where thousands of programs run on the emulated device, which runs kernels from their
- * text: what it makes of any text, as PTX or machine code, names the architecture and has no kernels.
+/* nvrtc.c - stands for NVRTC where thousands of programs run on the emulated device, which runs
+ * kernels from their text: what it makes of any text, as PTX or machine code, names the
+ * architecture and has no kernels.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -44,7 +45,8 @@ int nvrtcCompileProgram(struct program *p, int n, const char *const *option)
     for (int i = 0; i < n; i++)
         contracts &= strcmp(option[i], "--fmad=false") != 0;
     for (int i = 0; i < n && !contracts; i++)
-        if (sscanf(option[i], "--gpu-architecture=compute_%u", &arch) == 1 || sscanf(option[i], "--gpu-architecture=sm_%u", &arch) == 1)
+        if (sscanf(option[i], "--gpu-architecture=compute_%u", &arch) == 1 ||
+            sscanf(option[i], "--gpu-architecture=sm_%u", &arch) == 1)
             break;
     snprintf(p->ptx, sizeof p->ptx, "//\n.version 7.1\n.target sm_%u\n", arch);
     memcpy(p->code, "\x7f" "ELF", 4);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: 0BSD */
-/* cuda.h - CUDA C's words and built-ins as C++ has them: what a thread asks of its place, and bits of
- * numbers. A static variable of a kernel is the block's.
+/* cuda.h - CUDA C's words and built-ins as C++ has them: what a thread asks of its place, and bits
+ * of numbers. A static variable of a kernel is the block's.
  */
 #include <math.h>
 #include <stdint.h>
@@ -23,7 +23,8 @@ __attribute__((convergent, noduplicate)) void emulator_subgroup_barrier(uint32_t
 void emulator_fence(void);
 unsigned emulator_count(uint32_t *at, unsigned last);
 __attribute__((convergent, noduplicate)) int emulator_any(int value);
-__attribute__((convergent, noduplicate)) void emulator_matrix(const char *row, void *sum, const void *a, const void *b);
+__attribute__((convergent, noduplicate)) void emulator_matrix(const char *row, void *sum,
+                                                              const void *a, const void *b);
 void *emulator_local(uint32_t at);
 void emulator_bulk_init(uint64_t *at, int n, unsigned count);
 void emulator_bulk_arrive(uint64_t *at, unsigned nbytes);
@@ -34,14 +35,17 @@ __attribute__((convergent, noduplicate)) void emulator_bulk_registers(int n, boo
 __attribute__((convergent, noduplicate)) void emulator_bulk_role(unsigned n);
 void emulator_bulk_store(const void *map, const void *from, int rank, const int *x);
 __attribute__((noduplicate)) void emulator_bulk_left(bool all);
-void emulator_bulk_copy_part(void *to, const void *map, uint64_t *at, int rank, const int *x, int blocks, int axis, int rows, int nbytes);
+void emulator_bulk_copy_part(void *to, const void *map, uint64_t *at, int rank, const int *x,
+                             int blocks, int axis, int rows, int nbytes);
 void emulator_bulk_copy(void *to, const void *map, uint64_t *at, int rank, const int *x);
 }
 #define TGC_MATRIX_MODEL emulator_matrix
 #define TGC_HALF_MODEL half
 extern "C" {
-__attribute__((convergent, noduplicate)) void emulator_copy(void *to, const void *from, uint32_t nbytes, uint32_t valid);
-__attribute__((convergent, noduplicate)) void emulator_rows(uint32_t *words, const void *row, uint32_t n, uint32_t across);
+__attribute__((convergent, noduplicate)) void emulator_copy(void *to, const void *from,
+                                                            uint32_t nbytes, uint32_t valid);
+__attribute__((convergent, noduplicate)) void emulator_rows(uint32_t *words, const void *row,
+                                                            uint32_t n, uint32_t across);
 void emulator_commit(void);
 void emulator_wait(uint32_t n);
 }
@@ -65,7 +69,8 @@ struct emulator_dim {
 };
 __attribute__((always_inline)) static inline emulator_dim emulator_dims(uint32_t what)
 {
-    return {(unsigned)emulator_place(what, 0), (unsigned)emulator_place(what, 1), (unsigned)emulator_place(what, 2)};
+    return {(unsigned)emulator_place(what, 0), (unsigned)emulator_place(what, 1),
+            (unsigned)emulator_place(what, 2)};
 }
 /* as builtins.c counts them */
 #define threadIdx emulator_dims(2)
@@ -78,7 +83,8 @@ __attribute__((always_inline)) static inline emulator_dim emulator_dims(uint32_t
 #define __threadfence() emulator_fence()
 #define atomicInc(at, last) emulator_count(at, last)
 
-template <class To, class From> __attribute__((always_inline)) static inline To emulator_bits(From v)
+template <class To, class From>
+__attribute__((always_inline)) static inline To emulator_bits(From v)
 {
     return __builtin_bit_cast(To, v);
 }

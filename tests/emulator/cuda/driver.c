@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: 0BSD */
-/* driver.c - a libcuda.so.1 for tests: objects; streams, memory, events. A stream's commands run when
- * somebody waits for them, so that a host that takes its memory back too early is seen.
+/* driver.c - a libcuda.so.1 for tests: objects; streams, memory, events. A stream's commands run
+ * when somebody waits for them, so that a host that takes its memory back too early is seen.
  */
 #define _GNU_SOURCE
 #include "driver.h"
@@ -21,7 +21,8 @@ static const struct {
 #undef CALL
 #undef NAME
 };
-static const char *const kinds[] = {"context", "stream", "memory", "pinned memory", "module", "graph", "executable graph", "event"};
+static const char *const kinds[] = {"context", "stream", "memory",           "pinned memory",
+                                    "module",  "graph",  "executable graph", "event"};
 
 static struct {
     bool is_begun;
@@ -35,7 +36,8 @@ static struct {
 int32_t enter(enum call call)
 {
     call_enter(calls[call].name);
-    if (!driver.is_begun && call != CALL_cuInit && call != CALL_cuDriverGetVersion && !own_is_early(call))
+    if (!driver.is_begun && call != CALL_cuInit && call != CALL_cuDriverGetVersion &&
+        !own_is_early(call))
         return misuse(NOT_INITIALIZED, "the driver's init was not called");
     return call_count(calls[call].failure, calls[call].failure);
 }
@@ -191,7 +193,8 @@ static void protect_all(int how)
 {
     for (struct object *o = driver.live; o; o = o->next)
         if (o->kind == KIND_MEMORY)
-            mprotect(((struct device_memory *)o)->memory.at, ((struct device_memory *)o)->memory.nbytes, how);
+            mprotect(((struct device_memory *)o)->memory.at,
+                     ((struct device_memory *)o)->memory.nbytes, how);
 }
 
 void memory_open(void)
@@ -206,7 +209,8 @@ void memory_close(void)
         protect_all(PROT_NONE);
 }
 
-/* What the device's memory holds now, as a test looks at it: no call of the driver's, nothing is waited for. */
+/* What the device's memory holds now, as a test looks at it: no call of the driver's,
+ * nothing is waited for. */
 API void emulator_peek(void *to, const void *from, size_t nbytes);
 void emulator_peek(void *to, const void *from, size_t nbytes)
 {
@@ -222,8 +226,8 @@ static void fault(int number, siginfo_t *info, void *context)
 {
     const struct device_memory *m = memory_find((uintptr_t)info->si_addr);
     if (m && opened == 0) {
-        report("the host accesses byte %zu of memory %u, which is the device's", (size_t)((unsigned char *)info->si_addr - m->memory.at),
-               m->o.number);
+        report("the host accesses byte %zu of memory %u, which is the device's",
+               (size_t)((unsigned char *)info->si_addr - m->memory.at), m->o.number);
         memory_open();
     } else if (before.sa_flags & SA_SIGINFO)
         before.sa_sigaction(number, info, context);
@@ -251,7 +255,8 @@ static int32_t allocate(uint64_t *at, size_t nbytes)
     if (nbytes > left_bytes())
         return OUT_OF_MEMORY;
     struct device_memory *m = object_create(KIND_MEMORY, sizeof *m, end_memory);
-    unsigned char *bytes = mmap(NULL, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    unsigned char *bytes = mmap(NULL, nbytes, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (!m || bytes == MAP_FAILED || !memory_create(&m->memory, bytes, nbytes))
         return OUT_OF_MEMORY;
     driver.allocated += nbytes;
@@ -284,7 +289,8 @@ int32_t cuMemHostAlloc(void **at, size_t nbytes, unsigned flags)
     *at = NULL;
     if (status == SUCCESS && (nbytes == 0 || flags))
         status = misuse(INVALID_VALUE, "%zu bytes, flags %u", nbytes, flags);
-    struct pinned_memory *m = status == SUCCESS ? object_create(KIND_PINNED, sizeof *m, end_pinned) : NULL;
+    struct pinned_memory *m =
+        status == SUCCESS ? object_create(KIND_PINNED, sizeof *m, end_pinned) : NULL;
     if (m)
         m->at = *at = malloc(nbytes);
     return leave(CALL_cuMemHostAlloc, m || status != SUCCESS ? status : OUT_OF_MEMORY);
@@ -366,8 +372,8 @@ static int32_t check_range(uint64_t at, size_t nbytes)
 {
     const struct device_memory *m = memory_find(at);
     if (!m || nbytes > m->memory.nbytes - (size_t)(at - (uintptr_t)m->memory.at))
-        return misuse(INVALID_VALUE, "%zu bytes at 0x%llx are not within what was allocated", nbytes,
-                      (unsigned long long)at);
+        return misuse(INVALID_VALUE, "%zu bytes at 0x%llx are not within what was allocated",
+                      nbytes, (unsigned long long)at);
     return SUCCESS;
 }
 
@@ -385,7 +391,9 @@ int32_t stream_add(void *handle, const struct command *c)
     if (!s)
         return INVALID_HANDLE;
     if (s->captured)
-        return s->is_broken ? CAPTURE_INVALIDATED : graph_append(s->captured, c) ? SUCCESS : OUT_OF_MEMORY;
+        return s->is_broken                   ? CAPTURE_INVALIDATED
+               : graph_append(s->captured, c) ? SUCCESS
+                                              : OUT_OF_MEMORY;
     struct command *copy = malloc(sizeof *copy);
     if (!copy)
         return OUT_OF_MEMORY;
@@ -463,7 +471,10 @@ int32_t cuStreamCreate(void **stream, unsigned flags)
 }
 
 API int32_t cuStreamDestroy_v2(void *stream);
-int32_t cuStreamDestroy_v2(void *stream) { return object_destroy(CALL_cuStreamDestroy_v2, stream, KIND_STREAM); }
+int32_t cuStreamDestroy_v2(void *stream)
+{
+    return object_destroy(CALL_cuStreamDestroy_v2, stream, KIND_STREAM);
+}
 
 API int32_t cuStreamSynchronize(void *stream);
 int32_t cuStreamSynchronize(void *stream)
@@ -471,7 +482,10 @@ int32_t cuStreamSynchronize(void *stream)
     int32_t status = in_context(CALL_cuStreamSynchronize);
     struct stream *s = stream_is_eager(stream) ? NULL : object_find(stream, KIND_STREAM);
     const int32_t captures = s ? stream_check(s) : SUCCESS;
-    const int32_t done = captures != SUCCESS ? captures : s ? drain(s) : stream_is_eager(stream) ? SUCCESS : INVALID_HANDLE;
+    const int32_t done = captures != SUCCESS       ? captures
+                         : s                       ? drain(s)
+                         : stream_is_eager(stream) ? SUCCESS
+                                                   : INVALID_HANDLE;
     return leave(CALL_cuStreamSynchronize, status != SUCCESS ? status : done);
 }
 
@@ -511,14 +525,16 @@ API int32_t cuStreamIsCapturing(void *stream, int *state);
 int32_t cuStreamIsCapturing(void *stream, int *state)
 {
     int32_t status = in_context(CALL_cuStreamIsCapturing);
-    const struct stream *s = status == SUCCESS && !stream_is_eager(stream) ? object_find(stream, KIND_STREAM) : NULL;
+    const struct stream *s =
+        status == SUCCESS && !stream_is_eager(stream) ? object_find(stream, KIND_STREAM) : NULL;
     if (status == SUCCESS && !s && !stream_is_eager(stream))
         status = INVALID_HANDLE;
     *state = !s || !s->captured ? 0 : s->is_broken ? 2 : 1;
     return leave(CALL_cuStreamIsCapturing, status);
 }
 
-static int32_t copy(enum call call, enum work work, uint64_t at, void *host, size_t nbytes, void *stream)
+static int32_t copy(enum call call, enum work work, uint64_t at, void *host, size_t nbytes,
+                    void *stream)
 {
     const struct command c = {.work = work, .at = at, .host = host, .nbytes = nbytes};
     int32_t status = in_context(call);
@@ -603,7 +619,8 @@ int32_t cuStreamWaitEvent(void *stream, void *event, unsigned flags)
     if (status == SUCCESS && !e)
         status = INVALID_HANDLE;
     if (status == SUCCESS && e->stream && e->stream != stream)
-        status = stream_add(stream, &(struct command){.work = WORK_WAIT, .host = e->stream, .nbytes = e->number});
+        status = stream_add(
+            stream, &(struct command){.work = WORK_WAIT, .host = e->stream, .nbytes = e->number});
     return leave(CALL_cuStreamWaitEvent, status);
 }
 
@@ -625,7 +642,8 @@ int32_t cuEventElapsedTime(float *ms, void *from, void *to)
     int32_t status = in_context(CALL_cuEventElapsedTime);
     const struct event *a = object_find(from, KIND_EVENT), *b = object_find(to, KIND_EVENT);
     *ms = 0.5f;
-    if (status == SUCCESS && (!a || !b || !a->has_time || !b->has_time || !(a->is_done || a->stream) || !(b->is_done || b->stream)))
+    if (status == SUCCESS && (!a || !b || !a->has_time || !b->has_time ||
+                              !(a->is_done || a->stream) || !(b->is_done || b->stream)))
         status = misuse(INVALID_HANDLE, "an event was not recorded, or has no time");
     if (status == SUCCESS && (is_pending(a) || is_pending(b)))
         status = misuse(NOT_READY, "an event has not happened yet");
@@ -633,4 +651,7 @@ int32_t cuEventElapsedTime(float *ms, void *from, void *to)
 }
 
 API int32_t cuEventDestroy_v2(void *event);
-int32_t cuEventDestroy_v2(void *event) { return object_destroy(CALL_cuEventDestroy_v2, event, KIND_EVENT); }
+int32_t cuEventDestroy_v2(void *event)
+{
+    return object_destroy(CALL_cuEventDestroy_v2, event, KIND_EVENT);
+}

@@ -57,8 +57,9 @@ enum call {
     CALLS
 };
 
-/* Every function begins with enter(), which counts it and may say that it fails, and ends with leave(),
- * which returns the status again. Of all but a few, the thread must have a context: in_context(). */
+/* Every function begins with enter(), which counts it and may say that it fails, and ends with
+ * leave(), which returns the status again. Of all but a few, the thread must have a context:
+ * in_context(). */
 int32_t enter(enum call call);
 int32_t in_context(enum call call);
 int32_t leave(enum call call, int32_t status);
@@ -84,7 +85,8 @@ struct object {
 };
 /* NULL: no memory. */
 void *object_create(enum kind kind, size_t size, void (*end)(struct object *));
-/* The object of a handle; NULL: it is none of this kind or of the thread's context, which is reported. */
+/* The object of a handle; NULL: it is none of this kind or of the thread's context,
+ * which is reported. */
 void *object_find(const void *handle, enum kind kind);
 void object_end(struct object *o);
 struct object *objects_live(void);
@@ -96,10 +98,10 @@ struct context {
     bool is_primary, is_lost; /* a kernel went wrong: all calls fail from then on */
 };
 
-/* own.c: the thread's context, NULL: there is none; whether the function may come before init; the variable that names
- * the kernels' text, and its language; how many lanes a wave has, and what a block may share. Statuses: whether the
- * device takes what was compiled of that text; whether that has a kernel of it, whose arguments have so many bytes; whether
- * graphs take kernels. */
+/* own.c: the thread's context, NULL: there is none; whether the function may come before init; the
+ * variable that names the kernels' text, and its language; how many lanes a wave has, and what a
+ * block may share. Statuses: whether the device takes what was compiled of that text; whether that
+ * has a kernel of it, whose arguments have so many bytes; whether graphs take kernels. */
 struct context *context_now(void);
 bool own_is_early(enum call call);
 extern const char own_text[];
@@ -116,7 +118,8 @@ struct device_memory {
 };
 /* The memory that has the address; NULL: none has. */
 struct device_memory *memory_find(uint64_t at);
-/* What the device does lies between these two: else its memory cannot be accessed in this process, as on a device. */
+/* What the device does lies between these two: else its memory cannot be accessed in this process,
+ * as on a device. */
 void memory_open(void);
 void memory_close(void);
 
@@ -129,7 +132,8 @@ struct launch_of {
     uint64_t value[MAX_PARAMETERS]; /* of a tensor map its number */
     struct tensor_map map[MAX_MAPS];
     int nmap;
-    struct order order; /* of a graph's: what comes before it; else launches run one after the other */
+    struct order order; /* of a graph's: what comes before it; else launches run one after the
+                         * other */
 };
 enum work { WORK_LAUNCH, WORK_WRITE, WORK_READ, WORK_EVENT, WORK_WAIT };
 struct command {

@@ -15,10 +15,13 @@ static const struct word word[] = {
 
 static void wrap(const struct signature *s, struct text *out)
 {
-    text_add(out, "\nextern \"C\" const uint64_t %s_nbytes[];\nconst uint64_t %s_nbytes[] = {", s->name, s->name);
+    text_add(out, "\nextern \"C\" const uint64_t %s_nbytes[];\nconst uint64_t %s_nbytes[] = {",
+             s->name, s->name);
     for (int i = 0; i < s->n; i++)
         text_add(out, "sizeof(%s), ", s->parameter[i].type);
-    text_add(out, "0};\nextern \"C\" __attribute__((no_sanitize(\"address\"))) void %s_call(void **a)\n{\n    %s(",
+    text_add(out,
+             "0};\nextern \"C\" __attribute__((no_sanitize(\"address\"))) void %s_call(void "
+             "**a)\n{\n    %s(",
              s->name, s->name);
     for (int i = 0; i < s->n; i++)
         text_add(out, "%s*(%s *)a[%d]", i ? ", " : "", s->parameter[i].type, i);

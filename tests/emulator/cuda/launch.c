@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: 0BSD */
-/* launch.c - modules, launches, graphs. What the driver gets are PTX and machine code, which nobody here
- * can run: the kernels' text that they were made of, which `tgc -o NAME.cu` or NAME.hip writes, is in the file
- * $TGC_EMULATOR_CUDA or $TGC_EMULATOR_AMD.
+/* launch.c - modules, launches, graphs. What the driver gets are PTX and machine code, which nobody
+ * here can run: the kernels' text that they were made of, which `tgc -o NAME.cu` or NAME.hip
+ * writes, is in the file $TGC_EMULATOR_CUDA or $TGC_EMULATOR_AMD.
  */
 #define _GNU_SOURCE
 #include "driver.h"
@@ -44,15 +44,18 @@ static int32_t load(void **made, const char *image)
     static char log[4096];
     const char *const flags[] = {NULL};
     char *text = read_text();
-    int32_t status = text ? own_check_image(image, text) : misuse(INVALID_IMAGE, "$%s is no file", own_text);
+    int32_t status =
+        text ? own_check_image(image, text) : misuse(INVALID_IMAGE, "$%s is no file", own_text);
     is_code = memcmp(image, "\x7f" "ELF", 4) == 0;
-    struct module_of *m = status == SUCCESS ? object_create(KIND_MODULE, sizeof *m, end_module) : NULL;
+    struct module_of *m =
+        status == SUCCESS ? object_create(KIND_MODULE, sizeof *m, end_module) : NULL;
     if (m) {
         m->module = build_module(own_language, text, flags, log, sizeof log);
         if (!m->module)
             status = misuse(INVALID_IMAGE, "%.1500s", log);
         for (int i = 0; m->module && i < m->module->nkernel && status == SUCCESS; i++)
-            status = own_check_kernel(image, &m->module->kernel[i].signature, m->module->kernel[i].nbytes);
+            status = own_check_kernel(image, &m->module->kernel[i].signature,
+                                      m->module->kernel[i].nbytes);
         if (status != SUCCESS) {
             object_end(&m->o);
             m = NULL;
@@ -63,8 +66,10 @@ static int32_t load(void **made, const char *image)
     return m || status != SUCCESS ? status : OUT_OF_MEMORY;
 }
 
-API int32_t cuModuleLoadDataEx(void **module, const void *image, unsigned count, int *option, void **value);
-int32_t cuModuleLoadDataEx(void **module, const void *image, unsigned count, int *option, void **value)
+API int32_t cuModuleLoadDataEx(void **module, const void *image, unsigned count, int *option,
+                               void **value);
+int32_t cuModuleLoadDataEx(void **module, const void *image, unsigned count, int *option,
+                           void **value)
 {
     int32_t status = in_context(CALL_cuModuleLoadDataEx);
     (void)count, (void)option, (void)value;
@@ -75,7 +80,10 @@ int32_t cuModuleLoadDataEx(void **module, const void *image, unsigned count, int
 }
 
 API int32_t cuModuleUnload(void *module);
-int32_t cuModuleUnload(void *module) { return object_destroy(CALL_cuModuleUnload, module, KIND_MODULE); }
+int32_t cuModuleUnload(void *module)
+{
+    return object_destroy(CALL_cuModuleUnload, module, KIND_MODULE);
+}
 
 /* A function is its code; its module is found by it. */
 API int32_t cuModuleGetFunction(void **function, void *module, const char *name);
@@ -135,26 +143,34 @@ static int32_t check_sizes(const struct kernel_node *n, const struct kernel_code
         if (n->groups[a] > (a ? MOST : MOST_X))
             return misuse(INVALID_VALUE, "%s: %u blocks along axis %d", name, n->groups[a], a);
         if (code->signature.cluster[a] && n->groups[a] % code->signature.cluster[a])
-            return misuse(INVALID_VALUE, "%s: %u blocks along axis %d are no whole clusters of %zu", name, n->groups[a], a,
-                          code->signature.cluster[a]);
+            return misuse(INVALID_VALUE, "%s: %u blocks along axis %d are no whole clusters of %zu",
+                          name, n->groups[a], a, code->signature.cluster[a]);
         cluster *= code->signature.cluster[a] ? code->signature.cluster[a] : 1;
         items *= n->block[a];
         all *= (size_t)n->block[a] * n->groups[a];
     }
     if (items > (size_t)d->group || (code->signature.bound && items > code->signature.bound))
-        return misuse(INVALID_VALUE, "%s: a block of %zu threads, it is bound to %zu and the device to %ld", name,
+        return misuse(INVALID_VALUE,
+                      "%s: a block of %zu threads, it is bound to %zu and the device to %ld", name,
                       items, code->signature.bound, d->group);
     if (cluster > CLUSTER_MOST)
-        return misuse(INVALID_VALUE, "%s: clusters of %zu blocks, the device has up to %d", name, cluster, CLUSTER_MOST);
+        return misuse(INVALID_VALUE, "%s: clusters of %zu blocks, the device has up to %d", name,
+                      cluster, CLUSTER_MOST);
     if (n->shared_bytes == 0 && code->local > (size_t)d->local && code->local > own_shared)
-        return misuse(LAUNCH_OUT_OF_RESOURCES, "%s takes %zu bytes of shared memory", name, code->local);
-    if (n->shared_bytes > own_shared && n->shared_bytes > code->allowed)
-        return misuse(INVALID_VALUE, "%s: the launch names %u bytes of shared memory, and its function was told %zu", name,
-                      n->shared_bytes, code->allowed);
-    if (n->shared_bytes && n->shared_bytes < code->local)
-        return misuse(INVALID_VALUE, "%s: the launch names %u bytes of shared memory, and it has %zu", name, n->shared_bytes,
+        return misuse(LAUNCH_OUT_OF_RESOURCES, "%s takes %zu bytes of shared memory", name,
                       code->local);
-    return all < (size_t)1 << 24 ? SUCCESS : misuse(INVALID_VALUE, "%s: %zu threads are more than are emulated", name, all);
+    if (n->shared_bytes > own_shared && n->shared_bytes > code->allowed)
+        return misuse(
+            INVALID_VALUE,
+            "%s: the launch names %u bytes of shared memory, and its function was told %zu", name,
+            n->shared_bytes, code->allowed);
+    if (n->shared_bytes && n->shared_bytes < code->local)
+        return misuse(INVALID_VALUE,
+                      "%s: the launch names %u bytes of shared memory, and it has %zu", name,
+                      n->shared_bytes, code->local);
+    return all < (size_t)1 << 24
+               ? SUCCESS
+               : misuse(INVALID_VALUE, "%s: %zu threads are more than are emulated", name, all);
 }
 
 /* The arguments are copied: who launches may change them. */
@@ -165,7 +181,8 @@ static int32_t prepare(struct launch_of *l, const struct kernel_node *n)
     if (!l->module)
         return misuse(INVALID_HANDLE, "%p is no function of a module that is loaded", n->function);
     if (n->extra || !n->parameters)
-        return misuse(INVALID_VALUE, "%s: parameters as the emulator has not", code->signature.name);
+        return misuse(INVALID_VALUE, "%s: parameters as the emulator has not",
+                      code->signature.name);
     const int32_t status = check_sizes(n, code);
     memcpy(l->groups, n->groups, sizeof l->groups);
     memcpy(l->block, n->block, sizeof l->block);
@@ -174,7 +191,8 @@ static int32_t prepare(struct launch_of *l, const struct kernel_node *n)
             l->value[i] = (uint64_t)l->nmap;
             memcpy(&l->map[l->nmap++], n->parameters[i], sizeof *l->map);
             if (l->map[l->value[i]].magic != TENSOR_MAP)
-                return misuse(INVALID_VALUE, "%s: argument %d is no tensor map", code->signature.name, i);
+                return misuse(INVALID_VALUE, "%s: argument %d is no tensor map",
+                              code->signature.name, i);
             continue;
         }
         if (code->nbytes[i] > sizeof l->value[i])
@@ -182,19 +200,25 @@ static int32_t prepare(struct launch_of *l, const struct kernel_node *n)
                           (size_t)code->nbytes[i]);
         memcpy(&l->value[i], n->parameters[i], code->nbytes[i]);
         if (code->signature.parameter[i].kind == PARAMETER_GLOBAL && !memory_of(l->value[i]))
-            return misuse(INVALID_VALUE, "%s: argument %d '%s' is no address of the device's", code->signature.name,
-                          i, code->signature.parameter[i].name);
+            return misuse(INVALID_VALUE, "%s: argument %d '%s' is no address of the device's",
+                          code->signature.name, i, code->signature.parameter[i].name);
     }
     return status;
 }
 
-API int32_t cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-                           unsigned bz, unsigned shared_bytes, void *stream, void **parameters, void **extra);
-int32_t cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-                       unsigned bz, unsigned shared_bytes, void *stream, void **parameters, void **extra)
+API int32_t cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                           unsigned by, unsigned bz, unsigned shared_bytes, void *stream,
+                           void **parameters, void **extra);
+int32_t cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                       unsigned by, unsigned bz, unsigned shared_bytes, void *stream,
+                       void **parameters, void **extra)
 {
-    const struct kernel_node n = {.function = function, .groups = {gx, gy, gz}, .block = {bx, by, bz},
-                                  .shared_bytes = shared_bytes, .parameters = parameters, .extra = extra};
+    const struct kernel_node n = {.function = function,
+                                  .groups = {gx, gy, gz},
+                                  .block = {bx, by, bz},
+                                  .shared_bytes = shared_bytes,
+                                  .parameters = parameters,
+                                  .extra = extra};
     struct command c = {.work = WORK_LAUNCH};
     int32_t status = in_context(CALL_cuLaunchKernel);
     if (status == SUCCESS)
@@ -204,26 +228,33 @@ int32_t cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, un
     return leave(CALL_cuLaunchKernel, status);
 }
 
-/* An argument that points to memory has a window there: the tensor, if the text says how long it is. */
+/* An argument that points to memory has a window there: the tensor, if the text says how long it
+ * is. */
 static bool pass(struct launch *l, const struct launch_of *c, int i)
 {
     const struct parameter *a = &c->code->signature.parameter[i];
-    struct launch_values v = {.signature = &c->code->signature, .items = (size_t)c->groups[0] * c->block[0],
-                              .threads = c->block[0], .is_pointer = true};
+    struct launch_values v = {.signature = &c->code->signature,
+                              .items = (size_t)c->groups[0] * c->block[0],
+                              .threads = c->block[0],
+                              .is_pointer = true};
     const struct device_memory *m = a->kind == PARAMETER_GLOBAL ? memory_of(c->value[i]) : NULL;
     if (a->kind != PARAMETER_GLOBAL)
         return true;
     if (!m || l->nwindow == MAX_WINDOWS) {
-        report("%s: the memory of argument %d '%s' was freed before it has run", c->code->signature.name, i, a->name);
+        report("%s: the memory of argument %d '%s' was freed before it has run",
+               c->code->signature.name, i, a->name);
         return false;
     }
     for (int k = 0; k < v.signature->n; k++)
-        v.value[k] = v.signature->parameter[k].kind == PARAMETER_VALUE ? (const unsigned char *)&c->value[k] : NULL;
-    const size_t from = (size_t)(c->value[i] - (uintptr_t)m->memory.at), room = m->memory.nbytes - from;
+        v.value[k] = v.signature->parameter[k].kind == PARAMETER_VALUE
+                         ? (const unsigned char *)&c->value[k]
+                         : NULL;
+    const size_t from = (size_t)(c->value[i] - (uintptr_t)m->memory.at),
+                 room = m->memory.nbytes - from;
     size_t begin = 0, nbytes = room;
     if (tensor_extent(&v, i, &begin, &nbytes) && nbytes > room)
-        report("%s: argument %d '%s' has %zu bytes where memory ends after %zu", c->code->signature.name, i, a->name,
-               nbytes, room);
+        report("%s: argument %d '%s' has %zu bytes where memory ends after %zu",
+               c->code->signature.name, i, a->name, nbytes, room);
     struct window *w = &l->window[l->nwindow++];
     *w = (struct window){.memory = (struct memory *)&m->memory, .from = from, .to = from + nbytes,
                          .is_writable = !a->is_const};
@@ -236,7 +267,8 @@ static bool pass_shared(struct launch *l, const struct local_array *a)
     if (l->nwindow == MAX_WINDOWS)
         return false;
     struct window *w = &l->window[l->nwindow++];
-    *w = (struct window){.memory = a->memory, .to = a->memory->nbytes, .is_local = true, .is_writable = true};
+    *w = (struct window){
+        .memory = a->memory, .to = a->memory->nbytes, .is_local = true, .is_writable = true};
     snprintf(w->name, sizeof w->name, "%s", a->name);
     return true;
 }
@@ -348,7 +380,10 @@ static struct node *append(struct graph *g, const int *behind, int count)
     return n;
 }
 
-struct graph *graph_create(void) { return object_create(KIND_GRAPH, sizeof(struct graph), end_graph); }
+struct graph *graph_create(void)
+{
+    return object_create(KIND_GRAPH, sizeof(struct graph), end_graph);
+}
 
 bool graph_append(struct graph *g, const struct command *c)
 {
@@ -414,11 +449,13 @@ int32_t cuGraphInstantiateWithFlags(void **list, void *graph, unsigned long long
         copy->nbytes = n->nbytes;
     }
     *list = made;
-    return leave(CALL_cuGraphInstantiateWithFlags, made || status != SUCCESS ? status : INVALID_HANDLE);
+    return leave(CALL_cuGraphInstantiateWithFlags,
+                 made || status != SUCCESS ? status : INVALID_HANDLE);
 }
 
 /* The node is the graph's; what changes is its copy. */
-API int32_t cuGraphExecKernelNodeSetParams(void *list, void *node, const struct kernel_node *kernel);
+API int32_t cuGraphExecKernelNodeSetParams(void *list, void *node,
+                                           const struct kernel_node *kernel);
 int32_t cuGraphExecKernelNodeSetParams(void *list, void *node, const struct kernel_node *kernel)
 {
     int32_t status = in_context(CALL_cuGraphExecKernelNodeSetParams);
@@ -427,7 +464,8 @@ int32_t cuGraphExecKernelNodeSetParams(void *list, void *node, const struct kern
     for (struct object *o = objects_live(); o && run; o = o->next) {
         const struct graph *g = (const struct graph *)o;
         struct node *c = run->first;
-        for (const struct node *n = o->kind == KIND_GRAPH ? g->first : NULL; n && c; n = n->next, c = c->next)
+        for (const struct node *n = o->kind == KIND_GRAPH ? g->first : NULL; n && c;
+             n = n->next, c = c->next)
             if (n == node)
                 copy = c;
     }
@@ -443,7 +481,8 @@ int32_t cuGraphExecKernelNodeSetParams(void *list, void *node, const struct kern
     return leave(CALL_cuGraphExecKernelNodeSetParams, status);
 }
 
-/* Of the nodes that may run now the one that was added last: what is not ordered runs in another order than it was written in. */
+/* Of the nodes that may run now the one that was added last: what is not ordered runs in another
+ * order than it was written in. */
 static struct node *next_node(const struct graph *g)
 {
     struct node *ready = NULL;
@@ -464,8 +503,9 @@ static void join_order(struct order *o, const struct node *before)
     o->before[b->queue] = b->number > o->before[b->queue] ? b->number : o->before[b->queue];
 }
 
-/* What comes before each node, as if they were commands of queues: a node is the next one of a queue behind whose last it is, else
- * the first of another queue; if there are no more queues, of the last one. All earlier graphs come before all of it. */
+/* What comes before each node, as if they were commands of queues: a node is the next one of a
+ * queue behind whose last it is, else the first of another queue; if there are no more queues, of
+ * the last one. All earlier graphs come before all of it. */
 static void order_nodes(const struct graph *g)
 {
     static uint32_t last;
@@ -498,7 +538,8 @@ int32_t cuGraphLaunch(void *list, void *stream)
     const struct graph *run = status == SUCCESS ? object_find(list, KIND_LIST) : NULL;
     if (status == SUCCESS && !run)
         status = INVALID_HANDLE;
-    struct stream *s = status == SUCCESS && !stream_is_eager(stream) ? object_find(stream, KIND_STREAM) : NULL;
+    struct stream *s =
+        status == SUCCESS && !stream_is_eager(stream) ? object_find(stream, KIND_STREAM) : NULL;
     if (s)
         status = stream_check(s);
     if (status != SUCCESS)
@@ -509,12 +550,22 @@ int32_t cuGraphLaunch(void *list, void *stream)
         order_nodes(run);
     for (struct node *n = run ? next_node(run) : NULL; n && status == SUCCESS; n = next_node(run)) {
         n->is_done = true;
-        status = stream_add(stream, &(struct command){.work = n->work, .host = n->host, .at = n->at, .nbytes = n->nbytes, .launch = n->launch});
+        status = stream_add(stream, &(struct command){.work = n->work,
+                                                      .host = n->host,
+                                                      .at = n->at,
+                                                      .nbytes = n->nbytes,
+                                                      .launch = n->launch});
     }
     return leave(CALL_cuGraphLaunch, status);
 }
 
 API int32_t cuGraphExecDestroy(void *list);
-int32_t cuGraphExecDestroy(void *list) { return object_destroy(CALL_cuGraphExecDestroy, list, KIND_LIST); }
+int32_t cuGraphExecDestroy(void *list)
+{
+    return object_destroy(CALL_cuGraphExecDestroy, list, KIND_LIST);
+}
 API int32_t cuGraphDestroy(void *graph);
-int32_t cuGraphDestroy(void *graph) { return object_destroy(CALL_cuGraphDestroy, graph, KIND_GRAPH); }
+int32_t cuGraphDestroy(void *graph)
+{
+    return object_destroy(CALL_cuGraphDestroy, graph, KIND_GRAPH);
+}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: 0BSD */
-/* own.c - what CUDA has by itself, where HIP (amd/own.c) is another thing: devices, contexts, images. PTX says in its
- * first line which text it is of:
+/* own.c - what CUDA has by itself, where HIP (amd/own.c) is another thing: devices, contexts,
+ * images. PTX says in its first line which text it is of:
  *
  *      // of NAME.cu, 0123456789abcdef      64-bit FNV-1a of the text
  */
@@ -78,7 +78,8 @@ int32_t cuDeviceGet(int *device, int number)
     return leave(CALL_cuDeviceGet, status);
 }
 
-/* What a launch may name of a block's memory, if its function was told: by the table of compute capabilities. */
+/* What a launch may name of a block's memory, if its function was told: by the table of compute
+ * capabilities. */
 static int most_shared(void)
 {
     const long arch = device_facts()->arch, kib = arch == 75 ? 64 : arch == 70 || arch == 72 ? 96
@@ -95,7 +96,8 @@ int32_t cuFuncSetAttribute(void *function, int what, int value)
     int32_t status = in_context(CALL_cuFuncSetAttribute);
     struct kernel_code *code = function;
     if (status == SUCCESS && (what != SHARED_LAUNCHED || value < 0 || value > most_shared()))
-        status = misuse(INVALID_VALUE, "%s: attribute %d may not be %d", code->signature.name, what, value);
+        status = misuse(INVALID_VALUE, "%s: attribute %d may not be %d", code->signature.name, what,
+                        value);
     if (status == SUCCESS)
         code->allowed = (size_t)value;
     return leave(CALL_cuFuncSetAttribute, status);
@@ -245,7 +247,8 @@ int32_t cuStreamGetCtx(void *stream, void **context)
 /* ----------------------------------------------------------------------------------------- maps */
 
 /* What is wrong with a tensor map's facts, by the driver's manual; NULL: nothing. */
-static const char *check_map(int type, uint32_t rank, uint64_t at, const uint64_t *size, const uint64_t *between_rows, const uint32_t *extent,
+static const char *check_map(int type, uint32_t rank, uint64_t at, const uint64_t *size,
+                             const uint64_t *between_rows, const uint32_t *extent,
                              const uint32_t *step, int swizzle)
 {
     const uint64_t nbytes = (uint64_t)1 << type, row = extent[0] * nbytes;
@@ -275,25 +278,37 @@ static const char *check_map(int type, uint32_t rank, uint64_t at, const uint64_
     return NULL;
 }
 
-API int32_t cuTensorMapEncodeTiled(struct tensor_map *map, int type, uint32_t rank, void *at, const uint64_t *size, const uint64_t *between_rows,
-                                   const uint32_t *extent, const uint32_t *step, int interleave, int swizzle, int promotion, int fill);
-int32_t cuTensorMapEncodeTiled(struct tensor_map *map, int type, uint32_t rank, void *at, const uint64_t *size, const uint64_t *between_rows,
-                               const uint32_t *extent, const uint32_t *step, int interleave, int swizzle, int promotion, int fill)
+API int32_t cuTensorMapEncodeTiled(struct tensor_map *map, int type, uint32_t rank, void *at,
+                                   const uint64_t *size, const uint64_t *between_rows,
+                                   const uint32_t *extent, const uint32_t *step, int interleave,
+                                   int swizzle, int promotion, int fill);
+int32_t cuTensorMapEncodeTiled(struct tensor_map *map, int type, uint32_t rank, void *at,
+                               const uint64_t *size, const uint64_t *between_rows,
+                               const uint32_t *extent, const uint32_t *step, int interleave,
+                               int swizzle, int promotion, int fill)
 {
     enum { BITS_32 = 2, BLOCKS = 1, PROMOTIONS = 4, TYPE_TF32 = 11 };
     const bool rounds = type == TYPE_TF32;
     type = rounds ? BITS_32 : type;
     int32_t status = enter(CALL_cuTensorMapEncodeTiled);
-    const char *wrong = (uintptr_t)map % 64                ? "the map is at no multiple of 64 bytes"
-                        : type < 0 || type > BITS_32       ? "an element is of another type than integers of 8, 16 and 32 bits, or tf32"
-                        : interleave || promotion >= PROMOTIONS || fill ? "interleaved, or filled by no zeros"
-                        : check_map(type, rank, (uintptr_t)at, size, between_rows, extent, step, swizzle);
+    const char *wrong =
+        (uintptr_t)map % 64 ? "the map is at no multiple of 64 bytes"
+        : type < 0 || type > BITS_32
+            ? "an element is of another type than integers of 8, 16 and 32 bits, or tf32"
+        : interleave || promotion >= PROMOTIONS || fill
+            ? "interleaved, or filled by no zeros"
+            : check_map(type, rank, (uintptr_t)at, size, between_rows, extent, step, swizzle);
     if (status == SUCCESS && device_facts()->arch < 90)
         wrong = "the device copies no boxes";
     if (status == SUCCESS && wrong)
         status = misuse(INVALID_VALUE, "%s", wrong);
     if (status == SUCCESS) {
-        *map = (struct tensor_map){.magic = TENSOR_MAP, .at = (uintptr_t)at, .type = type, .rank = (int)rank, .swizzle = swizzle, .rounds = rounds};
+        *map = (struct tensor_map){.magic = TENSOR_MAP,
+                                   .at = (uintptr_t)at,
+                                   .type = type,
+                                   .rank = (int)rank,
+                                   .swizzle = swizzle,
+                                   .rounds = rounds};
         for (uint32_t a = 0; a < rank; a++) {
             map->size[a] = (uint32_t)size[a];
             map->extent[a] = extent[a];
@@ -316,9 +331,13 @@ static bool is_of(const char *ptx, const char *text)
     return key && strncmp(ptx, "// of ", 6) == 0 && strtoull(key + 5, NULL, 16) == hash;
 }
 
-static bool is_of_tegra(long arch) { return arch == 72 || arch == 87 || arch == 101 || arch == 110; }
+static bool is_of_tegra(long arch)
+{
+    return arch == 72 || arch == 87 || arch == 101 || arch == 110;
+}
 
-/* Whether the device takes the image; machine code begins as ELF does, its flags have the architecture. */
+/* Whether the device takes the image; machine code begins as ELF does, its flags have the
+ * architecture. */
 int32_t own_check_image(const char *image, const char *text)
 {
     const struct device_facts *d = device_facts();
@@ -335,9 +354,12 @@ int32_t own_check_image(const char *image, const char *text)
     const char *target = strstr(image, "\n.target sm_"), *version = strstr(image, "\n.version ");
     if (!target || !version)
         return misuse(INVALID_PTX, "neither PTX nor machine code");
-    if (strtod(version + 10, NULL) > (double)(d->driver / 1000) - 4 + (double)(d->driver % 1000) / 100)
+    if (strtod(version + 10, NULL) >
+        (double)(d->driver / 1000) - 4 + (double)(d->driver % 1000) / 100)
         return UNSUPPORTED_PTX_VERSION;
     if (strtol(target + 12, NULL, 10) > d->arch)
         return NO_BINARY_FOR_GPU;
-    return is_of(image, text) ? SUCCESS : misuse(INVALID_PTX, "$TGC_EMULATOR_CUDA is not the text of this PTX");
+    return is_of(image, text)
+               ? SUCCESS
+               : misuse(INVALID_PTX, "$TGC_EMULATOR_CUDA is not the text of this PTX");
 }

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: 0BSD */
-/* arguments.c - argument buffers, by encoders of them, and residency sets. What an argument buffer's bytes mean is
- * nobody's but Metal's: here two words an argument, so that a host that computes addresses of its own is seen. The bytes are
- * read when the kernel runs, so that one that changes them too early is seen, too.
+/* arguments.c - argument buffers, by encoders of them, and residency sets. What an argument
+ * buffer's bytes mean is nobody's but Metal's: here two words an argument, so that a host that
+ * computes addresses of its own is seen. The bytes are read when the kernel runs, so that one that
+ * changes them too early is seen, too.
  */
 #include "runtime.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ------------------------------------------------------------------------------ argument encoders */
+/* ---------------------------------------------------------------------------- argument encoders */
 
 struct arguments {
     struct object o;
@@ -54,7 +55,8 @@ void arguments_place(void *self, void *selector, void *buffer, size_t at)
     (void)selector;
     if (!object_is(buffer, KIND_BUFFER))
         return;
-    const size_t nbytes = ((struct buffer *)buffer)->memory.nbytes, needed = arguments_length(self, NULL);
+    const size_t nbytes = ((struct buffer *)buffer)->memory.nbytes,
+                 needed = arguments_length(self, NULL);
     if (at % 32 != 0 || at > nbytes || needed > nbytes - at) {
         misuse(0, "%zu bytes of arguments at byte %zu of %zu", needed, at, nbytes);
         return;
@@ -108,7 +110,8 @@ const struct entry *arguments_of(const struct buffer *b, size_t at, const struct
     const struct entry *entry = (const struct entry *)(const void *)(b->memory.at + at);
     for (int i = 0; i < s->n; i++) {
         const bool is_pointer = s->parameter[i].kind == PARAMETER_GLOBAL;
-        if (is_pointer ? !object_is(entry[i].buffer, KIND_BUFFER) : entry[i].buffer != NULL || code->nbytes[i] != sizeof(uint64_t)) {
+        if (is_pointer ? !object_is(entry[i].buffer, KIND_BUFFER)
+                       : entry[i].buffer != NULL || code->nbytes[i] != sizeof(uint64_t)) {
             report("%s: parameter '%s' is not set", s->name, s->parameter[i].name);
             return NULL;
         }
@@ -116,7 +119,7 @@ const struct entry *arguments_of(const struct buffer *b, size_t at, const struct
     return entry;
 }
 
-/* --------------------------------------------------------------------------------- residency sets */
+/* ------------------------------------------------------------------------------- residency sets */
 
 enum { MAX_ALLOCATIONS = 16 };
 struct resident {
@@ -135,7 +138,9 @@ static void end_resident(struct object *o)
 void *device_resident(void *self, void *selector, void *descriptor, void **error)
 {
     (void)self, (void)selector, (void)error;
-    return object_is(descriptor, KIND_DESCRIPTOR) ? object_create(KIND_RESIDENT, sizeof(struct resident), end_resident) : NULL;
+    return object_is(descriptor, KIND_DESCRIPTOR)
+               ? object_create(KIND_RESIDENT, sizeof(struct resident), end_resident)
+               : NULL;
 }
 
 void resident_add(void *self, void *selector, void *buffer)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: 0BSD */
-/* commands.c - queues, command buffers, encoders. What is committed runs when somebody waits for it, so
- * that a host that reads results too early sees none.
+/* commands.c - queues, command buffers, encoders. What is committed runs when somebody waits for
+ * it, so that a host that reads results too early sees none.
  */
 #include "runtime.h"
 
@@ -44,7 +44,7 @@ struct encoder {
     int nuse;
 };
 
-/* ---------------------------------------------------------------------------------------- queues */
+/* --------------------------------------------------------------------------------------- queues */
 
 static void end_queue(struct object *o)
 {
@@ -122,7 +122,7 @@ void *queue_commands(void *self, void *selector)
     return object_pool(c);
 }
 
-/* -------------------------------------------------------------------------------------- encoders */
+/* ------------------------------------------------------------------------------------- encoders */
 
 static void end_encoder(struct object *o)
 {
@@ -177,7 +177,10 @@ void encoder_buffer(void *self, void *selector, void *buffer, size_t offset, siz
     if (!goes_on(e) || !object_is(buffer, KIND_BUFFER))
         return;
     if (slot != 0 || offset >= b->memory.nbytes || offset % 32 != 0) {
-        misuse(0, "slot %zu, byte %zu of %zu: the emulator's kernels have an argument buffer in slot 0", slot, offset, b->memory.nbytes);
+        misuse(
+            0,
+            "slot %zu, byte %zu of %zu: the emulator's kernels have an argument buffer in slot 0",
+            slot, offset, b->memory.nbytes);
         return;
     }
     object_retain(b);
@@ -206,7 +209,8 @@ void encoder_use(void *self, void *selector, void *const *buffer, size_t n, size
 void encoder_dispatch(void *self, void *selector, struct size groups, struct size block)
 {
     struct encoder *e = self;
-    const size_t threads = block.width * block.height * block.depth, all = groups.width * groups.height * groups.depth;
+    const size_t threads = block.width * block.height * block.depth,
+                 all = groups.width * groups.height * groups.depth;
     (void)selector;
     if (!goes_on(e))
         return;
@@ -215,8 +219,10 @@ void encoder_dispatch(void *self, void *selector, struct size groups, struct siz
         return;
     }
     const size_t bound = e->kernel->code->signature.bound;
-    if (threads == 0 || all == 0 || threads > (size_t)device_facts()->group || (bound && threads > bound)) {
-        misuse(0, "%s: %zu threadgroups of %zu threads", e->kernel->code->signature.name, all, threads);
+    if (threads == 0 || all == 0 || threads > (size_t)device_facts()->group ||
+        (bound && threads > bound)) {
+        misuse(0, "%s: %zu threadgroups of %zu threads", e->kernel->code->signature.name, all,
+               threads);
         return;
     }
     struct dispatch *d = e->arguments ? calloc(1, sizeof *d) : NULL;
@@ -224,8 +230,12 @@ void encoder_dispatch(void *self, void *selector, struct size groups, struct siz
         misuse(0, "%s: no arguments", e->kernel->code->signature.name);
         return;
     }
-    *d = (struct dispatch){.kernel = object_retain(e->kernel), .arguments = object_retain(e->arguments), .at = e->at,
-                           .nuse = e->nuse, .groups = groups, .block = block};
+    *d = (struct dispatch){.kernel = object_retain(e->kernel),
+                           .arguments = object_retain(e->arguments),
+                           .at = e->at,
+                           .nuse = e->nuse,
+                           .groups = groups,
+                           .block = block};
     memcpy(d->use, e->use, sizeof d->use);
     for (int i = 0; i < d->nuse; i++)
         object_retain(d->use[i].buffer);
@@ -243,9 +253,10 @@ void encoder_end(void *self, void *selector)
     e->commands = NULL;
 }
 
-/* -------------------------------------------------------------------------------------- launches */
+/* ------------------------------------------------------------------------------------- launches */
 
-static struct window *add_window(struct launch *l, const struct memory *m, size_t from, size_t nbytes, const char *name)
+static struct window *add_window(struct launch *l, const struct memory *m, size_t from,
+                                 size_t nbytes, const char *name)
 {
     struct window *w = &l->window[l->nwindow++];
     *w = (struct window){.memory = (struct memory *)m, .from = from, .to = from + nbytes};
@@ -253,9 +264,11 @@ static struct window *add_window(struct launch *l, const struct memory *m, size_
     return w;
 }
 
-/* Whether the kernel reaches the buffer: the encoder was told of it, or it is in a set of the queue's; and whether
- * what it stores is in order with other encoders, which is by the encoder alone. */
-static bool check_use(const struct queue *q, const struct dispatch *d, const struct parameter *a, const struct buffer *b)
+/* Whether the kernel reaches the buffer: the encoder was told of it, or it is in a set of
+ * the queue's; and whether what it stores is in order with other encoders, which is by
+ * the encoder alone. */
+static bool check_use(const struct queue *q, const struct dispatch *d, const struct parameter *a,
+                      const struct buffer *b)
 {
     size_t how = 0;
     bool is_there = false;
@@ -267,15 +280,18 @@ static bool check_use(const struct queue *q, const struct dispatch *d, const str
     if (how & (a->is_const ? 1 : 2))
         return true;
     if (how || is_there)
-        report("%s: '%s' is in a buffer that the encoder was not told to be %s", d->kernel->code->signature.name, a->name,
-               a->is_const ? "read" : "written");
+        report("%s: '%s' is in a buffer that the encoder was not told to be %s",
+               d->kernel->code->signature.name, a->name, a->is_const ? "read" : "written");
     else
-        report("%s: '%s' is in a buffer that is not resident", d->kernel->code->signature.name, a->name);
+        report("%s: '%s' is in a buffer that is not resident", d->kernel->code->signature.name,
+               a->name);
     return false;
 }
 
-/* A parameter that points to memory has a window there: the tensor, if the text says how long it is. */
-static void pass_buffer(struct launch *l, const struct dispatch *d, const struct entry *entry, int i)
+/* A parameter that points to memory has a window there: the tensor, if the text says how long it
+ * is. */
+static void pass_buffer(struct launch *l, const struct dispatch *d, const struct entry *entry,
+                        int i)
 {
     const struct signature *signature = &d->kernel->code->signature;
     const struct parameter *a = &signature->parameter[i];
@@ -287,16 +303,19 @@ static void pass_buffer(struct launch *l, const struct dispatch *d, const struct
     const size_t room = m->nbytes - (size_t)entry[i].value;
     size_t begin = 0, nbytes = room;
     if (tensor_extent(&v, i, &begin, &nbytes) && nbytes > room)
-        report("%s: '%s' has %zu bytes where the buffer ends after %zu", signature->name, a->name, nbytes, room);
+        report("%s: '%s' has %zu bytes where the buffer ends after %zu", signature->name, a->name,
+               nbytes, room);
     add_window(l, m, (size_t)entry[i].value, nbytes, a->name)->is_writable = !a->is_const;
 }
 
 /* The structure that the kernel reads, of addresses and numbers. */
-static bool pass_structure(struct launch *l, struct memory *m, const struct dispatch *d, const struct entry *entry, uint64_t *field)
+static bool pass_structure(struct launch *l, struct memory *m, const struct dispatch *d,
+                           const struct entry *entry, uint64_t *field)
 {
     const struct signature *s = &d->kernel->code->signature;
     for (int i = 0; i < s->n; i++)
-        field[i] = entry[i].buffer ? (uintptr_t)entry[i].buffer->memory.at + entry[i].value : entry[i].value;
+        field[i] = entry[i].buffer ? (uintptr_t)entry[i].buffer->memory.at + entry[i].value
+                                   : entry[i].value;
     if (!memory_create(m, field, (size_t)s->n * sizeof *field))
         return false;
     memset(m->known, 1, m->nbytes);
@@ -354,7 +373,7 @@ static bool run_dispatch(const struct queue *q, const struct dispatch *d)
     return done;
 }
 
-/* ------------------------------------------------------------------------------- command buffers */
+/* ------------------------------------------------------------------------------ command buffers */
 
 void commands_commit(void *self, void *selector)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: 0BSD */
-/* objects.c - what objects are and understand: strings, errors, arrays, devices, buffers, libraries,
- * functions and pipeline states. Buffers are filled with bytes that no number hides.
+/* objects.c - what objects are and understand: strings, errors, arrays, devices, buffers,
+ * libraries, functions and pipeline states. Buffers are filled with bytes that no number hides.
  */
 #define _GNU_SOURCE
 #include "runtime.h"
@@ -141,7 +141,8 @@ static void *device_buffer(void *self, void *selector, size_t nbytes, size_t opt
     enum { ALIGN = 256, UNUSUAL = 0xff };
     (void)selector;
     if (nbytes == 0 || options != 0) {
-        misuse(0, "%zu bytes with options %zu: the emulator has shared buffers of a byte or more", nbytes, options);
+        misuse(0, "%zu bytes with options %zu: the emulator has shared buffers of a byte or more",
+               nbytes, options);
         return NULL;
     }
     if (nbytes > (size_t)device_facts()->memory)
@@ -205,7 +206,8 @@ static bool check_options(const struct options *o, const char *text)
     if (sscanf(text, "// Metal Shading Language %u.%u", &major, &minor) != 2)
         misuse(0, "the text does not say its version");
     else if (o->version != (major << 16 | minor))
-        misuse(0, "the text is of version %u.%u, and the options ask for %zu.%zu", major, minor, o->version >> 16, o->version & 0xffff);
+        misuse(0, "the text is of version %u.%u, and the options ask for %zu.%zu", major, minor,
+               o->version >> 16, o->version & 0xffff);
     else if (o->is_fast)
         misuse(0, "kernels are compiled as if there were no NaN");
     else
@@ -221,7 +223,8 @@ static void *device_library(void *self, void *selector, void *text, void *option
     if (!object_is(text, KIND_STRING) || !object_is(options, KIND_OPTIONS) ||
         !check_options(options, ((struct string *)text)->text))
         return NULL;
-    struct module *module = build_module(&language_metal, ((struct string *)text)->text, flags, log, sizeof log);
+    struct module *module =
+        build_module(&language_metal, ((struct string *)text)->text, flags, log, sizeof log);
     struct library *l = module ? object_create(KIND_LIBRARY, sizeof *l, end_library) : NULL;
     if (l)
         l->module = module;
@@ -260,14 +263,16 @@ static void *device_kernel(void *self, void *selector, void *function, void **er
         return NULL;
     for (int i = 0; i < f->code->signature.n; i++)
         if (f->code->signature.parameter[i].slot != i || !*f->code->signature.structure) {
-            *error = error_create("a parameter is no field of an argument buffer's structure, or out of order");
+            *error = error_create(
+                "a parameter is no field of an argument buffer's structure, or out of order");
             return NULL;
         }
     return kernel_create(KIND_KERNEL, f->library, f->code);
 }
 static size_t kernel_most(void *self, void *selector)
 {
-    const size_t bound = ((struct kernel_of *)self)->code->signature.bound, most = (size_t)device_facts()->group;
+    const size_t bound = ((struct kernel_of *)self)->code->signature.bound,
+                 most = (size_t)device_facts()->group;
     (void)selector;
     return bound && bound < most ? bound : most;
 }

@@ -11,9 +11,22 @@
 
 enum { POOLS = 16, MOST_POOLED = 4096, MOST_SELECTORS = 256 };
 
-static const char *const kinds[] = {"class", "string", "error", "array", "MTLCompileOptions", "device", "queue", "buffer",
-                                    "library", "function", "pipeline state", "command buffer", "encoder", "argument encoder",
-                                    "MTLResidencySetDescriptor", "residency set"};
+static const char *const kinds[] = {"class",
+                                    "string",
+                                    "error",
+                                    "array",
+                                    "MTLCompileOptions",
+                                    "device",
+                                    "queue",
+                                    "buffer",
+                                    "library",
+                                    "function",
+                                    "pipeline state",
+                                    "command buffer",
+                                    "encoder",
+                                    "argument encoder",
+                                    "MTLResidencySetDescriptor",
+                                    "residency set"};
 
 static struct {
     struct object *live;
@@ -179,7 +192,8 @@ void *sel_registerName(const char *name)
 API void *objc_getClass(const char *name);
 void *objc_getClass(const char *name)
 {
-    static const char *const known[] = {"NSString", "MTLCompileOptions", "MTLResidencySetDescriptor"};
+    static const char *const known[] = {"NSString", "MTLCompileOptions",
+                                        "MTLResidencySetDescriptor"};
     call_note("objc_getClass");
     if (!device_facts()->is_resident && strcmp(name, known[2]) == 0)
         return NULL; /* the system is older */

@@ -89,7 +89,8 @@ struct kernel_of {
     const struct kernel_code *code;
 };
 
-/* arguments.c: an argument as its buffer has it, which is nobody's but Metal's to read: a buffer's byte, or a number. */
+/* arguments.c: an argument as its buffer has it, which is nobody's but Metal's to read: a buffer's
+ * byte, or a number. */
 struct entry {
     struct buffer *buffer; /* NULL: a number, in `value` */
     uint64_t value;

@@ -1,5 +1,6 @@
-/* bulk.c - the model net, a product of two matrices of halves, with inputs and the output in memory of the device's that
- * the caller has allocated, and with pointers again: kernels copy boxes by maps of the memory that they are in.
+/* bulk.c - the model net, a product of two matrices of halves, with inputs and the output in memory
+ * of the device's that the caller has allocated, and with pointers again: kernels copy boxes by
+ * maps of the memory that they are in.
  */
 #include "net.h"
 
@@ -35,8 +36,15 @@ static void expect(int right, const char *what)
 
 static void load(void)
 {
-    static const char *const name[] = {"cuInit", "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuDevicePrimaryCtxRelease_v2",
-                                       "cuMemAlloc_v2", "cuMemFree_v2", "cuMemcpyHtoD_v2", "cuMemcpyDtoH_v2"};
+    static const char *const name[] = {"cuInit",
+                                       "cuDevicePrimaryCtxRetain",
+                                       "cuCtxPushCurrent_v2",
+                                       "cuCtxPopCurrent_v2",
+                                       "cuDevicePrimaryCtxRelease_v2",
+                                       "cuMemAlloc_v2",
+                                       "cuMemFree_v2",
+                                       "cuMemcpyHtoD_v2",
+                                       "cuMemcpyDtoH_v2"};
     void *library = dlopen("libcuda.so.1", RTLD_NOW);
     for (size_t i = 0; library && i < sizeof name / sizeof *name; i++) {
         void *function = dlsym(library, name[i]);
@@ -63,10 +71,13 @@ int main(void)
         b[i] = (uint16_t)(0x3000 + i % 5 * 128);
     expect(net_init(&model, arena, sizeof arena, NULL) == NET_OK, "the model");
     run(model, wanted);
-    expect(driver.init(0) == 0 && driver.retain(&context, 0) == 0 && driver.push(context) == 0, "the context");
-    expect(driver.allocate(&at[0], sizeof a) == 0 && driver.allocate(&at[1], sizeof b) == 0 && driver.allocate(&at[2], sizeof got) == 0,
+    expect(driver.init(0) == 0 && driver.retain(&context, 0) == 0 && driver.push(context) == 0,
+           "the context");
+    expect(driver.allocate(&at[0], sizeof a) == 0 && driver.allocate(&at[1], sizeof b) == 0 &&
+               driver.allocate(&at[2], sizeof got) == 0,
            "memory");
-    expect(driver.write(at[0], a, sizeof a) == 0 && driver.write(at[1], b, sizeof b) == 0, "a copy");
+    expect(driver.write(at[0], a, sizeof a) == 0 && driver.write(at[1], b, sizeof b) == 0,
+           "a copy");
     for (int i = 0; i < 2; i++)
         expect(net_bind_input(model, i, (void *)(uintptr_t)at[i], 0) == NET_OK, "an input");
     memset(a, 0, sizeof a);
@@ -75,10 +86,13 @@ int main(void)
     expect(net_bind_output(model, 0, (void *)(uintptr_t)at[2], 0) == NET_OK, "an output");
     memset(got, 0, sizeof got);
     run(model, got);
-    expect(driver.read(got, at[2], sizeof got) == 0 && memcmp(got, wanted, sizeof got) == 0, "results in memory of the caller's");
-    expect(net_bind_output(model, 0, NULL, 0) == NET_OK && driver.release(at[2]) == 0, "a pointer again");
+    expect(driver.read(got, at[2], sizeof got) == 0 && memcmp(got, wanted, sizeof got) == 0,
+           "results in memory of the caller's");
+    expect(net_bind_output(model, 0, NULL, 0) == NET_OK && driver.release(at[2]) == 0,
+           "a pointer again");
     for (int i = 0; i < 2; i++)
-        expect(net_bind_input(model, i, NULL, 0) == NET_OK && driver.release(at[i]) == 0, "pointers again");
+        expect(net_bind_input(model, i, NULL, 0) == NET_OK && driver.release(at[i]) == 0,
+               "pointers again");
     run(model, got);
     for (int i = 0; i < ROWS * COLUMNS; i++)
         expect(got[i] == 0, "results of pointers");

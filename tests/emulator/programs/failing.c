@@ -1,6 +1,7 @@
-/* failing.c - a model net on the emulated device, with each call of the driver failing in turn: init
- * or run return a status, or right numbers all the same; nothing stays with the driver, close works, and the next init and run give
- * what they gave before. Arguments: what stands behind the call's number in TGC_EMULATOR_FAIL.
+/* failing.c - a model net on the emulated device, with each call of the driver failing in turn:
+ * init or run return a status, or right numbers all the same; nothing stays with the driver, close
+ * works, and the next init and run give what they gave before. Arguments: what stands behind the
+ * call's number in TGC_EMULATOR_FAIL.
  */
 #define _GNU_SOURCE
 #include "net.h"
@@ -52,8 +53,8 @@ static unsigned char *make_input(const struct net_tensor *t)
 static void prepare(struct memory *m)
 {
     const struct net_info *info = net_describe();
-    m->arena = aligned_alloc(NET_ARENA_ALIGN,
-                             (NET_ARENA_BYTES + NET_ARENA_ALIGN - 1) / NET_ARENA_ALIGN * NET_ARENA_ALIGN);
+    m->arena = aligned_alloc(NET_ARENA_ALIGN, (NET_ARENA_BYTES + NET_ARENA_ALIGN - 1) /
+                                                  NET_ARENA_ALIGN * NET_ARENA_ALIGN);
     m->in = calloc(1, info->inputs_bytes + 1);
     m->out = calloc(1, info->outputs_bytes + 1);
     for (int i = 0; i < info->symbol_count; i++)
@@ -77,8 +78,8 @@ static void forget(struct memory *m)
     free(m->out);
 }
 
-/* Its inputs and outputs are there as long as the run is: what touches them later, an address sanitizer
- * sees. */
+/* Its inputs and outputs are there as long as the run is: what touches them later, an address
+ * sanitizer sees. */
 static int run(struct memory *m, net *model)
 {
     const struct net_info *info = net_describe();
@@ -90,7 +91,8 @@ static int run(struct memory *m, net *model)
         unsigned char *data = calloc(1, m->nbytes[i] + 1);
         memcpy(m->out + info->outputs[i].offset, &data, sizeof data);
     }
-    const int status = net_run(model, (const net_inputs *)(void *)m->in, (net_outputs *)(void *)m->out);
+    const int status =
+        net_run(model, (const net_inputs *)(void *)m->in, (net_outputs *)(void *)m->out);
     for (int i = 0; i < info->output_count; i++) {
         unsigned char *data;
         memcpy(&data, m->out + info->outputs[i].offset, sizeof data);

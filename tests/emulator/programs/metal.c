@@ -1,6 +1,6 @@
-/* metal.c - the model net (models/digits.tg) in a program that uses Metal itself: its device, its queue,
- * buffers as input and output, a command buffer for the run's end, times of kernels. The results are
- * those of a run with pointers, and what does not go together is refused.
+/* metal.c - the model net (models/digits.tg) in a program that uses Metal itself: its device, its
+ * queue, buffers as input and output, a command buffer for the run's end, times of kernels. The
+ * results are those of a run with pointers, and what does not go together is refused.
  */
 #include "net.h"
 
@@ -22,8 +22,13 @@ static struct {
 
 static void load(void)
 {
-    static const char *const name[] = {"sel_registerName", "objc_retain", "objc_release", "objc_autoreleasePoolPush",
-                                       "objc_autoreleasePoolPop", "MTLCreateSystemDefaultDevice", "objc_msgSend"};
+    static const char *const name[] = {"sel_registerName",
+                                       "objc_retain",
+                                       "objc_release",
+                                       "objc_autoreleasePoolPush",
+                                       "objc_autoreleasePoolPop",
+                                       "MTLCreateSystemDefaultDevice",
+                                       "objc_msgSend"};
     void *library = dlopen(METAL_FRAMEWORK, RTLD_NOW);
     for (size_t i = 0; library && i < sizeof name / sizeof *name; i++) {
         void *function = dlsym(library, name[i]);
@@ -39,7 +44,8 @@ static void *ask(void *object, const char *message)
 
 static void *make_buffer(void *device, size_t nbytes)
 {
-    void *(*send)(void *, void *, size_t, size_t) = (void *(*)(void *, void *, size_t, size_t))objc.send;
+    void *(*send)(void *, void *, size_t, size_t) =
+        (void *(*)(void *, void *, size_t, size_t))objc.send;
     return send(device, objc.selector("newBufferWithLength:options:"), nbytes, 0);
 }
 
@@ -70,30 +76,39 @@ static void run_alone(const float *picture, float *wanted)
     int times = 0;
     expect(net_init(&model, arena, sizeof arena, NULL) == NET_OK, "init by itself");
     expect(net_run(model, &in, &out) == NET_OK, "a run by itself");
-    expect(net_enqueue(model, &in, &out, NULL) == NET_OK && net_wait(model) == NET_OK, "enqueue and wait");
+    expect(net_enqueue(model, &in, &out, NULL) == NET_OK && net_wait(model) == NET_OK,
+           "enqueue and wait");
     net_close(model);
     net_options options = {.on_kernel_time = count_times, .user = &times};
     expect(net_init(&model, arena, sizeof arena, &options) == NET_OK, "init with times");
-    expect(net_run(model, &in, &out) == NET_OK && times == net_describe()->kernel_count, "a time for each kernel");
+    expect(net_run(model, &in, &out) == NET_OK && times == net_describe()->kernel_count,
+           "a time for each kernel");
     net_close(model);
 }
 
-/* An output is another buffer while the device may be about to store to the one before: each run stores to its own. */
+/* An output is another buffer while the device may be about to store to the one before: each run
+ * stores to its own. */
 static void bind_under_way(net *model, void *device, void *to, const float *wanted)
 {
     net_inputs in = {NULL};
     net_outputs out = {NULL};
     void *other = make_buffer(device, 256);
     memset(ask(to, "contents"), 0, 256);
-    expect(net_enqueue(model, &in, &out, NULL) == NET_OK && net_bind_output(model, 0, other, 0) == NET_OK, "another output");
-    expect(net_enqueue(model, &in, &out, NULL) == NET_OK && net_wait(model) == NET_OK, "a run to it");
-    expect(memcmp(ask(to, "contents"), wanted, 10 * sizeof *wanted) == 0, "other numbers in the output of the run before");
-    expect(memcmp(ask(other, "contents"), wanted, 10 * sizeof *wanted) == 0, "other numbers in the output");
+    expect(net_enqueue(model, &in, &out, NULL) == NET_OK &&
+               net_bind_output(model, 0, other, 0) == NET_OK,
+           "another output");
+    expect(net_enqueue(model, &in, &out, NULL) == NET_OK && net_wait(model) == NET_OK,
+           "a run to it");
+    expect(memcmp(ask(to, "contents"), wanted, 10 * sizeof *wanted) == 0,
+           "other numbers in the output of the run before");
+    expect(memcmp(ask(other, "contents"), wanted, 10 * sizeof *wanted) == 0,
+           "other numbers in the output");
     objc.release(other);
 }
 
 /* The same with the caller's device, or that of its queue, from a buffer to another. */
-static void run_shared(void *device, void *given, void *queue, const float *picture, const float *wanted)
+static void run_shared(void *device, void *given, void *queue, const float *picture,
+                       const float *wanted)
 {
     net *model;
     net_options options = {.context = given, .queue = queue, .on_error = note_error};
@@ -102,7 +117,9 @@ static void run_shared(void *device, void *given, void *queue, const float *pict
     memcpy((char *)ask(from, "contents") + 256, picture, 64 * sizeof *picture);
     expect(net_bind_input(model, 0, from, 100) == NET_BAD_OPTIONS, "an offset of 100");
     expect(net_bind_input(model, 0, from, 1024) == NET_BAD_OPTIONS, "a buffer that ends before");
-    expect(net_bind_input(model, 0, from, 256) == NET_OK && net_bind_output(model, 0, to, 0) == NET_OK, "buffers");
+    expect(net_bind_input(model, 0, from, 256) == NET_OK &&
+               net_bind_output(model, 0, to, 0) == NET_OK,
+           "buffers");
     net_inputs in = {NULL};
     net_outputs out = {NULL};
     for (int i = 0; i < 3; i++)
@@ -110,13 +127,17 @@ static void run_shared(void *device, void *given, void *queue, const float *pict
     expect(net_enqueue(model, &in, &out, &event) == NET_OK && event, "enqueue with an end");
     ask(event, "waitUntilCompleted");
     objc.release(event);
-    expect(memcmp(ask(to, "contents"), wanted, 10 * sizeof *wanted) == 0, "other numbers in the buffer");
+    expect(memcmp(ask(to, "contents"), wanted, 10 * sizeof *wanted) == 0,
+           "other numbers in the buffer");
     bind_under_way(model, device, to, wanted);
-    expect(net_bind_input(model, 0, NULL, 0) == NET_OK && net_bind_output(model, 0, NULL, 0) == NET_OK, "pointers again");
+    expect(net_bind_input(model, 0, NULL, 0) == NET_OK &&
+               net_bind_output(model, 0, NULL, 0) == NET_OK,
+           "pointers again");
     float got[10] = {0};
     in.picture = picture;
     out.probabilities = got;
-    expect(net_run(model, &in, &out) == NET_OK && memcmp(got, wanted, sizeof got) == 0, "other numbers by pointers");
+    expect(net_run(model, &in, &out) == NET_OK && memcmp(got, wanted, sizeof got) == 0,
+           "other numbers by pointers");
     net_close(model);
     objc.release(from);
     objc.release(to);
@@ -136,9 +157,11 @@ int main(void)
     run_shared(device, device, queue, picture, wanted);
     run_shared(device, NULL, queue, picture, wanted);
     net_options options = {.device = 7};
-    expect(net_init(&model, arena, sizeof arena, &options) == NET_NO_DEVICE, "a device that is not there");
+    expect(net_init(&model, arena, sizeof arena, &options) == NET_NO_DEVICE,
+           "a device that is not there");
     options = (net_options){.context = queue, .queue = queue, .on_error = note_error};
-    expect(net_init(&model, arena, sizeof arena, &options) == NET_BAD_OPTIONS, "a queue of another device");
+    expect(net_init(&model, arena, sizeof arena, &options) == NET_BAD_OPTIONS,
+           "a queue of another device");
     objc.release(queue);
     objc.release(device);
     objc.pop(pool);

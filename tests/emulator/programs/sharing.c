@@ -1,7 +1,8 @@
-/* sharing.c - a model net of two entries over a state, in a context and queue of this program's own, with
- * buffers of its own and a cache of programs, while each call of the driver fails in turn: a status each time,
- * or right numbers; nothing stays with the driver or is touched later; what failed can be tried again.
- * Arguments: what stands behind the call's number in TGC_EMULATOR_FAIL.
+/* sharing.c - a model net of two entries over a state, in a context and queue of this program's
+ * own, with buffers of its own and a cache of programs, while each call of the driver fails in
+ * turn: a status each time, or right numbers; nothing stays with the driver or is touched later;
+ * what failed can be tried again. Arguments: what stands behind the call's number in
+ * TGC_EMULATOR_FAIL.
  */
 #define _GNU_SOURCE
 #include "net.h"
@@ -31,9 +32,11 @@ static struct {
 static void find(void *library)
 {
     static const char *const name[] = {
-        "emulator_reset", "emulator_calls", "emulator_live", "emulator_reports", "clGetPlatformIDs", "clGetDeviceIDs",
-        "clCreateContext", "clCreateCommandQueue", "clCreateBuffer", "clEnqueueWriteBuffer", "clEnqueueReadBuffer",
-        "clReleaseContext", "clReleaseCommandQueue", "clReleaseMemObject", "clReleaseEvent"};
+        "emulator_reset",        "emulator_calls",       "emulator_live",
+        "emulator_reports",      "clGetPlatformIDs",     "clGetDeviceIDs",
+        "clCreateContext",       "clCreateCommandQueue", "clCreateBuffer",
+        "clEnqueueWriteBuffer",  "clEnqueueReadBuffer",  "clReleaseContext",
+        "clReleaseCommandQueue", "clReleaseMemObject",   "clReleaseEvent"};
     for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
         void *function = dlsym(library, name[i]);
         memcpy((unsigned char *)&cl + i * sizeof function, &function, sizeof function);
@@ -95,7 +98,8 @@ static void forget(void)
     memset(&kept, 0, sizeof kept);
 }
 
-/* "add": sum = sum + x, which is the state, and twice of it. The memory is there for the run alone. */
+/* "add": sum = sum + x, which is the state, and twice of it. The memory is there for the run
+ * alone. */
 static int add(net *model, float factor, int wait, float *sum)
 {
     net_add_inputs in = {NULL, NULL};
@@ -138,7 +142,8 @@ static int is_sum(const float *sum, float factor)
     return 1;
 }
 
-/* All that a program does with a model. Returns what is wrong; *failed: some call returned a status. */
+/* All that a program does with a model. Returns what is wrong; *failed: some call
+ * returned a status. */
 static const char *use(net *model, const struct shared *s, int *failed)
 {
     static unsigned char block[NET_STATE_BYTES], now[NET_STATE_BYTES];
@@ -160,15 +165,18 @@ static const char *use(net *model, const struct shared *s, int *failed)
         return *failed = 1, NULL;
     if (total != 72)
         return "the other entry does not see the state";
-    if (net_bind_input(model, 0, s->in, 0) != NET_OK || net_bind_output(model, 0, s->out, 0) != NET_OK)
+    if (net_bind_input(model, 0, s->in, 0) != NET_OK ||
+        net_bind_output(model, 0, s->out, 0) != NET_OK)
         *failed = 1;                    /* pointers count still, where a bind has failed */
     if (net_reset(model) != NET_OK || add(model, 1, 1, sum) != NET_OK)
         return *failed = 1, NULL;
-    if (cl.read(s->queue, s->out, 1, 0, sizeof sum, sum, 0, NULL, NULL) == 0 && !*failed && !is_sum(sum, 1))
+    if (cl.read(s->queue, s->out, 1, 0, sizeof sum, sum, 0, NULL, NULL) == 0 && !*failed &&
+        !is_sum(sum, 1))
         return "a run on buffers of the caller's gives other numbers";
     if (net_bind_input(model, 0, NULL, 0) != NET_OK || net_bind_output(model, 0, NULL, 0) != NET_OK)
         return *failed = 1, NULL;
-    if (net_save(model, now) == NET_OK && net_restore(model, now) == NET_OK && add(model, 1, 1, sum) == NET_OK) {
+    if (net_save(model, now) == NET_OK && net_restore(model, now) == NET_OK &&
+        add(model, 1, 1, sum) == NET_OK) {
         if (!is_sum(sum, 2))
             return "a run behind all of that gives other numbers";
     } else {
@@ -233,7 +241,8 @@ int main(int argc, char **argv)
                 most = n > most ? n : most;
                 if (!wrong && !(wrong = attempt(0, round != 2, NULL)))
                     continue;
-                fprintf(stderr, "call %ld, TGC_EMULATOR_FAIL=%s, round %d: %s\n", n, words, round, wrong);
+                fprintf(stderr, "call %ld, TGC_EMULATOR_FAIL=%s, round %d: %s\n", n, words, round,
+                        wrong);
                 return 1;
             }
     forget();
