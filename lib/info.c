@@ -66,16 +66,16 @@ static void put_passes(struct text *x, bool json, const struct pass_record *reco
         bool counts = p->graph || p->kernel;
         if (json)
             text_printf(x,
-                        "%s{\"name\":\"%s\",\"stage\":\"%s\",\"runs\":%d,\"changes\":%s,"
-                        "\"seconds\":%.6f,\"uops\":%zu}",
-                        i ? "," : "", p->name, stage_name(p->stage), record[i].runs,
+                        "%s{\"name\":\"%s\",\"text\":\"%s\",\"stage\":\"%s\",\"runs\":%d,"
+                        "\"changes\":%s,\"seconds\":%.6f,\"uops\":%zu}",
+                        i ? "," : "", p->name, p->text, stage_name(p->stage), record[i].runs,
                         counts ? mem_printf(x->t, "%d", record[i].changes) : "null",
                         record[i].seconds, record[i].uops);
         else
-            text_printf(x, "    %-8s %-15s %5d %5s %9.3f %8zu\n", stage_name(p->stage), p->name,
-                        record[i].runs,
+            text_printf(x, "    %-8s %-17s %5d %5s %9.3f %8zu  %s\n", stage_name(p->stage),
+                        p->name, record[i].runs,
                         counts ? mem_printf(x->t, "%d", record[i].changes) : "-",
-                        record[i].seconds * 1e3, record[i].uops);
+                        record[i].seconds * 1e3, record[i].uops, p->text);
     }
 }
 

@@ -22,18 +22,19 @@ static const char *const facts[FACT_COUNT] = {
 };
 
 static const struct pass passes[] = {
-#define ROW(name, stage, when, needs, makes, breaks, of)                                           \
-    {name, stage, pass_##when == pass_always, pass_##when == pass_cpu, needs, makes, breaks, of},
-#define GRAPH_PASS(f, name, when, needs, makes, breaks)                                            \
-    ROW(name, STAGE_GRAPH, when, needs, makes, breaks, .graph = f)
-#define PLAN_PASS(f, name, when, needs, makes, breaks)                                             \
-    ROW(name, STAGE_PLAN, when, needs, makes, breaks, .plan = f)
-#define SCHEDULE_PASS(f, name, when, needs, makes, breaks)                                         \
-    ROW(name, STAGE_SCHEDULE, when, needs, makes, breaks, .schedule = f)
-#define KERNEL_PASS(f, name, when, needs, makes, breaks)                                           \
-    ROW(name, STAGE_KERNEL, when, needs, makes, breaks, .kernel = f)
-#define CODE_PASS(f, name, when, needs, makes, breaks)                                             \
-    ROW(name, STAGE_CODE, when, needs, makes, breaks, .kernel = f)
+#define ROW(name, stage, when, needs, makes, breaks, text, of)                                     \
+    {#name, text, stage, pass_##when == pass_always, pass_##when == pass_cpu, needs, makes,        \
+     breaks, of},
+#define GRAPH_PASS(name, when, needs, makes, breaks, text)                                         \
+    ROW(name, STAGE_GRAPH, when, needs, makes, breaks, text, .graph = pass_##name)
+#define PLAN_PASS(name, when, needs, makes, breaks, text)                                          \
+    ROW(name, STAGE_PLAN, when, needs, makes, breaks, text, .plan = plan_##name)
+#define SCHEDULE_PASS(name, when, needs, makes, breaks, text)                                      \
+    ROW(name, STAGE_SCHEDULE, when, needs, makes, breaks, text, .schedule = pass_##name)
+#define KERNEL_PASS(name, when, needs, makes, breaks, text)                                        \
+    ROW(name, STAGE_KERNEL, when, needs, makes, breaks, text, .kernel = pass_##name)
+#define CODE_PASS(name, when, needs, makes, breaks, text)                                          \
+    ROW(name, STAGE_CODE, when, needs, makes, breaks, text, .kernel = pass_##name)
 #include "passes/passes.def"
 };
 enum { NPASS = sizeof passes / sizeof passes[0] };
@@ -333,10 +334,10 @@ struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile
         p.dump = dump_new(t);
         dump_graph(t, p.dump, g, "the frontend");
     }
-    if (!passes_run_rows(t, &p, passes[0].name, "separate"))
+    if (!passes_run_rows(t, &p, passes[0].name, "separate_twins"))
         return NULL;
     verify_scratch(t, p.schedule);
-    if (!passes_run_rows(t, &p, "join-stores", passes[NPASS - 1].name))
+    if (!passes_run_rows(t, &p, "join_stores", passes[NPASS - 1].name))
         return NULL;
     if (t->debug >= 2)
         fprintf(stderr, "uops: %zu, %zu MB of memory\n", t->nuop, t->mem_used >> 20);

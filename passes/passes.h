@@ -184,14 +184,6 @@ bool state_is_size(const struct graph *g, const struct var *v);
 /* The axis along which a state's buffer grows; -1: none. */
 int state_axis(const struct buffer *b);
 
-/* One pass each; false: diagnostics were recorded. */
-/* half_precision.c: f16 is computed in f32, and rounded where it is stored */
-bool pass_excess(struct tgc *t, struct graph *g);
-/* hoist_elementwise.c: moves elementwise ops before padding, and behind gathers of a weight's
- * rows */
-bool pass_early(struct tgc *t, struct graph *g);
-/* fold_constants.c: what depends on weights alone becomes a weight, up to a size */
-bool pass_fold_constants(struct tgc *t, struct graph *g);
 /* constant_axes.c: the axes along which u, made of weights and constants, may vary, as bits; of[k]:
  * those of its source k. needs: all dimensions are known. */
 uint32_t varying_axes(const struct uop *u, const uint32_t *of);
@@ -206,50 +198,8 @@ int index_cost(const struct uop *u, const int *of);
  * tables; cost: its index_cost(). */
 bool is_no_table(const struct uop *u, int64_t nbytes, int cost, uint32_t varying,
                  const uint32_t *of);
-/* mask_tables.c: a constant mask whose rows are intervals becomes comparisons of coordinates */
-bool pass_places(struct tgc *t, struct graph *g);
-/* onehot.c: a one-hot row times a matrix becomes a row of the matrix */
-bool pass_onehot(struct tgc *t, struct graph *g);
-bool pass_affine(struct tgc *t, struct graph *g);
-/* narrow_weights.c: stores large weights in t->weight_dtype, if the user asks for it */
-bool pass_narrow_weights(struct tgc *t, struct graph *g);
-/* round_factors.c: rounds the factors of sums of products to t->math, if the user asks for it */
-bool pass_round_factors(struct tgc *t, struct graph *g);
-/* turn_inputs.c: on a device with a grid, inputs of which windows, or sums over channels, read are
- * copied first, channels innermost, where the kernels take less then, by the device's model */
-bool pass_turn_inputs(struct tgc *t, struct graph *g);
-/* byte_sums.c: sums of products of quantized values become sums of products of bytes */
-bool pass_integer(struct tgc *t, struct graph *g);
 /* byte_table.c: whether u is computed by a table of 256 entries, indexed by a byte */
 bool reads_byte_table(const struct uop *u);
-/* winograd.c: convolutions of stride 1 by Winograd's tiles, where the machine's cost
- * model prefers them */
-bool pass_winograd(struct tgc *t, struct graph *g);
-/* grid_winograd.c: the same on a device with a grid, by its cost model */
-bool pass_winograd_grid(struct tgc *t, struct graph *g);
-/* tile_epilogue.c: on a device with a grid, elementwise ops of Winograd's outputs are computed
- * where these are stored */
-bool pass_tile_epilogues(struct tgc *t, struct graph *g);
-/* strassen.c. needs: constants are folded */
-bool pass_strassen(struct tgc *t, struct graph *g);
-/* split_sums.c: on a device with a grid, long sums of products with few results are computed in
- * parts */
-bool pass_split_sums(struct tgc *t, struct graph *g);
-/* split_reductions.c: the same for long reductions of other values, and of one product */
-bool pass_split_reductions(struct tgc *t, struct graph *g);
-/* defer_division.c: moves a division by the same value in all terms of a sum of products behind the
- * sum */
-bool pass_factor(struct tgc *t, struct graph *g);
-/* transpose_keys.c: stores keys that are a part of a tensor and exceed a kernel's scratch */
-bool pass_across(struct tgc *t, struct graph *g);
-/* pack_bits.c: known weights that need 2 or 4 bits, or as many beside a least number for each line,
- * are packed into words, on devices */
-bool pass_pack_bits(struct tgc *t, struct graph *g);
-/* read_parts.c: concats that sums of products alone read, each element once, are chosen from where
- * they are read, on devices */
-bool pass_read_parts(struct tgc *t, struct graph *g);
-/* copy_gathered.c: copies inputs that are gathered repeatedly, channels innermost */
-bool pass_gathered(struct tgc *t, struct graph *g);
 /* layer_memory.c: the largest live set, in bytes, if the graph's layers are computed one by one. */
 double room_of_layers(struct tgc *t, const struct graph *g);
 /* A convolution as sums of products, of its pixels or of tiles: in each of `groups` and at each of
@@ -266,25 +216,6 @@ bool winograd_apply(struct tgc *t, struct graph *g, int side, conv_cost *cost);
 void schedule_collect_buffers(struct tgc *t, struct schedule *s);
 /* rebuilds k->buffer: the first noutput stay, then what any variant reads, in order of first use */
 void kernel_collect_buffers(struct tgc *t, struct kernel *k);
-/* part.c: nests that depend on each other become kernels of their own, and on devices those of long
- * sums of products */
-bool pass_part(struct tgc *t, struct schedule *s);
-/* part.c: nests of a kernel that has more tensors than a device's kernels take become several */
-bool pass_fit_parameters(struct tgc *t, struct schedule *s);
-/* split_keys.c: on a device, attention with few blocks has its keys in parts, which
- * another kernel combines */
-bool pass_split_keys(struct tgc *t, struct schedule *s);
-/* round_boxes.c: numbers that a kernel only rounds to tf32 are rounded by the engine that copies
- * their boxes, on devices */
-bool pass_round_boxes(struct tgc *t, struct schedule *s);
-/* join_launches.c: small elementwise kernels of one form that follow each other become one of
- * several stores, on devices */
-bool pass_join_launches(struct tgc *t, struct schedule *s);
-/* half_storage.c: if it was asked for, weights and what kernels pass on are halves in memory */
-bool pass_half_storage(struct tgc *t, struct schedule *s);
-/* twins.c: finds kernels that are equal to an earlier one but for their buffers, which no other
- * pass of the kernel stages runs on */
-bool pass_find_twins(struct tgc *t, struct schedule *s);
 /* What the passes have made of the kernel that k is like, for k. */
 void twin_follow(struct tgc *t, struct kernel *k);
 /* What the buffer b of k's programs stands for, and by which buffer they name k's b; b itself, but
@@ -298,76 +229,14 @@ bool buffers_may_alias(const struct buffer *a, const struct buffer *b);
 /* Whether the kernels' buffers, as many of each kind, agree in all that the text of a function
  * depends on. needs: places. */
 bool kernel_buffers_agree(const struct kernel *a, const struct kernel *b);
-/* Twins that cannot share the other kernel's function get programs of their own. */
-bool pass_separate_twins(struct tgc *t, struct schedule *s);
-/* optimize.c: the loops of a kernel's stores. s: says for which instruction sets */
-bool pass_decide_stacks(struct tgc *t, struct schedule *s, struct kernel *k);
-/* online_softmax.c: attention of which plan_online() said so goes by blocks of keys */
-bool pass_online(struct tgc *t, struct schedule *s, struct kernel *k);
-bool pass_merge_clamps(struct tgc *t, struct schedule *s, struct kernel *k);
-bool pass_merge_ranges(struct tgc *t, struct schedule *s, struct kernel *k);
-bool pass_order_gathers(struct tgc *t, struct schedule *s, struct kernel *k);
-bool pass_divide_sums(struct tgc *t, struct schedule *s, struct kernel *k);
-bool pass_order_sums(struct tgc *t, struct schedule *s, struct kernel *k);
-bool pass_group_bytes(struct tgc *t, struct schedule *s, struct kernel *k);
-bool pass_group_stages(struct tgc *t, struct schedule *s, struct kernel *k);
-bool pass_divide_ranges(struct tgc *t, struct schedule *s, struct kernel *k);
-bool pass_gather_rows(struct tgc *t, struct schedule *s, struct kernel *k);
-bool pass_pack_keys(struct tgc *t, struct schedule *s, struct kernel *k);
-bool pass_share_stages(struct tgc *t, struct schedule *s, struct kernel *k);
-bool pass_split_columns(struct tgc *t, struct schedule *s, struct kernel *k);
-bool pass_make_variants(struct tgc *t, struct schedule *s, struct kernel *k);
-bool pass_tile(struct tgc *t, struct schedule *s, struct kernel *k);
-bool pass_drop_idle(struct tgc *t, struct schedule *s, struct kernel *k);
-bool pass_collect(struct tgc *t, struct schedule *s);            /* fills s->buffer and s->weight */
-/* grid.c: which loops are a device's grid and its blocks */
-bool pass_grid(struct tgc *t, struct schedule *s, struct kernel *k);
 /* Notes the grid that the kernel's loops are. */
 void kernel_note_grid(struct tgc *t, struct kernel *k);
-/* thread.c: the loops that threads share */
-bool pass_thread(struct tgc *t, struct schedule *s, struct kernel *k);
-bool pass_linearize(struct tgc *t, struct schedule *s, struct kernel *k);
+union scalar reduce_identity(enum op op, enum dtype d);
 /* analysis/linear_order.c: the linear program of a kernel's AST; *flop: its floating point
  * operations */
-union scalar reduce_identity(enum op op, enum dtype d);
 struct uop **linearize(struct tgc *t, const struct uop *ast, int *n, double *flop);
-/* prefetch_panel.c: PREFETCH of a contraction's next panel of weights, in the variants */
-bool pass_prefetch_panels(struct tgc *t, struct schedule *s, struct kernel *k);
-/* expand.c: in the variants, lanes become vectors and straight-line code */
-bool pass_expand(struct tgc *t, struct schedule *s, struct kernel *k);
-/* half_vectors.c: halves vectors of which at most half the lanes are stored, if the instruction set
- * has half registers */
-bool pass_halve(struct tgc *t, struct schedule *s, struct kernel *k);
-/* pipeline.c: copies in local memory with two halves are loaded a step early */
-bool pass_pipeline(struct tgc *t, struct schedule *s, struct kernel *k);
-/* leave.c: what leaves local memory as boxes, by an engine: one thread starts it, and waits before
- * the memory is stored to anew */
-bool pass_leave(struct tgc *t, struct schedule *s, struct kernel *k);
-/* fragments.c: tiles of a wave's products that are multiplied again and again are loaded once */
-bool pass_keep_fragments(struct tgc *t, struct schedule *s, struct kernel *k);
-/* products.c: where products begin and end that are added behind the threads' backs */
-bool pass_products(struct tgc *t, struct schedule *s, struct kernel *k);
-/* aligned.c: on a device with a grid, accesses of aligned neighbours become one transaction */
-bool pass_align(struct tgc *t, struct schedule *s, struct kernel *k);
-/* prefetch.c: PREFETCH behind loads of weights; of weights that are read once only if the model's
- * weights exceed the cache from one run to the next */
-bool pass_prefetch(struct tgc *t, struct schedule *s, struct kernel *k);
-/* unroll_sums.c: with --image, sums whose terms are neighbours in memory go by four */
-bool pass_unroll_sums(struct tgc *t, struct schedule *s, struct kernel *k);
-/* images.c: with --image, which tensors kernels read as images */
-bool pass_images(struct tgc *t, struct schedule *s);
-/* drops variants without vectors, which would equal the portable kernel */
-bool pass_drop_plain(struct tgc *t, struct schedule *s, struct kernel *k);
-bool pass_legalize(struct tgc *t, struct schedule *s, struct kernel *k);
-/* join_stores.c: what a thread stores to neighbours is one transaction. */
-bool pass_join_stores(struct tgc *t, struct schedule *s, struct kernel *k);
-bool pass_choose_widths(struct tgc *t, struct schedule *s, struct kernel *k);
 /* print_schedule.c: the steps, sizes and places, a line each, as far as they are known */
 void schedule_print(struct text *out, struct tgc *t, const struct schedule *s);
-/* memory.c */
-bool pass_sizes(struct tgc *t, struct schedule *s);
-bool pass_arena(struct tgc *t, struct schedule *s);
-bool pass_weights(struct tgc *t, struct schedule *s);
 
 /* ------------------------------------------------------------------------------ driver.c */
 
@@ -379,10 +248,16 @@ enum pass_fact {
 const char *fact_text(enum pass_fact f);
 enum stage_of { STAGE_GRAPH, STAGE_PLAN, STAGE_SCHEDULE, STAGE_KERNEL, STAGE_CODE };
 struct plan;
-/* A row of passes.def. One of the functions is not NULL, according to the stage. needs, makes,
+/* The passes, but for those of a plan (plan.h): pass_half_precision() and so on. */
+#define GRAPH_PASS(name, ...) bool pass_##name(struct tgc *t, struct graph *g);
+#define SCHEDULE_PASS(name, ...) bool pass_##name(struct tgc *t, struct schedule *s);
+#define KERNEL_PASS(name, ...) bool pass_##name(struct tgc *t, struct schedule *s, struct kernel *k);
+#define CODE_PASS KERNEL_PASS
+#include "passes/passes.def"
+/* A row of passes.def: name and what it does. One of the functions is not NULL, according to the stage. needs, makes,
  * breaks: bit i is enum pass_fact i. */
 struct pass {
-    const char *name;
+    const char *name, *text;
     enum stage_of stage;
     bool always, cpu;            /* cpu: neither for devices that have a grid */
     unsigned needs, makes, breaks;

@@ -177,7 +177,7 @@ static double value_ns(struct tgc *t, const struct graph *g, struct uop *v, bool
     double ns = 0;
     t->tuning = NULL;
     t->debug = 0;
-    bool done = pass_fold_constants(t, &alone) && passes_run_rows(t, &p, "nodes", "join-stores");
+    bool done = pass_fold_constants(t, &alone) && passes_run_rows(t, &p, "nodes", "join_stores");
     t->tuning = tuning;
     t->debug = debug;
     for (int i = 0; done && i < p.schedule->nstep; i++) {

@@ -88,7 +88,7 @@ static struct uop *replace(struct tgc *t, void *ctx, struct uop *u)
     return map_get(ctx, u);
 }
 
-bool pass_affine(struct tgc *t, struct graph *g)
+bool pass_affine_index(struct tgc *t, struct graph *g)
 {
     int n, nroot;
     struct uop **root = graph_roots(t, g, &nroot);

@@ -67,7 +67,7 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
     return uop_index(t, src[0], src + 1);
 }
 
-bool pass_gathered(struct tgc *t, struct graph *g)
+bool pass_copy_gathered(struct tgc *t, struct graph *g)
 {
     struct uop_map found = {.t = t, .scratch = true};
     bool any = false;

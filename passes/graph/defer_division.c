@@ -148,7 +148,7 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
     return NULL;
 }
 
-bool pass_factor(struct tgc *t, struct graph *g)
+bool pass_defer_division(struct tgc *t, struct graph *g)
 {
     graph_rewrite(t, g, rewrite, NULL);
     return true;

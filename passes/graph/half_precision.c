@@ -421,7 +421,7 @@ static void find_softmaxes(struct excess *e, int n)
         }
 }
 
-bool pass_excess(struct tgc *t, struct graph *g)
+bool pass_half_precision(struct tgc *t, struct graph *g)
 {
     struct weights w = {.again = {.t = t}};
     struct excess e = {.t = t,

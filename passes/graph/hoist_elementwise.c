@@ -111,7 +111,7 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
                                                     : NULL;
 }
 
-bool pass_early(struct tgc *t, struct graph *g)
+bool pass_hoist_elementwise(struct tgc *t, struct graph *g)
 {
     graph_rewrite(t, g, rewrite, NULL);
     return true;

@@ -252,7 +252,7 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
     return u->op == OP_BUFFER && !map_get(ctx, u) ? expression_of(t, u) : NULL;
 }
 
-bool pass_places(struct tgc *t, struct graph *g)
+bool pass_mask_tables(struct tgc *t, struct graph *g)
 {
     struct uop_map kept = {.t = t};
     find_kept(t, g, &kept);

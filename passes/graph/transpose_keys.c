@@ -71,7 +71,7 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
     return NULL;
 }
 
-bool pass_across(struct tgc *t, struct graph *g)
+bool pass_transpose_keys(struct tgc *t, struct graph *g)
 {
     graph_rewrite(t, g, rewrite, NULL);
     return true;

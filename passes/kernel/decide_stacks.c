@@ -69,3 +69,9 @@ struct uop *stacks_decide(struct tgc *t, struct uop *store)
     uop_rewrite(t, root, 1, decide_one, &d);
     return root[0];
 }
+
+bool pass_decide_stacks(struct tgc *t, struct schedule *s, struct kernel *k)
+{
+    (void)s;
+    return kernel_each_store(t, k, stacks_decide);
+}

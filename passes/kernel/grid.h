@@ -91,7 +91,7 @@ int64_t grid_raster(const struct device_row *d, const struct raster *r);
 /* The loop over n rows of blocks becomes one over groups, of the tag `tag`, and that over a group's
  * rows, inside of the columns'. */
 void list_raster(struct place_list *l, int rows, int columns, int64_t n, int64_t group, int tag);
-/* grid_attention.c: attention that plan_online() found by blocks of queries and of keys, if that is
+/* grid_attention.c: attention that plan_online_find() found by blocks of queries and of keys, if that is
  * cheaper than rows. */
 bool grid_attention(struct tgc *t, struct kernel *k);
 /* grid_slice.c: few results with long sums, whose columns or terms are neighbours in memory, by

@@ -65,7 +65,7 @@ static double layer_ns(struct tgc *t, const struct conv_work *w)
            transform_ns(d, w->rows * out, w->places, w->places, w->outputs, m + y);
 }
 
-bool pass_winograd_grid(struct tgc *t, struct graph *g)
+bool pass_grid_winograd(struct tgc *t, struct graph *g)
 {
     bool rounded = t->math != DTYPE_VOID || t->half_storage || t->image;
     return !device_has_grid(t) || t->no_winograd || rounded || winograd_apply(t, g, 0, layer_ns);

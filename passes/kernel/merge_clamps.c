@@ -24,7 +24,8 @@ static bool keeps_zeros(const struct uop *u)
                                      u->op == OP_ADD || u->op == OP_MUL);
 }
 
-struct uop *tile_fold_clamps(struct tgc *t, struct uop *store)
+/* The store of a byte without redundant roundings and clamps. */
+static struct uop *fold_clamps(struct tgc *t, struct uop *store)
 {
     enum { STEPS_MAX = 200 };
     struct uop *v = store->src[2], *src[80];
@@ -40,4 +41,10 @@ struct uop *tile_fold_clamps(struct tgc *t, struct uop *store)
     memcpy(src, store->src, (size_t)store->nsrc * sizeof *src);
     src[2] = by;
     return uop_intern(t, OP_STORE, store->dtype, src, store->nsrc, store->arg);
+}
+
+bool pass_merge_clamps(struct tgc *t, struct schedule *s, struct kernel *k)
+{
+    (void)s;
+    return kernel_each_store(t, k, fold_clamps);
 }

@@ -606,7 +606,7 @@ struct uop *online_blocks(struct tgc *t, struct uop *ast, const struct online_sh
     return uop_intern(t, OP_SINK, DTYPE_VOID, all.u, all.n, (union arg){0});
 }
 
-bool pass_online(struct tgc *t, struct schedule *s, struct kernel *k)
+bool pass_online_softmax(struct tgc *t, struct schedule *s, struct kernel *k)
 {
     static const struct online_shape shape = {.rows = 32, .groups = 8, .keys = 128};
     (void)s;

@@ -46,3 +46,19 @@ int gathers_find_inner(struct tgc *t, const struct uop *store, int first, int *a
     }
     return ninside;
 }
+
+bool pass_order_gathers(struct tgc *t, struct schedule *s, struct kernel *k)
+{
+    (void)s;
+    for (int i = 0; i < k->ast->nsrc; i++) {
+        const struct uop *store = k->ast->src[i];
+        int *axis = scratch_array(t, (size_t)store->nsrc, sizeof *axis),
+            first = store_first_range(store);
+        for (int j = 0, n = gathers_find_inner(t, store, first, axis); j < n; j++) {
+            struct opt order = {.op = OPT_ORDER, .store = i, .axis = axis[j] - j - first,
+                                .to = store->nsrc - first - 1};
+            opt_must(t, k, NULL, &order, 1);
+        }
+    }
+    return true;
+}

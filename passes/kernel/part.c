@@ -8,9 +8,6 @@
  * sum of products among them. The branches of a concat are such nests: convolutions each of which
  * wants tiles of its own. Those that would take a good part of a launch by threads that compute a
  * result each become kernels. Borders and copies stay with the longest.
- *
- * A device's kernel has so many tensors as arguments, at most: nests of more (a concat of hundreds
- * of parts) become several kernels.
  */
 #include "passes/kernel/grid.h"
 #include "passes/kernel/tile.h"
@@ -31,8 +28,7 @@ static bool nests_meet(struct tgc *t, const struct kernel *k)
     return k->ast->nsrc > 1 && kernel_reads_results(t, k);
 }
 
-/* Whether a nest stores to scratch for the others: a band's nests cannot be separated. */
-static bool is_band(const struct kernel *k)
+bool kernel_is_band(const struct kernel *k)
 {
     for (int i = 0; i < k->ast->nsrc; i++)
         if (uop_buffer_of(k->ast->src[i]->src[0])->kind == BUFFER_SCRATCH)
@@ -40,9 +36,8 @@ static bool is_band(const struct kernel *k)
     return false;
 }
 
-/* A kernel of some of another one's nests. */
-static struct kernel *kernel_of_nests(struct tgc *t, const struct kernel *from,
-                                      struct uop *const *store, int n, int number)
+struct kernel *kernel_of_nests(struct tgc *t, const struct kernel *from, struct uop *const *store,
+                               int n, int number)
 {
     struct kernel *k = mem_copy(t, from, sizeof *k);
     k->ast = uop_intern(t, OP_SINK, DTYPE_VOID, store, n, (union arg){0});
@@ -102,7 +97,7 @@ static int find_products(struct tgc *t, const struct kernel *k, struct uop **sto
  * others stay together. */
 static int part_nests(struct tgc *t, const struct schedule *s, struct kernel *k, struct uop **store)
 {
-    bool meet = nests_meet(t, k), may = !k->is_serial && !is_band(k);
+    bool meet = nests_meet(t, k), may = !k->is_serial && !kernel_is_band(k);
     memcpy(store, k->ast->src, (size_t)k->ast->nsrc * sizeof(struct uop *));
     if (meet && may && threads_may_share(t, k, s))
         return k->ast->nsrc;
@@ -135,68 +130,6 @@ bool pass_part(struct tgc *t, struct schedule *s)
         }
     }
     if (s->threads > 1) {
-        s->kernel = kernel, s->nkernel = nkernel;
-        s->step = step, s->nstep = nstep;
-    }
-    return true;
-}
-
-/* Counts what the nest has as arguments that is not in `seen`, and adds it there. */
-static int count_arguments(struct tgc *t, struct uop *store, struct uop_map *seen)
-{
-    int n, count = 0;
-    struct uop **order = uop_toposort(t, &store, 1, &n);
-    for (int i = 0; i < n; i++) {
-        bool is_argument =
-            order[i]->op == OP_VAR ||
-            (order[i]->op == OP_BUFFER && uop_buffer_of(order[i])->kind != BUFFER_SCRATCH);
-        if (is_argument && !map_get(seen, order[i])) {
-            map_set(seen, order[i], order[i]);
-            count++;
-        }
-    }
-    return count;
-}
-
-/* How many of the nests from store[0] on have no more arguments together than a kernel
- * takes; one at least. */
-static int nests_that_fit(struct tgc *t, struct uop *const *store, int n)
-{
-    struct mem_mark mark = scratch_mark(t);
-    struct uop_map seen = {.t = t, .scratch = true};
-    int fit = 0, count = 0, most = device_operands(t);
-    while (fit < n && (count += count_arguments(t, store[fit], &seen)) <= most)
-        fit++;
-    scratch_release(t, mark);
-    return fit ? fit : 1;
-}
-
-bool pass_fit_parameters(struct tgc *t, struct schedule *s)
-{
-    struct kernel **kernel = NULL;
-    struct step *step = NULL;
-    int nkernel = 0, nstep = 0, most = device_operands(t);
-    size_t cap_kernel = 0, cap_step = 0;
-    bool any = false;
-    for (int i = 0; i < s->nstep; i++)
-        any |= s->step[i].kernel && s->step[i].kernel->nbuffer + s->step[i].kernel->nvar > most;
-    for (int i = 0; i < s->nstep && any; i++) {
-        struct step st = s->step[i];
-        struct kernel *k = st.kernel;
-        int all = k ? k->ast->nsrc : 0, number = 0;
-        bool whole = !k || is_band(k) || k->nbuffer + k->nvar <= most;
-        for (int at = 0, n; at < all || (at == 0 && !k); at += n) {
-            n = !k ? 1 : whole ? all : nests_that_fit(t, k->ast->src + at, all - at);
-            if (k && n < all)
-                st.kernel = kernel_of_nests(t, k, k->ast->src + at, n, number++);
-            if (k) {
-                st.kernel->index = nkernel;
-                VEC_PUSH(t, kernel, nkernel, cap_kernel, st.kernel);
-            }
-            VEC_PUSH(t, step, nstep, cap_step, st);
-        }
-    }
-    if (any) {
         s->kernel = kernel, s->nkernel = nkernel;
         s->step = step, s->nstep = nstep;
     }

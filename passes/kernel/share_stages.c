@@ -231,7 +231,9 @@ static int find_rows(struct tgc *t, struct uop *store, int64_t *size, int64_t *r
     return -1;
 }
 
-int rows_share_stages(struct tgc *t, struct kernel *k, int at, int want)
+/* Several rows share the stages of store number `at`, in up to two stores; returns their number. The
+ * kernel gets new scratch. want: how many rows, 0: none, -1: as the cost model says. */
+static int rows_share_stages(struct tgc *t, struct kernel *k, int at, int want)
 {
     struct uop *store = k->ast->src[at], *sum = find_row_sum(t, store);
     int64_t size, rows;
@@ -256,4 +258,33 @@ int rows_share_stages(struct tgc *t, struct kernel *k, int at, int want)
         (void)opt_apply(t, k, NULL, &opt, 1, NULL);
     }
     return 1 + (left > 0);
+}
+
+/* The number of rows, as a choice that a tune file may make. */
+static int tune_rows(struct tgc *t, struct kernel *k, int at)
+{
+    static const int others[] = {0, 4, 6, 8, 12, 16};
+    struct opts_choice c;
+    struct tile none = {.column_axis = -1};
+    int end, model = -1;
+    if (!t->tuning)
+        return at + rows_share_stages(t, k, at, model);
+    opts_choice_begin(&c, t, k, NULL, TUNE_ROWS, at, at, 0);
+    for (int i = -1; i < (int)(sizeof others / sizeof *others) && opts_choice_width(&c); i++) {
+        struct kernel trial = *k;
+        (void)rows_share_stages(t, &trial, at, i < 0 ? model : others[i]);
+        opts_choice_add(&c, &trial, NULL, &none);
+    }
+    if (!opts_choice_replay(&c, &end))
+        end = at + rows_share_stages(t, k, at, model);
+    opts_choice_end(&c);
+    return end;
+}
+
+bool pass_share_stages(struct tgc *t, struct schedule *s, struct kernel *k)
+{
+    (void)s;
+    for (int i = 0; i < k->ast->nsrc;)
+        i = tune_rows(t, k, i);
+    return true;
 }

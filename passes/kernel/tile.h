@@ -1,4 +1,4 @@
-/* tile.h - private to choose_tile.c, tile_nest.c, tile.c: a loop nest with one reduction, and its
+/* tile.h - private to kernel/: a loop nest with one reduction, and its
  * tiling.
  *
  * Vectors run along columns, rows reuse them:
@@ -93,41 +93,44 @@ bool fragments_are_used(struct tgc *t, struct uop *ast);
 int stacks_axis(struct tgc *t, const struct uop *store);
 /* The store, all of whose other STACKs have become decisions. */
 struct uop *stacks_decide(struct tgc *t, struct uop *store);
-/* split_ranges.c: splits the ranges of the kernel's store number `at` that are divided, into up to
- * PARTS_MAX stores; returns their number. */
-enum { PARTS_MAX = 6 };
-int divide_ranges(struct tgc *t, struct kernel *k, int at);
-/* The same for the ranges of its sums, if they divide exactly; stage: of the sums of this one of
- * the store's stages alone, -1: of all. v: of a variant, or NULL. */
+/* divide_ranges.c: the smallest constant by which r itself is divided below store; 0: none.
+ * *reduces: there are sums. */
+int64_t range_divisor(struct tgc *t, struct uop *store, const struct uop *r, bool *reduces);
+/* divide_sums.c: splits the reduction ranges of store number `at` that an offset divides exactly.
+ * stage: of the sums of this one of the store's stages alone, -1: of all. v: of a variant, or
+ * NULL. */
 void divide_sums(struct tgc *t, struct kernel *k, struct variant *v, int at, int stage);
 /* tile_nest.c: the store's sum of that number, sources first; its STORE instead, if the sum is no
  * part of the stage (-1: all are). NULL: there are no more. */
 struct uop *store_sum(struct tgc *t, struct uop *store, int stage, int number);
-/* byte_groups.c. Splits the innermost range of a sum of products of bytes into groups of
+/* group_bytes.c. Splits the innermost range of a sum of products of bytes into groups of
  * DOT_BYTES. */
 struct uop *tile_group_bytes(struct tgc *t, struct uop *store);
-/* Whether the device has an instruction for matrices of bytes (grid_matrix.c), and the store's sum
- * is long enough for it: it takes neighbours by itself. */
-bool bytes_are_for_matrices(struct tgc *t, struct uop *store);
-/* merge_clamps.c: the store of a byte without redundant roundings and clamps. */
-struct uop *tile_fold_clamps(struct tgc *t, struct uop *store);
 /* order_gathers.c: which ranges of the store had best stand inside the innermost one, since its
  * gathered indices are invariant in them; first: index of its first range. Returns how many. */
 int gathers_find_inner(struct tgc *t, const struct uop *store, int first, int *axis);
 /* opts_device.c: u, all of whose loads that depend on q or p are conditional. */
 struct uop *loads_if(struct tgc *t, struct uop *u, struct uop *valid, const struct uop *q,
                      const struct uop *p);
-/* optimize.c: the kernel as it is, for one instruction set. */
+/* make_variants.c: the kernel as it is, for one instruction set. */
 struct variant kernel_variant(struct tgc *t, const struct kernel *k, enum isa isa);
+/* The instruction sets for which the kernel may have variants; those that differ only in sums of
+ * bytes, if it has some. *widest: the first of them. */
+isa_set kernel_variants_of(struct tgc *t, const struct schedule *s, const struct kernel *k,
+                           enum isa *widest);
+/* part.c: whether a nest stores to scratch for the others: a band's nests cannot be separated. */
+bool kernel_is_band(const struct kernel *k);
+/* A kernel of n of another one's nests. number: of this part, which its name has. */
+struct kernel *kernel_of_nests(struct tgc *t, const struct kernel *from, struct uop *const *store,
+                               int n, int number);
+/* collect.c: replaces each store of the kernel; true. */
+typedef struct uop *(*store_pass)(struct tgc *t, struct uop *store);
+bool kernel_each_store(struct tgc *t, struct kernel *k, store_pass pass);
 /* thread.c: whether the kernel reads what it writes, so that threads could meet. */
 bool kernel_reads_results(struct tgc *t, const struct kernel *k);
 /* The stride of rows of so many elements in scratch. */
 int64_t scratch_pitch(const struct tgc *t, int64_t nelem);
-/* share_stages.c: several rows share the stages of store number `at`, in up to two stores; returns
- * their number. The kernel gets new scratch. want: so many, 0: none, -1: the cost model says how
- * many. */
-int rows_share_stages(struct tgc *t, struct kernel *k, int at, int want);
-/* The store with its range `axis` in steps of `rows`, which divides it, that share the stages; the
+/* share_stages.c: the store with its range `axis` in steps of `rows`, which divides it, that share the stages; the
  * same store: none of these is worth it. */
 struct uop *rows_take(struct tgc *t, struct kernel *k, struct uop *store, int axis, int64_t rows);
 /* gather_rows.c: the store with n turns, which divide them, of its range `point` taken at a time,
@@ -152,7 +155,7 @@ struct uop *store_as_stage(struct tgc *t, const struct uop *store);
  * its number before all this; like: in and out, a tile whose panel is kept. */
 int tile_nest(struct tgc *t, struct kernel *k, struct variant *v, int at, int nest,
                struct tile *like);
-/* The loops of the sums of the store, or of its stage of that number (-1: of none), in the order of
+/* order_sums.c: the loops of the sums of the store, or of its stage of that number (-1: of none), in the order of
  * what they read. */
 void order_sums(struct tgc *t, struct kernel *k, struct variant *v, int at, int stage);
 /* tune_key.c: the key of choices about a store in a tune file. */

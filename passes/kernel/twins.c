@@ -201,7 +201,7 @@ static uint64_t hash_of(struct tgc *t, const struct kernel *k)
 }
 
 /* Kernels that are tuned each have their choices. */
-bool pass_find_twins(struct tgc *t, struct schedule *s)
+bool pass_twins(struct tgc *t, struct schedule *s)
 {
     size_t size = 64;
     while (size < 2 * (size_t)s->nkernel)

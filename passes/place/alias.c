@@ -46,14 +46,3 @@ bool kernel_buffers_agree(const struct kernel *a, const struct kernel *b)
             return false;
     return true;
 }
-
-bool pass_separate_twins(struct tgc *t, struct schedule *s)
-{
-    for (int i = 0; i < s->nkernel; i++) {
-        struct kernel *k = s->kernel[i];
-        const struct kernel *first = k->like ? k->like->kernel : k;
-        if (k->counts_down != first->counts_down || !kernel_buffers_agree(first, k))
-            kernel_own_programs(t, k);
-    }
-    return true;
-}

@@ -1,463 +1,452 @@
-/* arena.c - offline dynamic storage allocation: packs places with known live ranges into one arena.
+/* arena.c - the place of every buffer that the program owns: results in place, the arena, states.
  *
- *      offset
- *        ^   ┌────────────┐┌──────┐
- *        │   │     b      ││  d   │        a place is a rectangle: its live range by its size;
- *        │   ├────┬───┬───┴┴──────┤        two of them overlap in neither direction at once
- *        │   │ a  │   │     c     │
- *        └───┴────┴───┴───────────┴──> steps
+ * live_ranges.c says when a buffer is live. One that is a part of another one (a concat's source)
+ * is placed within it.
  *
- * The problem is NP-hard. Places are put one after the other into the smallest gap that is free for
- * all of their live range, so the result depends on the order. Orders tried: by decreasing size, by
- * first use, and from the step of the greatest load on (the "hills": what is live at the peak is
- * packed tightly, the rest fits around it); Pisarchyk and Lee, "Efficient Memory Management for
- * Deep Neural Net Inference", 2020. If none of them reaches the lower bound, the best order is
- * improved: a place that reaches the top goes to the front, and the packing is done again. */
+ * An elementwise kernel that is the last reader of an input stores its result in the input's place.
+ * Where a kernel's stores trail its loads, its result may overlap a part of an input (overlap.c);
+ * in a chain of such kernels each result would be lower than the one before, so some kernels count
+ * down, and their results are higher. Each of these mechanisms is used wherever possible or not at
+ * all: all variants are packed (arena.c) and the smallest arena is taken.
+ *
+ * States are in front of the arena, in one place where the next value may replace the last one,
+ * else in two that swap roles after each run.
+ *
+ * Not here: buffers of the caller (inputs, outputs), what a backend puts before the arena, and
+ * small scratch on a kernel's stack. */
 #include "passes/place/memory.h"
+#include "passes/passes.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-/* A neighbour that is placed already: the bytes that the current place may not touch. */
-struct neighbour {
-    size_t begin, end;
-    int item;
-};
+/* ------------------------------------------------------------------------------------- in place */
 
-/* The state of one packing. Arrays are indexed as place[]. */
-struct packing {
-    struct tgc *t;
-    const struct slot *place;
+/* Whether the store does not load `in`, or, if its result replaces `in`, only the element that it
+ * is about to store. */
+static bool reads_own_element(struct tgc *t, struct uop *store, const struct buffer *in,
+                              bool replaces)
+{
     int n;
-    /* each place's neighbours are sorted when it is put; else all places put so far are kept in
-     * order */
-    bool sorts;
-    int *placed; /* the places put so far, by offset, unless `sorts` */
-    int nplaced;
-    size_t *offset; /* SIZE_MAX: not yet */
-    size_t *nbytes; /* aligned */
-    bool *trails;   /* it may overlap another place, or another place may overlap it */
-    size_t total;
-    /* near[near_from[i]..near_from[i + 1]]: the places with a step in common with i; NULL: too many
-     * pairs */
-    int *near, *near_from;
-    struct neighbour *nearby; /* of the current place */
-    int *seen, round;         /* seen[i] == round: i is a neighbour of the current place */
-    double work;              /* neighbours visited since the budget was given */
-};
-
-bool slots_conflict(const struct slot *a, const struct slot *b)
-{
-    int i = 0, j = 0;
-    if (!a->nbytes || !b->nbytes)
-        return false;
-    while (i < a->nspan && j < b->nspan) {
-        if (a->span[i].end < b->span[j].begin)
-            i++;
-        else if (b->span[j].end < a->span[i].begin)
-            j++;
-        else
-            return true;
-    }
-    return false;
-}
-
-size_t arena_saves(const struct slot *under, const struct slot *over)
-{
-    size_t below = over->ahead < 0 ? (size_t)-over->ahead : 0, n, m;
-    if (!size_align(under->nbytes, ARENA_ALIGN, &n) || !size_align(over->nbytes, ARENA_ALIGN, &m))
-        return 0;
-    size_t all = over->backwards ? (m + below > n ? m + below : n)
-                                 : (n + below > m ? n + below : m);
-    return n + m > all ? n + m - all : 0;
-}
-
-bool arena_loads(const struct slot *place, int n, size_t *load)
-{
+    if (replaces && uop_reads_memory(t, store->src[1]))
+        return false; /* the offset is data-dependent: elements may be stored twice */
+    struct uop **order = uop_toposort(t, &store->src[2], 1, &n);
     for (int i = 0; i < n; i++) {
-        size_t nbytes;
-        if (!size_align(place[i].nbytes, ARENA_ALIGN, &nbytes))
+        bool reads = order[i]->op == OP_LOAD && uop_buffer_of(order[i]->src[0]) == in;
+        if (reads && (!replaces || order[i]->src[1] != store->src[1]))
             return false;
-        for (int k = 0; k < place[i].nspan; k++) {
-            for (int s = place[i].span[k].begin; s <= place[i].span[k].end; s++) {
-                if (!size_add(load[s], nbytes, &load[s]))
-                    return false;
-            }
-        }
-    }
-    for (int i = 0; i < n; i++) {
-        if (place[i].over && place[i].nspan)
-            load[place[i].span[0].begin] -= arena_saves(&place[place[i].over - 1], &place[i]);
     }
     return true;
 }
 
-size_t arena_live_nbytes(struct tgc *t, const struct slot *place, int n, int nstep)
+/* True if the kernel reads `in` only at the element that it is about to store. It stores it once;
+ * other nests of a band store to scratch. */
+static bool is_elementwise_in(struct tgc *t, const struct kernel *k, const struct buffer *in)
 {
-    size_t *load = mem_array(t, (size_t)nstep + 1, sizeof *load), most = 0;
-    if (!arena_loads(place, n, load))
-        return SIZE_MAX;
-    for (int s = 0; s < nstep; s++)
-        most = load[s] > most ? load[s] : most;
+    int nstore = 0;
+    for (int i = 0; i < k->ast->nsrc; i++) {
+        struct uop *store = k->ast->src[i];
+        bool guarded = store->nsrc > 3 && store->src[3]->dtype == DTYPE_BOOL;
+        bool replaces = uop_buffer_of(store->src[0])->kind != BUFFER_SCRATCH;
+        nstore += replaces;
+        if (nstore > 1 || guarded || !reads_own_element(t, store, in, replaces))
+            return false;
+    }
+    return nstore == 1;
+}
+
+static bool is_elementwise(struct tgc *t, const struct kernel *k, const struct buffer *in)
+{
+    struct mem_mark mark = scratch_mark(t);
+    bool yes = is_elementwise_in(t, k, kernel_buffer_there(k, in));
+    scratch_release(t, mark);
+    return yes;
+}
+
+static bool may_move_in(struct memory *m, const struct kernel *k, int step,
+                        const struct slot *place, const struct tenant *out, const struct tenant *in)
+{
+    if (!in || in == out || in->has_parts || in->place < 0 || in->place == out->place ||
+        k->stores_twice)
+        return false;
+    const struct slot *to = &place[in->place];
+    return to->nbytes == place[out->place].nbytes && to->span[to->nspan - 1].end == step &&
+           dtype_nbytes(in->buffer->dtype) == dtype_nbytes(out->buffer->dtype) &&
+           is_elementwise(m->t, k, in->buffer);
+}
+
+/* Appends the place `from`, which begins in the step where the place `to` ends, to that one. */
+static void join_places(struct memory *m, struct slot *place, int to, int from)
+{
+    struct slot *a = &place[to], *b = &place[from];
+    struct span *span = mem_array(m->t, (size_t)(a->nspan + b->nspan), sizeof *span);
+    memcpy(span, a->span, (size_t)a->nspan * sizeof *span);
+    memcpy(span + a->nspan - 1, b->span, (size_t)b->nspan * sizeof *span);
+    span[a->nspan - 1].begin = a->span[a->nspan - 1].begin;
+    a->span = span;
+    a->nspan += b->nspan - 1;
+    *b = (struct slot){0};
+    for (int i = 0; i < m->s->nbuffer; i++) {
+        if (m->tenant[i].place == from)
+            m->tenant[i].place = to;
+    }
+}
+
+static void share_in_place(struct memory *m, struct slot *place)
+{
+    for (int step = 0; step < m->s->nstep && !m->t->image; step++) {
+        const struct kernel *k = m->s->step[step].kernel;
+        struct tenant *out = k && k->noutput == 1 ? tenant_of(m, k->buffer[0]) : NULL;
+        if (!out || out->has_parts || out->place < 0 || place[out->place].span[0].begin != step)
+            continue;
+        for (int i = k->noutput; i < k->nbuffer; i++) {
+            const struct tenant *in = tenant_of(m, k->buffer[i]);
+            if (may_move_in(m, k, step, place, out, in)) {
+                join_places(m, place, in->place, out->place);
+                break;
+            }
+        }
+    }
+}
+
+/* ----------------------------------------------------------------------------- one over another */
+
+/* The input of a step's kernel that saves most if the result overlaps it, in either direction
+ * (ndirection 2) or forwards only (1). Returns the bytes saved, 0: none. */
+static size_t find_under(struct memory *m, struct slot *place, int step, const bool *is_under,
+                         int ndirection)
+{
+    const struct kernel *k = m->s->step[step].kernel;
+    const struct tenant *out = k && k->noutput == 1 ? tenant_of(m, k->buffer[0]) : NULL;
+    size_t most = 0;
+    /* a device's images are parts of its memory, none of which may be read while another is written
+     * that overlaps it */
+    if (m->t->image || !out || out->has_parts || out->place < 0 ||
+        place[out->place].span[0].begin != step)
+        return 0;
+    struct slot best = place[out->place];
+    for (int i = k->noutput * ndirection; i < k->nbuffer * ndirection; i++) {
+        const struct tenant *in = tenant_of(m, k->buffer[i / ndirection]);
+        struct slot over = place[out->place];
+        over.backwards = i % ndirection == 1;
+        if (!in || in->has_parts || in->place < 0 || in->place == out->place ||
+            is_under[in->place] || place[in->place].span[place[in->place].nspan - 1].end != step ||
+            !overlap_find(m->t, k, out->buffer, in->buffer, over.backwards, &over.ahead))
+            continue;
+        over.over = in->place + 1;
+        size_t saved = arena_saves(&place[in->place], &over);
+        /* in a chain whose results moved down, the next one moves up */
+        bool turns = over.backwards && best.over == over.over && saved == most &&
+                     place[in->place].over && !place[in->place].backwards;
+        if (saved > most || turns) {
+            most = saved;
+            best = over;
+        }
+    }
+    place[out->place] = best;
     return most;
 }
 
-/* ----------------------------------------------------------------------------------- neighbours */
-
-/* The most pairs of neighbours that are listed: four megabytes, more for many places. */
-static size_t near_limit(int n) { return (1u << 20) + 64 * (size_t)n; }
-
-struct birth { int step, item, end; };
-
-static int compare_births(const void *pa, const void *pb)
+/* Lets kernels' results overlap their inputs where that reduces the peak: from the step of the
+ * largest load on, until the remaining load is needed anyway. false: nowhere. */
+static bool lay_over(struct memory *m, struct slot *place, int n, int ndirection)
 {
-    const struct birth *a = pa, *b = pb;
-    if (a->step != b->step)
-        return a->step < b->step ? -1 : 1;
-    return a->item < b->item ? -1 : a->item > b->item;
-}
-
-/* Sweeps over the spans in order of birth and finds each pair with a common step. Counts in
- * from[item + 1], or, if near is given, writes both at --from[item + 1]. false: too many. */
-static bool sweep_lives(const struct birth *birth, int nbirth, struct birth *alive, int *from,
-                        int *near, size_t limit)
-{
-    size_t total = 0;
-    int nalive = 0;
-    for (int i = 0; i < nbirth; i++) {
-        int kept = 0;
-        for (int k = 0; k < nalive; k++)
-            if (alive[k].end >= birth[i].step)
-                alive[kept++] = alive[k];
-        nalive = kept;
-        total += 2 * (size_t)nalive;
-        if (total > limit)
-            return false;
-        for (int k = 0; k < nalive; k++) {
-            int a = birth[i].item, b = alive[k].item;
-            if (near) {
-                near[--from[a + 1]] = b;
-                near[--from[b + 1]] = a;
-            } else {
-                from[a + 1]++;
-                from[b + 1]++;
-            }
-        }
-        alive[nalive++] = birth[i];
-    }
-    return true;
-}
-
-/* Removes repeated neighbours: live ranges of several spans meet several times. */
-static void drop_twins(struct packing *p)
-{
-    int at = 0, begin = 0;
-    for (int i = 0; i < p->n; i++) {
-        int end = p->near_from[i + 1];
-        p->round++;
-        for (int k = begin; k < end; k++) {
-            if (p->seen[p->near[k]] != p->round)
-                p->near[at++] = p->near[k];
-            p->seen[p->near[k]] = p->round;
-        }
-        begin = end;
-        p->near_from[i + 1] = at;
-    }
-}
-
-/* Lists each place's neighbours, unless the lists would be too long. */
-static void list_near(struct packing *p)
-{
-    int nbirth = 0;
-    for (int i = 0; i < p->n; i++)
-        nbirth += p->place[i].nbytes ? p->place[i].nspan : 0;
-    struct birth *birth = mem_array(p->t, (size_t)nbirth + 1, sizeof *birth),
-                 *alive = mem_array(p->t, (size_t)nbirth + 1, sizeof *alive);
-    nbirth = 0;
-    for (int i = 0; i < p->n; i++)
-        for (int k = 0; k < p->place[i].nspan && p->place[i].nbytes; k++)
-            birth[nbirth++] = (struct birth){p->place[i].span[k].begin, i,
-                                             p->place[i].span[k].end};
-    qsort(birth, (size_t)nbirth, sizeof *birth, compare_births);
-    int *from = mem_array(p->t, (size_t)p->n + 2, sizeof *from);
-    if (!sweep_lives(birth, nbirth, alive, from, NULL, near_limit(p->n)))
-        return;
-    for (int i = 0; i < p->n; i++)
-        from[i + 1] += from[i];
-    from[p->n + 1] = from[p->n];
-    p->near = mem_array(p->t, (size_t)from[p->n] + 1, sizeof *p->near);
-    sweep_lives(birth, nbirth, alive, from, p->near, near_limit(p->n));
-    p->near_from = from + 1;
-    drop_twins(p);
-}
-
-static int compare_begins(const void *pa, const void *pb)
-{
-    const struct neighbour *a = pa, *b = pb;
-    if (a->begin != b->begin)
-        return a->begin < b->begin ? -1 : 1;
-    return a->item < b->item ? -1 : a->item > b->item;
-}
-
-/* Whether a may overlap b by beginning up to `ahead` bytes behind b's begin. */
-static bool may_trail(const struct packing *p, int a, int b)
-{
-    const struct slot *x = &p->place[a], *y = &p->place[b];
-    return (x->over == b + 1 && !x->backwards) || (y->over == a + 1 && y->backwards);
-}
-
-/* The bytes of `other`, which has an offset, that `item` may not touch. (The sums were checked when
- * `other` was put.) */
-static struct neighbour neighbour_of(const struct packing *p, int item, int other)
-{
-    const struct slot *me = &p->place[item], *it = &p->place[other];
-    size_t begin = p->offset[other], end = begin + p->nbytes[other], nbytes = p->nbytes[item];
-    if (!p->trails[item] || !p->trails[other])
-        return (struct neighbour){begin, end, other};
-    int64_t ahead = me->over == other + 1 ? me->ahead : it->ahead;
-    if (may_trail(p, item, other)) {                  /* item may begin below it */
-        size_t to = begin + nbytes + (size_t)ahead;
-        return (struct neighbour){to < end ? to : end, end, other};
-    }
-    if (may_trail(p, other, item)) {
-        size_t before = ahead > 0 ? (size_t)ahead : 0;
-        end = ahead < 0 ? begin + (size_t)-ahead : begin > before ? begin - before : 0;
-    }
-    return (struct neighbour){begin, end, other};
-}
-
-/* Insertion sort: what is taken from placed[] is almost in order, since `ahead` moves few. */
-static void insert_in_order(struct neighbour *a, int n)
-{
-    for (int i = 1; i < n; i++) {
-        struct neighbour x = a[i];
-        int k = i;
-        for (; k > 0 && compare_begins(&a[k - 1], &x) > 0; k--)
-            a[k] = a[k - 1];
-        a[k] = x;
-    }
-}
-
-static int log2_of(int n)
-{
-    int log = 1;
-    while (log < 31 && n >> log)
-        log++;
-    return log;
-}
-
-/* So many are inserted in less time than qsort() takes. */
-enum { FEW = 16 };
-
-/* The neighbours of one place that have offsets, by sorting them. */
-static int sort_nearby(struct packing *p, int item)
-{
-    int n = 0;
-    for (int i = p->near_from[item]; i < p->near_from[item + 1]; i++)
-        if (p->offset[p->near[i]] != SIZE_MAX)
-            p->nearby[n++] = neighbour_of(p, item, p->near[i]);
-    if (n <= FEW)
-        insert_in_order(p->nearby, n);
-    else
-        qsort(p->nearby, (size_t)n, sizeof *p->nearby, compare_begins);
-    p->work += p->near_from[item + 1] - p->near_from[item] + (double)n * log2_of(n);
-    return n;
-}
-
-/* The same, by walking all placed ones in order. */
-static int search_nearby(struct packing *p, int item)
-{
-    int n = 0;
-    p->round++;
-    for (int i = p->near ? p->near_from[item] : 0; p->near && i < p->near_from[item + 1]; i++)
-        p->seen[p->near[i]] = p->round;
-    for (int k = 0; k < p->nplaced; k++) {
-        int other = p->placed[k];
-        if (p->near ? p->seen[other] == p->round
-                    : slots_conflict(&p->place[item], &p->place[other]))
-            p->nearby[n++] = neighbour_of(p, item, other);
-    }
-    if (p->trails[item])
-        insert_in_order(p->nearby, n);
-    p->work += p->nplaced + n;
-    return n;
-}
-
-/* Whether sorting is less work than keeping an order, which moves half of the placed ones per
- * insertion. */
-static bool is_sorting_less(const struct packing *p)
-{
-    double sorting = 0;
-    for (int i = 0; i < p->n && p->near; i++) {
-        int n = p->near_from[i + 1] - p->near_from[i];
-        sorting += (double)n * log2_of(n);
-    }
-    return p->near && sorting < 0.75 * p->n * p->n;
-}
-
-/* Puts the item into the smallest gap between its neighbours that fits, else behind the last. */
-static bool put(struct packing *p, int item)
-{
-    size_t nbytes = p->nbytes[item], top = 0, best = SIZE_MAX, best_room = SIZE_MAX, end;
-    int near = p->sorts ? sort_nearby(p, item) : search_nearby(p, item);
-    for (int k = 0; k < near; k++) {
-        size_t begin = p->nearby[k].begin;
-        if (begin > top && begin - top >= nbytes && begin - top < best_room) {
-            best = top;
-            best_room = begin - top;
-        }
-        top = p->nearby[k].end > top ? p->nearby[k].end : top;
-    }
-    if (best == SIZE_MAX)
-        best = top;
-    if (!size_add(best, nbytes, &end))
-        return false;
-    p->offset[item] = best;
-    p->total = end > p->total ? end : p->total;
-    if (p->sorts)
-        return true;
-    int k = p->nplaced++;
-    for (; k > 0 && p->offset[p->placed[k - 1]] > best; k--)
-        p->placed[k] = p->placed[k - 1];
-    p->placed[k] = item;
-    p->work += p->nplaced - k;
-    return true;
-}
-
-static bool pack_in_order(struct packing *p, const int *order)
-{
-    p->nplaced = 0;
-    p->total = 0;
-    for (int i = 0; i < p->n; i++)
-        p->offset[i] = SIZE_MAX;
-    for (int i = 0; i < p->n; i++) {
-        if (p->place[order[i]].nbytes && !put(p, order[i]))
-            return false;
-    }
-    return true;
-}
-
-/* --------------------------------------------------------------------------------------- orders */
-
-/* Sort keys: `major` decreasing, then `minor` decreasing, then the original order. */
-struct rank {
-    size_t major, minor;
-    int item;
-};
-
-static int compare_ranks(const void *pa, const void *pb)
-{
-    const struct rank *a = pa, *b = pb;
-    if (a->major != b->major)
-        return a->major < b->major ? 1 : -1;
-    if (a->minor != b->minor)
-        return a->minor < b->minor ? 1 : -1;
-    return a->item < b->item ? -1 : 1;
-}
-
-static size_t life_of(const struct slot *p)
-{
-    return (size_t)(p->span[p->nspan - 1].end - p->span[0].begin + 1);
-}
-
-enum order_kind { ORDER_SIZE, ORDER_FIRST_USE, ORDER_HILL, ORDER_AREA, ORDER_COUNT };
-
-static void make_order(struct packing *p, enum order_kind kind, const size_t *load, int *order)
-{
-    struct rank *rank = mem_array(p->t, (size_t)p->n, sizeof *rank);
-    for (int i = 0; i < p->n; i++) {
-        const struct slot *a = &p->place[i];
-        struct rank *r = &rank[i];
-        r->item = i;
-        r->minor = a->nbytes;
-        if (!a->nspan)
-            continue;
-        switch (kind) {
-        case ORDER_SIZE:
-            r->major = a->nbytes;
-            r->minor = life_of(a);
-            break;
-        case ORDER_FIRST_USE:
-            r->major = (size_t)(INT32_MAX - a->span[0].begin);
-            break;
-        case ORDER_AREA:
-            if (!size_mul(a->nbytes, life_of(a), &r->major))
-                r->major = SIZE_MAX;
-            break;
-        default: /* the greatest load during its live range */
-            for (int k = 0; k < a->nspan; k++) {
-                for (int s = a->span[k].begin; s <= a->span[k].end; s++)
-                    r->major = load[s] > r->major ? load[s] : r->major;
-            }
-        }
-    }
-    qsort(rank, (size_t)p->n, sizeof *rank, compare_ranks);
-    for (int i = 0; i < p->n; i++)
-        order[i] = rank[i].item;
-}
-
-/* Moves the place that ends at the top, and was put last of those, to the front of the order.
- * false: it is there already. */
-static bool promote_topmost(const struct packing *p, int *order)
-{
-    int at = -1;
-    for (int i = 0; i < p->n; i++) {
-        size_t offset = p->offset[order[i]];
-        if (offset != SIZE_MAX && offset + p->nbytes[order[i]] == p->total)
-            at = i;
-    }
-    if (at <= 0)
-        return false;
-    int item = order[at];
-    memmove(order + 1, order, (size_t)at * sizeof *order);
-    order[0] = item;
-    return true;
-}
-
-/* The most tries of each order; together they take ARENA_WORK, some hundredths of a second. */
-enum { IMPROVE_ROUNDS = 400 };
-
-bool arena_pack(struct tgc *t, struct slot *place, int n, int nstep, size_t *total, double *work)
-{
-    struct packing p = {.t = t, .place = place, .n = n};
-    p.placed = mem_array(t, (size_t)n, sizeof *p.placed);
-    p.offset = mem_array(t, (size_t)n, sizeof *p.offset);
-    p.nearby = mem_array(t, (size_t)n, sizeof *p.nearby);
-    p.seen = mem_array(t, (size_t)n, sizeof *p.seen);
-    p.nbytes = mem_array(t, (size_t)n, sizeof *p.nbytes);
-    p.trails = mem_array(t, (size_t)n, sizeof *p.trails);
-    for (int i = 0; i < n; i++) {
-        if (!size_align(place[i].nbytes, ARENA_ALIGN, &p.nbytes[i]))
-            return false;
-        if (place[i].over)
-            p.trails[i] = p.trails[place[i].over - 1] = true;
-    }
-    list_near(&p);
-    p.sorts = is_sorting_less(&p);
-    size_t *load = mem_array(t, (size_t)nstep + 1, sizeof *load);
-    int *order = mem_array(t, (size_t)n, sizeof *order);
+    int nstep = m->s->nstep;
+    size_t reached = 0, *load = mem_array(m->t, (size_t)nstep + 1, sizeof *load);
+    bool *is_under = mem_array(m->t, (size_t)n + 1, sizeof *is_under);
+    bool any = false;
     if (!arena_loads(place, n, load))
         return false;
-    size_t bound = arena_live_nbytes(t, place, n, nstep), best = SIZE_MAX;
-    double done = 0;
-    for (int kind = 0; kind < ORDER_COUNT && best > bound; kind++) {
-        make_order(&p, (enum order_kind)kind, load, order);
-        done += p.work;
-        p.work = 0;
-        for (int r = 0; r <= IMPROVE_ROUNDS && best > bound; r++) {
-            if (r && (p.work > (double)ARENA_WORK / ORDER_COUNT || !promote_topmost(&p, order)))
-                break;
-            if (!pack_in_order(&p, order))
-                break; /* overflows size_t: another order may fit */
-            if (p.total >= best)
-                continue;
-            best = p.total;
-            for (int i = 0; i < n; i++)
-                place[i].offset = p.offset[i];
+    for (;;) {
+        int step = 0;
+        for (int s = 0; s < nstep; s++)
+            step = load[s] > load[step] ? s : step;
+        if (nstep == 0 || load[step] <= reached)
+            return any;
+        size_t saved = find_under(m, place, step, is_under, ndirection);
+        size_t left = load[step] - saved;
+        any |= saved > 0;
+        load[step] = 0;
+        reached = left > reached ? left : reached;
+        for (int i = 0; i < n && saved; i++)
+            if (place[i].over && place[i].nspan && place[i].span[0].begin == step)
+                is_under[place[i].over - 1] = true;
+    }
+}
+
+/* ------------------------------------------------------------------------------------ the arena */
+
+bool scratch_is_on_stack(const struct buffer *b)
+{
+    return b->kind == BUFFER_SCRATCH && b->nbytes > 0 && !b->is_global &&
+           (b->nbytes <= STACK_SCRATCH_NBYTES || b->is_local || b->is_register);
+}
+
+size_t scratch_stride(const struct buffer *b)
+{
+    return (b->nbytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+}
+
+/* How many copies of each buffer the arena holds: scratch of kernels that threads share has one per
+ * thread, of a block, too. */
+static void find_copies(struct memory *m)
+{
+    struct schedule *s = m->s;
+    for (int i = 0; i < s->nbuffer; i++)
+        m->tenant[i].copies = 1;
+    for (int i = 0; i < s->nkernel; i++) {
+        const struct kernel *k = s->kernel[i];
+        for (int j = 0; j < k->nscratch; j++) {
+            struct tenant *n = tenant_of(m, k->scratch[j]);
+            if (n && !n->buffer->is_global)
+                n->copies = (size_t)(k->is_shared ? s->threads : 1) *
+                            (size_t)(k->block ? kernel_threads(k) : 1);
         }
     }
-    *total = best;
-    if (work)
-        *work = done + p.work;
-    return best != SIZE_MAX;
+}
+
+static void find_tenants(struct memory *m)
+{
+    struct schedule *s = m->s;
+    m->tenant = mem_array(m->t, (size_t)s->nbuffer, sizeof *m->tenant);
+    m->tenant_of = mem_array(m->t, (size_t)m->t->next_buffer, sizeof *m->tenant_of);
+    for (int i = 0; i < s->nbuffer; i++) {
+        m->tenant[i] = (struct tenant){.buffer = s->buffer[i], .place = -1};
+        if (!s->buffer[i]->base)
+            m->tenant_of[s->buffer[i]->id] = i + 1;
+    }
+    for (int i = 0; i < s->nbuffer; i++) {
+        const struct buffer *root = buffer_root(s->buffer[i]);
+        bool arena = root->kind == BUFFER_TEMP || root->kind == BUFFER_STATE;
+        if (root != s->buffer[i] && arena && !m->tenant_of[root->id])
+            TGC_BUG(m->t, "buffer %d is a part of buffer %d, which the schedule lacks",
+                    s->buffer[i]->id, root->id);
+    }
+    find_copies(m);
+    memory_add_steps(m);
+}
+
+struct layout {
+    struct slot *place;
+    int n;
+    int *place_of; /* by tenant */
+    size_t total, live;
+};
+
+enum sharing { SHARE_NOTHING, SHARE_IN_PLACE, SHARE_PARTS, SHARE_PARTS_BOTH_WAYS };
+
+static bool lay_out(struct memory *m, enum sharing sharing, struct layout *l)
+{
+    struct schedule *s = m->s;
+    l->place = mem_array(m->t, (size_t)s->nbuffer, sizeof *l->place);
+    l->place_of = mem_array(m->t, (size_t)s->nbuffer, sizeof *l->place_of);
+    l->n = 0;
+    for (int i = 0; i < s->nbuffer; i++) {
+        struct tenant *n = &m->tenant[i];
+        n->place = -1;
+        if (!n->naccess || !n->buffer->nbytes || scratch_is_on_stack(n->buffer))
+            continue;
+        n->place = l->n++;
+        l->place[n->place] = tenant_slot(m, n);
+    }
+    if (sharing >= SHARE_IN_PLACE)
+        share_in_place(m, l->place);
+    if (sharing >= SHARE_PARTS &&
+        !lay_over(m, l->place, l->n, sharing == SHARE_PARTS_BOTH_WAYS ? 2 : 1))
+        return false;
+    for (int i = 0; i < s->nbuffer; i++)
+        l->place_of[i] = m->tenant[i].place;
+    l->live = arena_live_nbytes(m->t, l->place, l->n, s->nstep);
+    return arena_pack(m->t, l->place, l->n, s->nstep, &l->total, NULL);
+}
+
+/* Offsets of parts follow from their base's. A buffer without a place gets an offset behind the
+ * arena, so that it overlaps with no other. */
+static void place_buffers(struct memory *m, const struct layout *l)
+{
+    for (int i = 0; i < m->s->nbuffer; i++) {
+        int p = l->place_of[i];
+        m->s->buffer[i]->offset = p < 0 ? l->total : l->place[p].offset;
+        m->s->buffer[i]->placed = p < 0 ? 0 : l->place[p].nbytes;
+    }
+    for (int i = 0; i < m->s->nbuffer; i++) {
+        struct buffer *b = m->s->buffer[i];
+        int64_t at = 0, first;
+        for (const struct buffer *x = b; x->base; x = x->base) {
+            if (x->base_offset && uop_const_int(x->base_offset, &first))
+                at = sat_add(at, sat_mul(first, (int64_t)dtype_nbytes(x->dtype)));
+        }
+        if (b->base)
+            b->offset = buffer_root(b)->offset + (size_t)at;
+    }
+}
+
+/* Kernels whose output overlaps the tail of a dying input count down. */
+static void turn_kernels(struct schedule *s, const struct layout *l)
+{
+    for (int i = 0; i < l->n; i++)
+        if (l->place[i].over && l->place[i].nspan && l->place[i].backwards)
+            s->step[l->place[i].span[0].begin].kernel->counts_down = true;
+}
+
+/* Counting down has to save a share of the arena: compilers can no longer prove that stores and
+ * loads do not alias. */
+static bool is_better(const struct layout *l, enum sharing sharing, const struct layout *than)
+{
+    enum { TURN_SHARE = 25 };
+    size_t least = sharing == SHARE_PARTS_BOTH_WAYS ? than->total / TURN_SHARE : 0;
+    return l->total < than->total - least;
+}
+
+static bool plan_arena(struct memory *m)
+{
+    static const enum sharing order[] = {SHARE_IN_PLACE, SHARE_NOTHING, SHARE_PARTS,
+                                         SHARE_PARTS_BOTH_WAYS};
+    struct layout layout[4], *best = NULL;
+    find_tenants(m);
+    for (int i = 0; i < 4; i++)
+        if ((!best || best->total > best->live || order[i] >= SHARE_PARTS) &&
+            lay_out(m, order[i], &layout[i]) && (!best || is_better(&layout[i], order[i], best)))
+            best = &layout[i];
+    if (!best)
+        return diag_error(m->t, NULL,
+                          "the intermediate tensors together need more memory than can "
+                          "be addressed: give dimensions smaller bounds");
+    if (best->total > m->t->mem_limit)
+        return diag_error(
+            m->t, NULL,
+            "the intermediate tensors need an arena of %zu bytes, more than the limit "
+            "of %zu: raise --max-memory or give dimensions smaller bounds",
+            best->total, m->t->mem_limit);
+    m->s->arena_nbytes = best->total;
+    m->s->live_nbytes = best->live;
+    place_buffers(m, best);
+    turn_kernels(m->s, best);
+    return true;
+}
+
+/* --------------------------------------------------------------------------------------- states */
+
+/* First or last step of the outermost loop that contains the step, or the step itself: in the next
+ * iteration, later steps come before it. */
+static int around_loops(const struct memory *m, int step, bool end)
+{
+    int at = step;
+    for (int i = 0; i < m->nregion; i++) {
+        const struct region *r = &m->region[i];
+        if (r->loop && r->begin <= step && r->end >= step)
+            at = end ? (r->end > at ? r->end : at) : r->begin < at ? r->begin : at;
+    }
+    return at;
+}
+
+static bool step_touches(const struct step *step, const struct buffer *b, bool write)
+{
+    const struct kernel *k = step->kernel;
+    bool found = false;
+    for (int i = 0; k && i < k->nbuffer; i++)
+        found |= k->buffer[i] == b && (i < k->noutput) == write;
+    for (int i = 0; i < step->narg; i++)
+        found |= step->arg[i] == b && (i >= step->narg - step->host->nout) == write;
+    return found;
+}
+
+static bool expr_reads(struct tgc *t, struct uop *u, const struct buffer *b)
+{
+    struct mem_mark mark = scratch_mark(t);
+    bool found = false;
+    int n = 0;
+    struct uop **order = u ? uop_toposort(t, &u, 1, &n) : NULL;
+    for (int i = 0; i < n; i++)
+        found |= order[i]->op == OP_LOAD && uop_buffer_of(order[i]->src[0]) == b;
+    scratch_release(t, mark);
+    return found;
+}
+
+/* Whether the kernel reads a state and may store its next value in the same place. */
+static bool may_replace(struct memory *m, const struct kernel *k, const struct state *st)
+{
+    int64_t ahead;
+    if (!k || k->noutput != 1 || k->stores_twice)
+        return false;
+    return is_elementwise(m->t, k, st->in) ||
+           (overlap_find(m->t, k, st->out, st->in, false, &ahead) && ahead >= 0);
+}
+
+/* Whether the next value may be stored over the state: nobody reads the old value afterwards, and
+ * no later step can fail, so that a run with a bad status leaves the state as it was. */
+static bool may_stay(struct memory *m, const struct state *st)
+{
+    int read = -1, write = m->s->nstep;
+    bool same = false;
+    for (int i = 0; i < m->s->nstep; i++) {
+        const struct step *step = &m->s->step[i];
+        bool reads = step_touches(step, st->in, false) || expr_reads(m->t, step->cond, st->in) ||
+                     expr_reads(m->t, step->trip, st->in),
+             writes = step_touches(step, st->out, true);
+        if (step->kind == STEP_HOST && write < m->s->nstep)
+            return false;
+        if (reads)
+            read = around_loops(m, i, true);
+        if (writes && write == m->s->nstep) {
+            write = around_loops(m, i, false);
+            same = reads && may_replace(m, step->kernel, st);
+        }
+    }
+    return read < write || (read == write && same);
+}
+
+/* A part is placed in its state's place, from that one's first element on. */
+static bool size_part(struct tgc *t, struct state_part *part)
+{
+    size_t first = (size_t)part->first * dtype_nbytes(part->out->dtype);
+    if (!buffer_set_size(t, part->out))
+        return false;
+    part->out->nbytes = part->state->nbytes ? part->state->nbytes - first : 0;
+    part->out->offset = part->state->place[1] + first;
+    return true;
+}
+
+/* Places all states, from 0 on: the program puts them in front of the intermediates. */
+static bool plan_states(struct memory *m)
+{
+    struct schedule *s = m->s;
+    size_t total = 0, all;
+    for (int i = 0; i < s->nstate; i++) {
+        struct state *st = s->state[i];
+        bool one = st->length || st->is_updated || may_stay(m, st);
+        if (!buffer_set_size(m->t, st->in) || !buffer_set_size(m->t, st->out))
+            return false;
+        st->nbytes = st->in->nbytes;
+        st->out->nbytes = st->nbytes; /* a run that needs more ends with a status */
+        for (int k = 0; k < 2; k++) {
+            st->place[k] = k == 1 && one ? st->place[0] : total;
+            if (k == 1 && one)
+                continue;
+            if (!size_add(total, st->nbytes, &total) || !size_align(total, ARENA_ALIGN, &total))
+                return diag_error(m->t, NULL,
+                                  "the states together need more memory than can be "
+                                  "addressed: give their dimensions smaller bounds");
+        }
+        st->in->offset = st->place[0];
+        st->out->offset = st->place[1];
+        for (int k = 0; k < st->npart; k++)
+            if (!size_part(m->t, &st->part[k]))
+                return false;
+    }
+    if (!size_add(total, s->arena_nbytes, &all) || all > m->t->mem_limit)
+        return diag_error(
+            m->t, NULL,
+            "the states need %zu bytes of the arena and the intermediate tensors %zu, more "
+            "than the limit of %zu: raise --max-memory or give dimensions smaller bounds",
+            total, s->arena_nbytes, m->t->mem_limit);
+    s->state_nbytes = total;
+    return true;
+}
+
+/* ------------------------------------------------------------------------------------- the pass */
+
+bool pass_arena(struct tgc *t, struct schedule *s)
+{
+    struct memory m = {.t = t, .s = s};
+    return plan_arena(&m) && plan_states(&m);
 }

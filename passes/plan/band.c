@@ -443,7 +443,7 @@ static void find_groups(struct banding *w, int nsegment, double room, bool partl
     }
 }
 
-void plan_bands(struct plan *p)
+void plan_band(struct plan *p)
 {
     struct banding w = {.p = p};
     int nsegment = p->nsegment;

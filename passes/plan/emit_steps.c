@@ -294,7 +294,7 @@ void schedule_collect_buffers(struct tgc *t, struct schedule *s)
             VEC_PUSH(t, s->weight, s->nweight, cap_weight, s->state[i]->in->first);
 }
 
-void plan_lower(struct plan *p)
+void plan_emit_steps(struct plan *p)
 {
     const struct graph *g = p->graph;
     struct schedule *s = p->schedule;

@@ -99,7 +99,7 @@ static void follow(struct tgc *t, struct uop *u, struct uop_map *results, struct
     }
 }
 
-void online_find(struct tgc *t, struct uop *const *order, int n, struct uop_map *found,
+static void find_online(struct tgc *t, struct uop *const *order, int n, struct uop_map *found,
                  struct uop_map *kept)
 {
     struct uop_map results = {.t = t, .scratch = true};
@@ -129,4 +129,19 @@ void online_find(struct tgc *t, struct uop *const *order, int n, struct uop_map 
             map_set(&results, u, r);
         }
     }
+}
+
+void plan_online_find(struct plan *p)
+{
+    struct mem_mark mark = scratch_mark(p->t);
+    struct uop_map found = {.t = p->t}, kept = {.t = p->t};
+    struct uop **order = scratch_array(p->t, (size_t)p->nnode, sizeof *order);
+    for (int i = 0; i < p->nnode; i++)
+        order[i] = p->node[i].u;
+    find_online(p->t, order, p->nnode, &found, &kept);
+    for (int i = 0; i < p->nnode; i++) {
+        p->node[i].online = map_get(&found, p->node[i].u) != NULL;
+        p->node[i].kept |= map_get(&kept, p->node[i].u) != NULL;
+    }
+    scratch_release(p->t, mark);
 }

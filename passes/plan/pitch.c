@@ -121,7 +121,7 @@ static void spread(struct plan *p, struct node *n, struct segment *s)
     b->storage = v;
 }
 
-void plan_spread(struct plan *p)
+void plan_pitch(struct plan *p)
 {
     for (int i = 0; i < p->nnode; i++) {
         struct segment *s = only_segment(p, &p->node[i]);

@@ -147,20 +147,23 @@ struct plan {
     struct block **entry;                    /* [graph->nentry]: of what one entry alone computes */
 };
 
-/* schedule.c: an empty plan, with an empty schedule. */
+/* nodes.c: an empty plan, with an empty schedule. */
 struct plan *plan_new(struct tgc *t, struct graph *g, bool noopt);
-/* Finds the nodes in topological order, and the loops on which they depend. */
-void plan_nodes(struct plan *p);
-void plan_blocks(struct plan *p);        /* the block in which each node runs */
-void plan_online(struct plan *p);        /* which attention becomes online softmax */
-void plan_fuse(struct plan *p);          /* what becomes a kernel */
-/* emit_steps.c: kernels' ASTs and the schedule's steps */
-void plan_lower(struct plan *p);
+/* The passes of the plan: plan_nodes() and so on. */
+#define PLAN_PASS(name, ...) void plan_##name(struct plan *p);
+#include "passes/passes.def"
+/* The number of the loop in plan->loop[]; -1: it is not among the nodes. */
+int plan_loop_number(const struct plan *p, const struct loop *l);
+/* What must run before u, from k = 0 on: its sources, the rows appended to a state, and the host
+ * calls that compute the symbols of its dimensions. NULL: no more. */
+struct uop *plan_child(const struct plan *p, const struct uop *u, int k);
+/* blocks.c: where the graph's output i is stored. */
+struct block *plan_block_of_output(const struct plan *p, int i);
 /* entry_steps.c: the first nshared steps, which stand before the entries, run for
  * those that need them. */
 void plan_guard_shared(struct tgc *t, struct schedule *s, int nshared);
 /* print_plan.c: what is known of the plan's values, and its kernels, a line each; at any time from
- * plan_nodes() to plan_lower(). */
+ * plan_nodes() to plan_emit_steps(). */
 void plan_print(struct text *out, struct plan *p);
 
 struct node *plan_node(const struct plan *p, const struct uop *u);
@@ -175,19 +178,12 @@ struct segment *plan_update(struct plan *p, struct block *b, int pos, struct uop
                             struct buffer *dest);
 struct use *plan_find_use(const struct node *n, const struct segment *s, struct uop *const *index);
 
-/* fuse.c: decides for one node, all of whose uses are known, and pushes uses to its sources. */
+/* decide.c: decides for one node, all of whose uses are known, and pushes uses to its sources. */
 void plan_decide(struct plan *p, struct node *n);
 /* The node or buffer that holds u's value contiguously, up to reshapes; marks it `must`. NULL: it
  * has to be copied. */
 struct node *plan_contiguous_base(struct plan *p, struct uop *u);
 
-/* store_inside.c: stores parts of larger tensors in place. needs: all decisions are made */
-void plan_insets(struct plan *p);
-/* layout.c: the order of the axes in intermediate buffers. needs: all decisions are made */
-void plan_layout(struct plan *p);
-/* band.c: segments become one kernel if the values between them fit a cache band by band. needs:
- * the order of the axes */
-void plan_bands(struct plan *p);
 /* Whether a value of so many bytes, if stored, would stay in a cache: whole, or in bands of its
  * `nrow` rows (NULL: none). */
 bool plan_stays_near(const struct tgc *t, double nbytes, const struct uop *nrow, double row_nbytes);
@@ -201,20 +197,10 @@ bool halo_part(struct tgc *t, const struct node *pad, const struct segment *insi
 struct segment *halo_fill(struct plan *p, const struct node *pad, const struct kept *kept,
                           const struct band *part, int nband, struct segment *inside);
 
-/* pitch.c: pads strides that would collide in a cache. needs: bands are made */
-void plan_spread(struct plan *p);
-
-/* store_clipped.c: tensors stored in whole tiles but read in part are stored only that far. needs:
- * bands are made */
-void plan_clip(struct plan *p);
 /* The store of a segment, as up to CLIPPED_MAX stores; returns their number. */
 enum { CLIPPED_MAX = 2 };
 int clip_store(struct tgc *t, const struct segment *s, struct uop *store, struct uop **part);
 
-/* online_find.c: the scores and exponentials of attention for which online softmax pays, among a
- * graph's uops; each maps to itself. kept: results that need a buffer. */
-void online_find(struct tgc *t, struct uop *const *order, int n, struct uop_map *found,
-                 struct uop_map *kept);
 /* emit_steps.c: what follows from a kernel's AST: buffers, scratch, symbols, title and name. */
 void kernel_describe(struct tgc *t, struct kernel *k);
 

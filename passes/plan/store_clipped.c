@@ -97,7 +97,7 @@ static void clip_node(struct plan *p, struct node *n, struct segment *s)
     }
 }
 
-void plan_clip(struct plan *p)
+void plan_store_clipped(struct plan *p)
 {
     for (int i = 0; i < p->nnode; i++) {
         struct segment *s = whole_segment(p, &p->node[i]);

@@ -234,7 +234,7 @@ static void forget_dropped(struct plan *p)
         }
 }
 
-void plan_insets(struct plan *p)
+void plan_store_inside(struct plan *p)
 {
     for (int i = p->nnode - 1; i >= 0; i--) {
         struct node *n = &p->node[i];

@@ -218,7 +218,7 @@ static void choose_widths(struct tgc *t, struct uop ***linear, int *n)
     scratch_release(t, mark);
 }
 
-bool pass_choose_widths(struct tgc *t, struct schedule *s, struct kernel *k)
+bool pass_widths(struct tgc *t, struct schedule *s, struct kernel *k)
 {
     (void)s;
     choose_widths(t, &k->linear, &k->nlinear);

@@ -205,7 +205,7 @@ static void align_program(struct tgc *t, struct uop ***linear, int *nlinear)
     scratch_release(t, mark);
 }
 
-bool pass_align(struct tgc *t, struct schedule *s, struct kernel *k)
+bool pass_aligned(struct tgc *t, struct schedule *s, struct kernel *k)
 {
     (void)s;
     for (int i = 0; i < k->nvariant && device_has_grid(t); i++)

@@ -141,7 +141,7 @@ static void keep_tiles(struct tgc *t, struct uop ***linear, int *nlinear)
         *linear = f.out, *nlinear = f.nout;
 }
 
-bool pass_keep_fragments(struct tgc *t, struct schedule *s, struct kernel *k)
+bool pass_fragments(struct tgc *t, struct schedule *s, struct kernel *k)
 {
     (void)s;
     struct mem_mark mark = scratch_mark(t);

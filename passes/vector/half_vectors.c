@@ -176,7 +176,7 @@ static void halve_vectors(struct tgc *t, const struct isa_info *isa, struct uop 
     scratch_release(t, mark);
 }
 
-bool pass_halve(struct tgc *t, struct schedule *s, struct kernel *k)
+bool pass_half_vectors(struct tgc *t, struct schedule *s, struct kernel *k)
 {
     (void)s;
     for (int i = 0; i < k->nvariant; i++)

@@ -157,7 +157,7 @@ static void prefetch_panels(struct tgc *t, struct uop ***linear, int *nlinear)
     scratch_release(t, mark);
 }
 
-bool pass_prefetch_panels(struct tgc *t, struct schedule *s, struct kernel *k)
+bool pass_prefetch_panel(struct tgc *t, struct schedule *s, struct kernel *k)
 {
     (void)s;
     for (int i = 0; i < k->nvariant; i++) {

@@ -17,14 +17,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/lib"))
-from suite import Suite, expect  # noqa: E402
+from suite import Failure, Suite, expect  # noqa: E402
 
 suite = Suite("passes")
 # beside the portable programs of one thread: vectors, threads, a grid; of a text one of them in the quick form, of each model all
 VARIANTS = (["-i", "avx2"], ["-i", "avx512vnni", "-t", "3"], ["-d", "generic-gpu", "-t", "64"])
 GOLDEN = ROOT / "tests/ir/golden/passes"
-BY_BLOCKS_SLOW = {"across", "integer", "online", "panels", "strassen", "twins"}     # the interpreter runs thread by thread
-NO_CONDITION = {"linearize", "nodes", "blocks", "fuse", "lower", "collect", "sizes", "arena", "weights"}   # done to everything
+BY_BLOCKS_SLOW = {"transpose_keys", "byte_sums", "online_find", "prefetch_panel", "strassen", "twins"}     # the interpreter runs thread by thread
+NO_CONDITION = {"linearize", "nodes", "blocks", "fuse", "emit_steps", "collect", "sizes", "arena", "weights"}   # done to everything
 
 
 def tgtool(*arguments, text=None, timeout=60):
@@ -247,6 +247,33 @@ def rows_have_texts():
     expect(have == rows, f"texts of what is no pass: {have - rows}; rows without texts: {rows - have}")
 
 
+def rows_have_names(text=None, sources=None):
+    """A row of passes.def is the function pass_ROW() or plan_ROW(), in a file ROW.c, and has a sentence of its own."""
+    text = (ROOT / "passes/passes.def").read_text() if text is None else text
+    rows = re.findall(r'^([A-Z]+)_PASS\((\w+),[^"]*"([^"]+)"\)$', text, re.M)
+    expect(len(rows) > 60 and len(rows) == len(re.findall(r"^[A-Z]+_PASS\(", text, re.M)), f"{len(rows)} rows are understood")
+    sources = sources or {path: path.read_text() for path in (ROOT / "passes").rglob("*.c")}
+    for stage, name, _ in rows:
+        function = f"{'plan' if stage == 'PLAN' else 'pass'}_{name}"
+        where = [path for path, code in sources.items() if re.search(rf"^(bool|void) {function}\(", code, re.M)]
+        expect([path.name for path in where] == [f"{name}.c"], f"{function}() is in {[str(path) for path in where]}, not in {name}.c")
+    sentences = [sentence for _, _, sentence in rows]
+    expect(len(set(sentences)) == len(sentences), "two passes have one description")
+
+
+def names_are_compared():
+    """... and a row of another name, or one whose function is elsewhere, is found."""
+    text = (ROOT / "passes/passes.def").read_text()
+    sources = {path: path.read_text() for path in (ROOT / "passes").rglob("*.c")}
+    moved = {Path("passes/elsewhere.c") if path.name == "onehot.c" else path: code for path, code in sources.items()}
+    for wrong in ((text.replace("(onehot,", "(one_hot,"), sources), (text, moved)):
+        try:
+            rows_have_names(*wrong)
+        except Failure:
+            continue
+        expect(False, "a wrong name is taken")
+
+
 # Folders by level: a file includes headers of its own level and of lower ones. Within a level the folders include each other, but no
 # header includes itself on any way. docs/architecture.md, "Arrows".
 LEVELS = [["ir"], ["frontend", "passes/rules"], ["passes/target"], ["passes/analysis"], ["passes/graph"], ["passes/plan"], ["passes/kernel"],
@@ -359,6 +386,8 @@ def main():
         suite.add(f"error {number}: {message}", error, text, message)
     suite.add("hostile texts", hostile)
     suite.add("rows have texts", rows_have_texts)
+    suite.add("rows have names", rows_have_names)
+    suite.add("rows of other names are found", names_are_compared)
     suite.add("includes go one way", include_arrows)
     suite.add("calls go one way", call_levels)
     suite.add("backends: no file uses one that uses it", call_arrows, "backends/libbackends.a", 15)

@@ -319,7 +319,7 @@ static int pass_on_kernel(struct tgc *t, const struct command *c, const struct p
         return 2;
     }
     if (text->ast && pass->needs >> FACT_VARIANTS & 1 &&
-        !pass_find("variants")->kernel(t, &s, k))
+        !pass_find("make_variants")->kernel(t, &s, k))
         return 1;
     if (!c->before && !(pass->kernel ? pass->kernel(t, &s, k) : pass->schedule(t, &s)))
         return 1;
@@ -345,7 +345,7 @@ static void print_behind(struct tgc *t, const struct passing *p, const struct pa
         schedule_print(&out, t, p->schedule);
     fwrite(out.s, 1, out.n, stdout);
     if (p->schedule &&
-        (pass->kernel || !strcmp(pass->name, "lower") || !strcmp(pass->name, "part")))
+        (pass->kernel || !strcmp(pass->name, "emit_steps") || !strcmp(pass->name, "part")))
         print_kernels(t, p->schedule);
 }
 
@@ -368,7 +368,7 @@ static int loops_of_kernel(struct tgc *t, const struct command *c, const struct 
         fprintf(stderr, "a linear program's loops stay what they are\n");
         return 2;
     }
-    for (const struct pass *p = pass_find("merge"); strcmp(p->name, "linearize") != 0; p++)
+    for (const struct pass *p = pass_find("merge_ranges"); strcmp(p->name, "linearize") != 0; p++)
         if (p->kernel && (!p->kernel(t, &s, k) || !kernel_verify(t, k->ast, p->name)))
             return 1;
     for (int i = 0; i <= k->nvariant; i++) {
@@ -448,7 +448,7 @@ static int program_of_graph(struct tgc *t, const struct command *c, struct graph
     bool beside;
     if (!(bytes = tg_load(t, c->opts, &nbytes)) ||
         !opts_read(t, c->opts, 1, bytes, nbytes, &list) ||
-        !passes_run_rows(t, &p, pass_at(0)->name, "stacks"))
+        !passes_run_rows(t, &p, pass_at(0)->name, "decide_stacks"))
         return 1;
     struct kernel *k = p.schedule->kernel[0];
     if (p.schedule->nkernel != 1 || !opt_apply(t, k, NULL, list.v, list.n, &why)) {

@@ -345,7 +345,7 @@ int check(struct fixture *f, bool noopt)
     assert_true(graph_verify(f->t, &f->g, "test"));
     assert_true(eval_graph(f->t, root, f->g.noutput, &env, want));
     if (!noopt)
-        assert_true(pass_integer(f->t, &f->g) && pass_onehot(f->t, &f->g) &&
+        assert_true(pass_byte_sums(f->t, &f->g) && pass_onehot(f->t, &f->g) &&
                     graph_verify(f->t, &f->g, "integer, onehot"));
     if (f->tile && !noopt) {
         assert_true(winograd_apply(f->t, &f->g, f->tile, NULL));
@@ -367,7 +367,7 @@ int check(struct fixture *f, bool noopt)
         f->lowered[i] = s->kernel[i]->ast;
     assert_true(passes_run_rows(f->t, &p, "twins", "linearize"));
     f->schedule = s;
-    assert_true(passes_run_rows(f->t, &p, "panels", "legalize"));
+    assert_true(passes_run_rows(f->t, &p, "prefetch_panel", "legalize"));
     for (int i = 0; i < s->nkernel; i++) {
         f->ntwin += s->kernel[i]->like != NULL;
         kernel_own_programs(f->t, s->kernel[i]);

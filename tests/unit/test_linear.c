@@ -307,7 +307,7 @@ static void sum_and_max(struct program_text *p, struct uop *x, struct uop *y, in
 
 static void write_vectors(struct tgc *t, struct schedule *s, struct kernel *k)
 {
-    assert_true(pass_expand(t, s, k) && pass_halve(t, s, k) && pass_prefetch(t, s, k) &&
+    assert_true(pass_expand(t, s, k) && pass_half_vectors(t, s, k) && pass_prefetch(t, s, k) &&
                 pass_drop_plain(t, s, k));
 }
 

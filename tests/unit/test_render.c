@@ -130,7 +130,7 @@ static struct schedule *schedule_of(struct tgc *t, struct kernel **k, int nkerne
     for (int i = 0; i < nkernel; i++) {
         k[i]->index = i;
         assert_true(pass_legalize(t, s, k[i]));
-        assert_true(pass_choose_widths(t, s, k[i]));
+        assert_true(pass_widths(t, s, k[i]));
         s->step[i] = (struct step){.kind = STEP_KERNEL, .kernel = k[i]};
     }
     for (int i = 0; i < nbuf; i++) {

@@ -219,7 +219,7 @@ static int *count_uses(struct tgc *t, struct uop **root, int nroot)
     return uses;
 }
 
-bool pass_tile_epilogues(struct tgc *t, struct graph *g)
+bool pass_tile_epilogue(struct tgc *t, struct graph *g)
 {
     int nroot;
     struct uop **root = graph_roots(t, g, &nroot);

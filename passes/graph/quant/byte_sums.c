@@ -579,7 +579,7 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
     return r;
 }
 
-bool pass_integer(struct tgc *t, struct graph *g)
+bool pass_byte_sums(struct tgc *t, struct graph *g)
 {
     graph_rewrite(t, g, rewrite, NULL);
     return true;

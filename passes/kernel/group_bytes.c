@@ -1,4 +1,4 @@
-/* byte_groups.c - sums of products of bytes, of quantized models: four neighbours along the
+/* group_bytes.c - sums of products of bytes, of quantized models: four neighbours along the
  * innermost range of the reduction become a group, which instruction sets sum at once.
  *
  *      for k < 64                              for k < 16
@@ -32,7 +32,9 @@ static int64_t find_sum(struct tgc *t, struct uop *store, struct nest *m, struct
     return found ? n : 0;
 }
 
-bool bytes_are_for_matrices(struct tgc *t, struct uop *store)
+/* Whether the device has an instruction for matrices of bytes (grid_matrix.c), and the store's sum
+ * is long enough for it: it groups bytes by itself. */
+static bool bytes_are_for_matrices(struct tgc *t, struct uop *store)
 {
     struct nest m;
     struct uop *values, *weights;
@@ -74,4 +76,15 @@ struct uop *tile_group_bytes(struct tgc *t, struct uop *store)
     struct uop *sum = uop_intern(t, OP_REDUCE, DTYPE_I32, src, last + 1, m.reduce->arg);
     uop_set_origin(t, sum, m.reduce);
     return uop_substitute(t, store, m.reduce, sum);
+}
+
+bool pass_group_bytes(struct tgc *t, struct schedule *s, struct kernel *k)
+{
+    (void)s;
+    for (int i = 0; i < k->ast->nsrc; i++) {
+        struct opt group = {.op = OPT_GROUP, .store = i};
+        if (!bytes_are_for_matrices(t, k->ast->src[i]))
+            (void)opt_apply(t, k, NULL, &group, 1, NULL);    /* wherever it is legal */
+    }
+    return true;
 }

@@ -1,4 +1,4 @@
-/* split_ranges.c - ranges that are divided: i / 64 and i % 64 of one range become two ranges.
+/* divide_ranges.c - loops that are divided: i / 64 and i % 64 of one range become two ranges.
  *
  *      for i < 1025                            for q < 16          i = 64*q + p
  *        y[i] = sum over k                       for p < 64
@@ -9,22 +9,18 @@
  * operands have no stride along i, so nothing can be tiled; along q and p they have one. The
  * remainder of the division is a store of its own. The tiler decides whether the parts of a range
  * are useful; a range is split only if that leaves no other division of its parts.
- *
- * The range of a sum is split, too: a matrix product over a flattened image then runs over its rows
- * and channels in memory order, and so does the mean of groups of channels.
  */
 #include "passes/analysis/stationary.h"
 #include "passes/kernel/tile.h"
 
-enum { DIVISOR_MIN = 8 };
+enum { DIVISOR_MIN = 8, PARTS_MAX = 6 };
 
 static bool is_division(const struct uop *u)
 {
     return u->op == OP_FLOORDIV || u->op == OP_FLOORMOD || u->op == OP_DIV || u->op == OP_MOD;
 }
 
-/* The smallest constant by which r itself is divided; 0: none. */
-static int64_t find_divisor(struct tgc *t, struct uop *store, const struct uop *r, bool *reduces)
+int64_t range_divisor(struct tgc *t, struct uop *store, const struct uop *r, bool *reduces)
 {
     int n;
     int64_t least = 0, c;
@@ -50,7 +46,7 @@ static bool divide_one(struct tgc *t, struct kernel *k, int at, int rest, bool *
         int64_t size;
         if (r->op != OP_RANGE || !uop_const_int(r->src[0], &size))
             continue;
-        int64_t c = find_divisor(t, store, r, &reduces), left = c ? size % c : 0;
+        int64_t c = range_divisor(t, store, r, &reduces), left = c ? size % c : 0;
         if (c == 0 || size < 2 * c || (c < DIVISOR_MIN && !reduces))
             continue;
         struct opt opt[2] = {{.op = OPT_CUT, .store = at, .axis = axis - first, .n = size - left,
@@ -63,7 +59,9 @@ static bool divide_one(struct tgc *t, struct kernel *k, int at, int rest, bool *
     return false;
 }
 
-int divide_ranges(struct tgc *t, struct kernel *k, int at)
+/* Splits the loops of store number `at` that an offset divides, into up to PARTS_MAX stores; returns
+ * their number. */
+static int divide_ranges(struct tgc *t, struct kernel *k, int at)
 {
     int n = 1;
     for (int i = 0; i < n;) {
@@ -76,52 +74,10 @@ int divide_ranges(struct tgc *t, struct kernel *k, int at)
     return n;
 }
 
-/* The smallest constant by which r is divided in the offset of a load below u; divisions in
- * weights' offsets (a scale for each block) count only if there are no others. 0: none. */
-static int64_t find_sums_divisor(struct tgc *t, struct uop *u, const struct uop *r)
+bool pass_divide_ranges(struct tgc *t, struct schedule *s, struct kernel *k)
 {
-    int64_t least = 0, of_weights = 0;
-    bool reduces;
-    int n;
-    struct uop **order = nest_order(t, u->src[0], &n);
-    for (int i = 0; i < n; i++) {
-        if (order[i]->op != OP_LOAD)
-            continue;
-        int64_t c = find_divisor(t, order[i]->src[1], r, &reduces);
-        bool weight = load_is_stationary(order[i]);
-        int64_t *to = weight ? &of_weights : &least;
-        if (c && (*to == 0 || c < *to))
-            *to = c;
-    }
-    return least ? least : of_weights;
-}
-
-/* One range of the sum divided, if there is one. */
-static bool divide_sum(struct tgc *t, struct kernel *k, struct variant *v, struct uop *u, int at,
-                       int number)
-{
-    int64_t size;
-    for (int axis = 0; axis + 1 < u->nsrc && u->nsrc <= MAX_RANK; axis++) {
-        const struct uop *r = u->src[axis + 1];
-        int64_t c = r->op == OP_RANGE ? find_sums_divisor(t, u, r) : 0;
-        if (c == 0 || !uop_const_int(r->src[0], &size) || size % c || size < 2 * c)
-            continue;
-        struct opt opt = {.op = OPT_DIVIDE, .store = at, .of = OF_SUM, .number = number,
-                          .axis = axis, .n = c};
-        if (opt_apply(t, k, v, &opt, 1, NULL))
-            return true;
-    }
-    return false;
-}
-
-void divide_sums(struct tgc *t, struct kernel *k, struct variant *v, int at, int stage)
-{
-    struct uop *u;
-    for (int number = 0; (u = store_sum(t, (v ? v->ast : k->ast)->src[at], stage, number));) {
-        bool group = u->nsrc > 1 && range_is(u->src[u->nsrc - 1], AXIS_GROUP);
-        if (u->op != OP_REDUCE || group || !divide_sum(t, k, v, u, at, number))
-            number++;
-        else
-            number = 0;
-    }
+    (void)s;
+    for (int i = 0; i < k->ast->nsrc;)
+        i += divide_ranges(t, k, i);
+    return true;
 }
