@@ -1,5 +1,4 @@
-/* places.c - a target for devices: kernels in its language (kernel.c);, and the host code around
- * them.
+/* places.c - a target for devices: kernels in its language, and the host code around them.
  *
  *      NAME.c:  kernel_text[]   pieces of runtime/ and the kernels, in the target's
  *                               language (kernel.c);
@@ -7,11 +6,11 @@
  *               NAME_init()     loads the driver, builds the text, copies the weights, records;
  *               NAME_enqueue()  copies the inputs, launches, copies the results (host.c)
  *
- * A kernel is the variant for the language (kernel.c);'s vectors, if there is one, else the
- * portable program. The loop that threads share on a CPU is the grid here, one block (work-group)
- * an iteration (passes/kernel/thread.c). A block is one thread, or several that share loops and
- * local memory between barriers. Results do not depend on these numbers. An OpenCL device that is a
- * CPU gets one block for each core.
+ * A kernel is the variant for the language's vectors, if there is one, else the portable program.
+ * The loop that threads share on a CPU is the grid here, one block (work-group) an iteration
+ * (passes/kernel/thread.c). A block is one thread, or several that share loops and local memory
+ * between barriers. Results do not depend on these numbers. An OpenCL device that is a CPU gets one
+ * block for each core.
  *
  * Intermediates, states, inputs and results are in one buffer of the device, and kernels get
  * offsets in it: sub-buffers would need the device's alignment. The host maps the buffer to read a
