@@ -16,7 +16,7 @@
 
 /* ----------------------------------------------------------------- what NAME_describe() returns */
 /* Mirrors the structs in every emitted header, for users who open a model as a shared object. The
- * layout is the same for every model; it changes only together with PROGRAM_INFO_VERSION. Offsets
+ * layout does not depend on the model; it changes only together with PROGRAM_INFO_VERSION. Offsets
  * are of fields in NAME_inputs and NAME_outputs, which consist of object pointers and int64_t. */
 enum { PROGRAM_INFO_VERSION = 5 };
 #define PROGRAM_NO_OFFSET ((size_t)-1)
@@ -54,7 +54,8 @@ struct program_state {
     int axis;                    /* along which it grows; -1: it does not */
     size_t length_offset;        /* of its length in a block, an int64_t; PROGRAM_NO_OFFSET */
 };
-/* One of several runs; its inputs and outputs are neighbours. */
+/* One of several runs; its inputs are contiguous in the tables of all inputs, and
+ * its outputs are. */
 struct program_entry {
     const char *name;            /* as in the model */
     int input, input_count, output, output_count;
@@ -106,7 +107,7 @@ struct program_info {
 int program_entry_of(const struct program_info *info, bool output, int i);
 
 enum { MOST_THREADS = 1024 };    /* of --threads */
-/* NAME_options, the same for every model of a processor. */
+/* NAME_options of programs for processors; no model changes it. */
 struct program_run_options {
     int threads;
     const void *weights;
@@ -116,7 +117,7 @@ struct program_run_options {
     void (*on_kernel)(void *user, int index, const char *kernel);
     void *user;
 };
-/* The same of programs for devices. */
+/* NAME_options of programs for devices. */
 struct program_device_options {
     struct program_run_options run;
     int device;
@@ -128,7 +129,7 @@ struct program_device_options {
     int images;                  /* of programs that have images */
 };
 
-/* Statuses of NAME_init and NAME_run, the same for every model; the emitted enum is generated from
+/* Statuses of NAME_init and NAME_run, for all models; the emitted enum is generated from
  * this table, too. */
 enum program_status {
 #define STATUS(name, value, text) PROGRAM_##name = value,
@@ -171,10 +172,10 @@ struct backend;                  /* a target: program.h */
 const struct backend *backend_find(const char *target);
 /* The version of NVRTC that --target=cuda compiles with; NULL: there is none. */
 const char *cuda_found(struct tgc *t);
-/* Whether its kernels run on a device, in memory other than the caller's. */
+/* Do its kernels run on a device, in memory other than the caller's? */
 bool backend_is_of_device(const struct backend *backend);
-/* Whether LLVM compiles the device's kernels, which has not all instructions of the vendor's
- * compiler; as_text: only LLVM's text is asked for. */
+/* Does LLVM compile the device's kernels? It lacks some instructions of the vendor's compiler.
+ * as_text: only LLVM's text is asked for. */
 bool backend_is_by_llvm(const struct backend *backend, struct tgc *t, bool as_text);
 
 /* Whether the interpreter computes reference vectors: if that is quick, always, or never. */
@@ -210,8 +211,8 @@ struct program_options {
     struct program_lines *lines;           /* NULL, or receives what lines belong to */
 };
 
-/* Receives bytes in order; false stops the writing. swapped: it wants a number's bytes in the order
- * that this process has not. */
+/* Receives bytes in order; false stops the writing. swapped: it wants the byte order that this
+ * process has not. */
 struct byte_sink {
     bool (*write)(void *context, const void *p, size_t nbytes);
     void *context;
@@ -221,8 +222,8 @@ struct byte_sink {
 /* sizes.c: whether a run takes at most `limit` bytes of stack; false: an error says what takes
  * more */
 bool program_check_stack(struct tgc *t, const struct schedule *s, size_t limit);
-/* naming.c: the call of a C function of the user's at *step or later that is the first of that
- * function; *step moves behind it. NULL: there is no more. */
+/* naming.c: the first call of each C function of the user's, from *step on; *step moves to the step
+ * after it. NULL: there are no more. */
 const struct host_call *schedule_next_external(const struct schedule *s, int *step);
 /* Their names are free in the program `name`. false: reported. */
 bool program_check_externals(struct tgc *t, const struct schedule *s, const char *name);
@@ -245,8 +246,8 @@ const char *program_piece_symbol(struct tgc *t, const char *name, const char *pi
 /* The weights at their offsets, gaps zeroed: the contents of NAME.weights. false: the sink
  * refused. */
 bool program_write_weights(struct tgc *t, const struct schedule *s, const struct byte_sink *sink);
-/* The same, to memory of schedule->weight_nbytes; swapped: as in a sink. In any thread. needs: the
- * places do not overlap, and are in order. */
+/* The weights to memory of schedule->weight_nbytes; swapped: as in a sink. In any thread. needs:
+ * the places do not overlap, and are in order. */
 void program_copy_weights(const struct schedule *s, unsigned char *to, bool swapped);
 enum weights_mode program_weights_mode(const struct schedule *s, enum weights_mode wanted);
 /* A C identifier for NAME from an output's stem or a model's name: never a keyword, never empty. */

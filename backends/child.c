@@ -8,10 +8,10 @@
  *        child_end()      kill, wait
  *
  * By fork() rather than by a program that is started: libtgc has no file of a program that it could
- * be sure of. It is safe in a caller with threads, since the C library makes its allocator and its
- * loader usable in the child, and the compiler's library is opened there alone, so no other thread
- * can have had a lock of it. The child has its standard error closed, leaves no core file and ends
- * with the thread that waits for it.
+ * be sure of. It is safe in a caller with threads: the C library makes its allocator and its loader
+ * usable in the child. The compiler's library is opened there alone, so no other thread can have
+ * had a lock of it. The child has its standard error closed, leaves no core file and ends with the
+ * thread that waits for it.
  */
 #include "backends/child.h"
 

@@ -19,7 +19,7 @@ struct mem_block {
 enum { MEM_BLOCK_NBYTES = 1 << 20 };
 
 /* An address sanitizer knows blocks alone. What of them is not handed out is poisoned, so that it
- * reports what is read or written behind an array, or in scratch memory that was released. */
+ * reports accesses beyond an array, or to scratch memory that was released. */
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
 enum { REDZONE_NBYTES = 32 };           /* between two arrays */
@@ -351,8 +351,8 @@ static uint64_t hash_word(uint64_t h, const unsigned char *p)
     return h ^ h >> 29;
 }
 
-/* Of long data every fourth word goes to the same of four hashes, which do not wait for each
- * other. */
+/* Long data is hashed in four independent lanes of words, which the processor
+ * computes in parallel. */
 uint64_t hash_bytes(uint64_t h, const void *data, size_t nbytes)
 {
     enum { LANES = 4, WORD = sizeof h };

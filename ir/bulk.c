@@ -1,13 +1,13 @@
-/* bulk.c - bulk copies and the barriers in memory that tell of them: what the ops BULK and MBAR_...
- * mean, as the verifier, the interpreter and the passes read it.
+/* bulk.c - bulk copies and barriers in memory: the meaning of BULK and MBAR_..., for the verifier,
+ * the interpreter and the passes.
  *
- * A box lies in local memory in its own order, innermost axis first. With a swizzle of S bytes (32,
- * 64, 128), chunks of 16 bytes change places within each 128 bytes times 8: bits 4.. of a byte's
- * address are xored with bits 7.., as many as number the chunks of S bytes. So the same chunk of
- * neighbouring rows of S bytes is in different banks. Memory of boxes begins at a multiple of 1024
- * bytes.
+ * A box is contiguous in local memory, innermost axis first. A swizzle of S bytes (32, 64, 128)
+ * permutes 16-byte chunks within each 1024 bytes: the bits of a byte's address from 4 on, as many
+ * as number the chunks of S bytes, are XORed with the bits from 7 on. So the same chunk of adjacent
+ * rows of S bytes is in different banks. Memory of boxes is aligned to 1024 bytes.
  *
- *      a barrier's u64, as the interpreter keeps it:  expected bytes : 32 | count : 15 | missing : 15 | phase : 1
+ * A barrier's u64, as the interpreter keeps it:
+ *      expected bytes : 32 | count : 15 | missing : 15 | phase : 1
  */
 #include "ir/device_ops.h"
 

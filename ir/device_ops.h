@@ -1,5 +1,5 @@
-/* device_ops.h - what devices' instructions for matrices (MATRIX, ir/matrix.def) and their engines
- * that copy boxes (BULK) compute. */
+/* device_ops.h - the meaning of devices' matrix instructions (MATRIX, ir/matrix.def) and of their
+ * copy engines (BULK). */
 #ifndef TGC_DEVICE_OPS_H
 #define TGC_DEVICE_OPS_H
 
@@ -22,33 +22,33 @@ struct matrix_row {
 };
 const struct matrix_row *matrix_row(enum matrix_unit of);
 bool matrix_find(const char *text, enum matrix_unit *of);
-/* Whether the instruction reads the matrix from local memory, so that no lane holds any of it. */
+/* Does the instruction itself read the matrix from local memory, so that lanes hold none of it? */
 bool matrix_is_local(const struct matrix_row *r, enum matrix_part part);
-/* Of a part's fragment, which bits of coordinates the bits of the lane's number are, or those of
- * the element's, lowest first; returns how many. bit: [MATRIX_BITS_MAX]. */
+/* The coordinates' bits that the bits of the lane's number (of_lane) or of the element's number
+ * are, lowest first, for the fragment of a part. Returns how many. bit: [MATRIX_BITS_MAX]. */
 struct matrix_bit { enum matrix_coordinate of; int bit; };
 int matrix_bits(const struct matrix_row *r, enum matrix_part part, bool of_lane,
                 struct matrix_bit *bit);
-/* How many elements of it a lane holds. */
+/* The elements of it that a lane holds. */
 int matrix_elements(const struct matrix_row *r, enum matrix_part part);
-/* How many words of 32 bits these are. */
+/* The same in words of 32 bits. */
 int matrix_words(const struct matrix_row *r, enum matrix_part part);
-/* The coordinates, by enum matrix_coordinate, of the element of the lane's. */
+/* The coordinates, by enum matrix_coordinate, of the lane's element. */
 void matrix_place(const struct matrix_row *r, enum matrix_part part, int lane, int element,
                   int at[MATRIX_NONE + 1]);
-/* Where the lane's element of a factor is in what it has in registers (a LOAD of memory that
- * is_own): its terms of a row, the lowest bit of k first, then those of the next row. */
+/* The index of the lane's element of a factor within the thread's own registers (a LOAD of memory
+ * that is_own): a row's elements by rising k, then those of the next row. */
 int matrix_own_element(const struct matrix_row *r, enum matrix_part part, int element);
-/* The MATRIX among linear[0..n) that multiplies the tile, a LOAD, or an ACC that it is assigned to;
- * *factor: 0, it is its a, or 1, its b. */
+/* The MATRIX among linear[0..n) that multiplies the tile, which is a LOAD, or an ACC that it is
+ * assigned to. *factor: 0 for its a, 1 for its b. */
 const struct uop *matrix_of_tile(struct uop *const *linear, int n, const struct uop *tile,
                                  int *factor);
-/* The LOAD of a tile that linear[0..n) assigns to the accumulator, from which products read it;
- * NULL: the accumulator holds no tile. */
+/* The LOAD of a tile that linear[0..n) assigns to the accumulator for products to read. NULL: the
+ * accumulator holds no tile. */
 const struct uop *matrix_kept_tile(struct uop *const *linear, int n, const struct uop *acc);
 
 /* --------------------------------------------------------------------------------------- bulk.c */
-/* A BULK's sources, and those of each axis behind them, innermost first. */
+/* A BULK's sources; BULK_AXIS more follow for each axis, innermost first. */
 enum {
     BULK_TO,
     BULK_OFFSET,
@@ -59,39 +59,39 @@ enum {
     BULK_AXES,
     BULK_AXIS = 4
 };
-/* BULK_STORE has no barriers: of both, where the sources are that say which tensor. */
+/* BULK_STORE has no sources for barriers: bulk_source() is the index of source k in either op. */
 enum { BULK_LEAVES = BULK_NUMBER - BULK_OFFSET };
 static inline bool op_is_box(enum op op) { return op == OP_BULK || op == OP_BULK_STORE; }
 static inline int bulk_source(const struct uop *u, int k)
 {
     return u->op == OP_BULK_STORE ? k - BULK_LEAVES : k;
 }
-/* The most axes and elements along one; where tensors, their rows and a box's rows begin, in bytes;
- * and its memory. */
+/* The most axes, and elements along one. Alignment in bytes: of tensors, their rows and a box's
+ * rows; of its local memory. */
 enum { BULK_RANK = 5, BULK_EXTENT = 256, BULK_ALIGNED = 16, BULK_MEMORY_ALIGNED = 1024 };
 struct bulk_axis { struct uop *coordinate; int64_t size, stride, extent; };
 int bulk_rank(const struct uop *u);
 struct bulk_axis bulk_axis(const struct uop *u, int a);
-/* The axis along which each block of a cluster copies its part of the box; the extents of what one
- * block copies. */
+/* The axis along which the blocks of a cluster split the box; the extent along `a` of
+ * one block's part. */
 int bulk_part_axis(const struct uop *u);
 int64_t bulk_part_extent(const struct uop *u, int a);
-/* Whether the engine rounds f32 to tf32: to the nearest, of two that are as near to one of them. */
+/* Does the engine round f32 to tf32? It rounds to nearest; either neighbour may
+ * be taken in a tie. */
 bool bulk_rounds(const struct uop *u);
 /* Elements of the box. */
 int64_t bulk_nelem(const struct uop *u);
-/* Where the byte `at` of a box lies that is swizzled by so many bytes, 0: where it is. */
+/* The place of byte `at` of a box with a swizzle of that many bytes; 0: no swizzle. */
 int64_t bulk_swizzled(int64_t at, int64_t swizzle);
-/* What is wrong with the copy, by its operands; NULL: nothing. */
+/* What is wrong with the copy's operands; NULL: nothing. */
 const char *bulk_check(const struct uop *u);
-/* Of element i of the box at these coordinates: its element of the tensor, -1: it is beyond, and 0;
- * and in local memory, from the copy's offset on. */
+/* For element i of the box at these coordinates: returns its element of the tensor, or -1 if it is
+ * outside, so 0. *to: its element of local memory, from the copy's offset on. */
 int64_t bulk_element(const struct uop *u, int64_t i, const int64_t *coordinate, int64_t *to);
-/* Whether two copies differ in where their boxes begin and go alone: one description of the tensor
- * serves both. */
+/* Do the copies differ only in coordinates and destination? Then one tensor map serves both. */
 bool bulk_is_of_same_map(const struct uop *a, const struct uop *b);
-/* A barrier as the interpreter keeps it: at first; behind an arrival; behind the arrival of bytes;
- * whether the phase has ended. */
+/* A barrier as the interpreter keeps it: initialized, after an arrival, after bytes have arrived;
+ * is the phase of this parity complete? */
 int64_t mbar_begin(int64_t count);
 int64_t mbar_arrive(int64_t bar, int64_t nbytes);
 int64_t mbar_complete(int64_t bar, int64_t nbytes);

@@ -3,9 +3,9 @@
  * A uop's value is computed where it is read (eval_program.c) unless it gets a tensor: reduce,
  * concat, scatter, contiguous, the results of control, values with several readers, values that
  * EXPAND, WINDOW or INDEX read repeatedly, and those that would make a program too long. So the
- * product under a convolution's sum is never in memory, a chain of any length is cut into pieces,
- * and nothing is computed more often than a fixed number of times. Only the factors of such
- * products, if they are small, are computed before (eval_product.c).
+ * product under a convolution's sum is never in memory. A chain of any length is cut into pieces.
+ * Nothing is computed more often than a fixed number of times. Only the factors of such products,
+ * if they are small, are computed before (eval_product.c).
  *
  * Tensors are computed on demand: a stack of tasks, each of which either finds all its operands
  * computed, or pushes the missing ones and is tried again. Nothing recurses on the depth of the
@@ -18,7 +18,7 @@
 
 enum {
     SHARED_MAX = 1 << 24,        /* a shared product with more elements than this, ... */
-    /* ... and so many times its sources', is computed by each of its readers instead */
+    /* ... and more than this factor times its sources' elements, is computed by each reader */
     SHARED_GROWTH = 8
 };
 

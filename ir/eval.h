@@ -1,19 +1,19 @@
 /* eval.h - what the files of the evaluator share; private to ir/.
  *
- * eval_alu.c       elementwise ops on scalars and on short vectors of them
- * eval_program.c   the value of a graph uop at many coordinates, as a vector program; no control
- * flow
- * eval_plan.c      what gets a tensor; loops and their scopes
- * eval_tensor.c    one tensor: plain, reduce, scatter, concat
- * eval_product.c   sums of products, as a product of matrices
- * eval_control.c   if, loop, calls of host functions
- * eval_host.c      the host functions
- * eval.c           what is computed when; the exported functions
- * eval_memory.c    what kernels read and write
- * eval_linear.c    linear programs, as instructions
- * eval_linear_code.c    ... which it makes of them
- * eval_linear_memory.c  ... which load and store
- * eval_kernel.c    kernels' ASTs
+ *     eval_alu.c            elementwise ops on scalars and on short vectors of them;
+ *     eval_program.c        the value of a graph uop at many coordinates, as a vector program
+ *                           without control flow;
+ *     eval_plan.c           what gets a tensor; loops and their scopes;
+ *     eval_tensor.c         one tensor: plain, reduce, scatter, concat;
+ *     eval_product.c        sums of products, as a product of matrices;
+ *     eval_control.c        if, loop, calls of host functions;
+ *     eval_host.c           the host functions;
+ *     eval.c                what is computed when; the exported functions;
+ *     eval_memory.c         what kernels read and write;
+ *     eval_linear.c         linear programs, as instructions;
+ *     eval_linear_code.c    their translation to instructions;
+ *     eval_linear_memory.c  their loads and stores;
+ *     eval_kernel.c         kernels' ASTs.
  */
 #ifndef TGC_EVAL_H
 #define TGC_EVAL_H
@@ -109,7 +109,7 @@ void eval_program_steps(struct program *p, const int64_t *dim, int ndim, bool fi
 /* The register with u at these coordinates; -1 after a failure. needs: the dims of all nodes below
  * are known, and all that is not inline is computed. */
 int eval_program_value(struct program *p, struct eval *e, struct uop *u, const int *coord);
-/* The same, and u itself is computed, materialized or not. */
+/* eval_program_value() that computes u itself, materialized or not. */
 int eval_program_body(struct program *p, struct eval *e, struct uop *u, const int *coord);
 /* The lane axes on which a register depends, as bits; 0 after a failure. */
 uint32_t eval_program_axes(struct program *p, int reg);
@@ -253,7 +253,8 @@ enum code {
     CODE_ALU,
     CODE_LOAD,
     CODE_STORE,
-    CODE_TRANSFER,            /* COPY, at once: that is one of the times at which it may be there */
+    CODE_TRANSFER,            /* COPY, completed at once: the copy may complete at any
+                               * time before its WAIT */
     CODE_OPEN,
     CODE_CLOSE,
     CODE_COPY,
@@ -274,9 +275,8 @@ enum code {
     CODE_BULK_STORE,
     CODE_ROLE,
     CODE_TICKET,
-    CODE_OFFER,                  /* SHUFFLE: the value is there for others, behind
-                                  * the end of the phase */
-    CODE_TAKE,                   /* likewise: another thread's value */
+    CODE_OFFER,           /* SHUFFLE: other threads may take the value after the end of the phase */
+    CODE_TAKE,                   /* SHUFFLE: takes another thread's value */
     CODE_LANES_INIT,
     CODE_LANES_GET,
     CODE_LANES_SET
@@ -288,23 +288,22 @@ struct linstr {
     int dst, src[4], nsrc;
     /* lanes of the result, or of a stored value; those in memory; the stride between them */
     int lanes, part, stride;
-    int step[4]; /* per source: 1 where it is a vector, 0 where all lanes read one; MATRIX: 2 where
-                  * it is bits, 3 where each thread has its own */
+    int step[4]; /* per source: 1 if it is a vector, 0 if all lanes read one element; MATRIX: 2 if
+                  * it is bits, 3 if each thread has its own */
     int period;                  /* COPY: the source's lanes, which are repeated */
     int columns;                 /* LOAD, STORE of a tile: of a row; the rows are `stride` apart */
-    int64_t panel;               /* LOAD of a tile: of memory in panels of so many elements */
-    bool grouped;                /* LOAD: of groups of bytes, whose bytes are `stride` apart */
+    int64_t panel;               /* LOAD of a tile: elements of a panel of its memory */
+    bool grouped;                /* LOAD of groups of bytes, `stride` apart within a group */
     bool plain;   /* ALU: bounds exclude what a language's operator does not define */
     /* OPEN, CLOSE: this run executes a part of the loop's iterations, or this thread of a block */
     bool shared, of_block;
-    /* likewise: of a grid's first dimension, the loops of the others around it; of a block's
-     * threads, how many are between two iterations */
+    /* OPEN, CLOSE. Of a grid's first dimension: the loops of the others around it. Of a block's
+     * threads: how many are between two iterations */
     bool grid; int outer[2], nouter;
-    bool place;      /* OPEN, CLOSE: iterations are places of a grid, each with memory of its own */
+    bool place;   /* OPEN, CLOSE: iterations are positions of a grid, each with memory of its own */
     int64_t item;
     int mask;                    /* TAKE */
-    bool of_role;                /* BARRIER, OFFER: for the consumers alone, where
-                                  * threads have roles */
+    bool of_role;               /* BARRIER, OFFER: for the consumers alone, if threads have roles */
     int64_t bits;                /* MATRIX: its row and the order of its tiles; MBAR,
                                   * ROLE: the op's argument */
     int memory;                  /* LOAD, STORE; INTRINSIC: its table; index into memory[] */
@@ -333,7 +332,7 @@ struct meaning {
     int n;
 };
 
-/* A bulk copy: its memory, and the registers of what it is told. */
+/* A bulk copy: its memories, and the registers with its operands. */
 struct bulk { const struct uop *u; int to, barriers, from, offset, number, coordinate[BULK_RANK]; };
 
 struct linear_eval {
@@ -352,17 +351,17 @@ struct linear_eval {
     int64_t budget;
     bool failed;
     int thread, threads;         /* of the block */
-    int items;                   /* the threads that are turns of ITEM ranges; those behind
-                                  * them are producers */
+    int items;                   /* the threads of ITEM ranges; those after them are producers */
     int nrole;                   /* guards of roles that are open */
     int phase;                   /* barriers that were passed */
-    union scalar offered[2];     /* in this phase and the one before, by the last bit of its
-                                  * number */
-    int pc;                      /* where it goes on: behind a barrier, at one in
-                                  * memory, or at the end */
-    bool polls, went;            /* it waits at one in memory; it had come from elsewhere */
-    bool is_last;                /* the block's first thread: whether it was at its last TICKET */
-    bool stops, of_role;         /* it waits for others, or has ended; for those of its role */
+    union scalar offered[2];     /* in this phase and the one before, by the lowest
+                                  * bit of the phase */
+    int pc;         /* where it continues: after a barrier, at a barrier in memory, or at the end */
+    bool polls, went;            /* it waits at a barrier in memory; it made progress since it
+                                  * was started last */
+    bool is_last;                /* the block's first thread: was it the last at its last TICKET? */
+    bool stops, of_role;         /* it waits for all other threads, or has ended; it waits for
+                                  * those of its role */
     struct uop *const *program; int nprogram, at;    /* what is compiled, and how far */
 };
 
@@ -377,7 +376,7 @@ void eval_linear_load(struct linear_eval *e, const struct linstr *in);
 void eval_linear_store(struct linear_eval *e, const struct linstr *in);
 void eval_linear_transfer(struct linear_eval *e, const struct linstr *in);
 void eval_linear_gather(struct linear_eval *e, const struct linstr *in);
-/* false: the thread waits for what others have still to do. */
+/* false: the thread must wait for others. */
 bool eval_linear_mbar(struct linear_eval *e, const struct linstr *in);
 void eval_linear_ticket(struct linear_eval *e, const struct linstr *in);
 void eval_linear_bulk(struct linear_eval *e, const struct bulk *b);

@@ -42,15 +42,16 @@ static int64_t element(struct linear_eval *e, const struct linstr *in, const cha
     return offset;
 }
 
-/* Who is noted of an element: a thread's number from 1 on, several of one part, or of many. */
+/* Who accessed an element, as noted: a thread's number from 1 on, several threads of one part, or
+ * several parts. */
 enum { OF_MANY_PARTS = INT32_MIN };
 static int part_of(const struct linear_eval *e, int noted)
 {
     return noted == OF_MANY_PARTS ? -1 : noted < 0 ? -noted - 1 : (noted - 1) / e->threads;
 }
 
-/* Whether who was noted in this phase excludes this thread: one of another part always, another one
- * of the block in the same phase. */
+/* Does a noted access exclude one by this thread? One of another part always does, one of another
+ * thread of the block in the same phase. */
 static bool meets(const struct linear_eval *e, int noted, int phase)
 {
     if (!noted || noted == e->env->part * e->threads + e->thread + 1)
@@ -157,7 +158,7 @@ static int64_t *barrier_at(struct linear_eval *e, int memory, int64_t i)
     return &m->data[i].i;
 }
 
-/* Of a wave's threads the last one arrives, behind the others. */
+/* MBAR_RELEASE: the last thread of a subgroup arrives, since the others have run by then. */
 bool eval_linear_mbar(struct linear_eval *e, const struct linstr *in)
 {
     if (in->op == OP_MBAR_INIT) {
@@ -173,9 +174,8 @@ bool eval_linear_mbar(struct linear_eval *e, const struct linstr *in)
     return in->op != OP_MBAR_WAIT || mbar_has_ended(*bar, e->reg[in->src[1]].i);
 }
 
-/* The block's first thread, which runs before the others, counts. What other parts have
- * stored is there, and it was before: those that have not counted themselves are the
- * emulated device's to find. */
+/* The block's first thread counts; it runs before the others. Stores of other parts are visible,
+ * even before the count: only the emulated device finds parts that have not counted themselves. */
 void eval_linear_ticket(struct linear_eval *e, const struct linstr *in)
 {
     struct linear_eval *first = e - e->thread;
@@ -193,7 +193,7 @@ void eval_linear_ticket(struct linear_eval *e, const struct linstr *in)
     e->reg[in->dst].i = first->is_last;
 }
 
-/* The same bits as an element of the dtype. */
+/* The bits of the value as an element of another dtype. */
 static union scalar as_element(enum dtype to, enum dtype from, union scalar v)
 {
     uint64_t bits = 0;
@@ -203,7 +203,8 @@ static union scalar as_element(enum dtype to, enum dtype from, union scalar v)
     return scalar_load(to, &bits);
 }
 
-/* What leaves is there at once: the emulated device finds who stores to its memory too early. */
+/* A bulk store completes at once. The emulated device finds stores to its memory
+ * that come too early. */
 void eval_linear_bulk_store(struct linear_eval *e, const struct bulk *b)
 {
     const struct memory *local = &e->memory.v[b->to], *tensor = &e->memory.v[b->from];
@@ -226,7 +227,7 @@ void eval_linear_bulk_store(struct linear_eval *e, const struct bulk *b)
     }
 }
 
-/* What arrives is there at once. */
+/* A bulk copy completes at once. */
 void eval_linear_bulk(struct linear_eval *e, const struct bulk *b)
 {
     const struct memory *to = &e->memory.v[b->to], *from = &e->memory.v[b->from];
@@ -253,7 +254,7 @@ void eval_linear_bulk(struct linear_eval *e, const struct bulk *b)
             v.i = bits;
         }
         if (to->touch)
-            /* who reads it has waited, or not: the emulated device finds that */
+            /* the emulated device finds readers that have not waited */
             to->touch[at] = (struct touched){0};
         to->data[at] = v;
     }

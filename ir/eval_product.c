@@ -4,15 +4,15 @@
  *
  * A program would load both factors for every product. Here each factor is computed once, by a
  * program over the axes that it depends on, with the axes' roles: batch (both factors change), row
- * (the first), column (the second), depth (reduced). The rest is a loop over doubles in blocks
- * that stay in a cache:
+ * (the first), column (the second), depth (reduced). The rest is a loop over doubles in blocks that
+ * stay in a cache:
  *
  *                    y[DEPTH][COLUMNS]
  *      x[ROWS, DEPTH] ->  sum[ROWS][COLUMNS], which goes to its places after the last of the depth
  *
- * Each element adds the same products in double in the order of eval_tensor.c, so the result is the
- * same to the last bit, which is why the oracle may do this. (One exception: where a single product
- * is beyond f32, only the sum becomes infinite here.)
+ * Each element adds the same products in double in the order of eval_tensor.c. So the result is the
+ * same to the last bit, and the oracle may do this. (One exception: if a single product is beyond
+ * f32, only the sum becomes infinite here.)
  */
 #include <stdlib.h>
 #include <string.h>

@@ -155,8 +155,8 @@ static void sink_reduce(void *ctx, int64_t first, int n, int64_t step, const str
     }
 }
 
-/* Lanes run along the kept axes and steps along the reduced ones, or the other way round if few
- * elements are kept. */
+/* Lanes run along the kept axes and steps along the reduced ones; if few elements are kept, lanes
+ * run along the reduced ones and steps along the kept. */
 static struct tensor *compute_reduce(struct eval *e, struct uop *u)
 {
     const struct node *n = eval_node(e, u), *x = eval_node(e, u->src[0]);

@@ -83,11 +83,12 @@ enum opclass op_class(enum op op);
 enum argkind op_argkind(enum op op);
 int op_nsrc(enum op op);
 bool op_is_elementwise(enum op op);                               /* UNARY, BINARY, TERNARY */
-bool op_is_pointwise(enum op op);      /* those, and STACK: of the sources' elements at one place */
+bool op_is_pointwise(enum op op);      /* those, and STACK: a function of the sources'
+                                        * elements at one position */
 bool op_is_commutative(enum op op);
-/* Whether it computes no value, but does something. */
+/* An op with an effect and without a value. */
 bool op_is_statement(enum op op);
-/* Whether operand k is memory: a BUFFER, or a STAGE. INTRINSICs' are what their rows say. */
+/* Is operand k memory, a BUFFER or a STAGE? An INTRINSIC's row says which of its operands are. */
 bool op_takes_memory(enum op op, int k);
 /* scalar.c: the value of an elementwise op on constants v[nsrc] of dtype `from` (WHERE: v[0] is
  * bool), as a scalar of dtype `to`. false: the IR leaves the result open, or the op has no meaning
@@ -96,7 +97,7 @@ bool scalar_apply(enum op op, enum dtype to, enum dtype from, const union scalar
                   union scalar *r);
 
 enum { MAX_RANK = 16 };
-/* Bytes: a row of 64 pixels of four floats, and where tensors begin that may be images. */
+/* Alignment in bytes of tensors that may be images: a row of 64 pixels of four floats. */
 enum { IMAGE_ALIGN = 1024 };
 union arg { int64_t i; double f; const void *p; };
 
@@ -160,11 +161,11 @@ enum thread_role {
     ROLE_COUNT
 };
 const char *role_name(enum thread_role of);
-/* Whether a thread of this number has the role where so many are consumers. */
+/* Has this thread the role, in a block whose first `consumers` threads are consumers? */
 bool role_has(enum thread_role of, int consumers, int thread);
-/* REGISTERS: how many a thread of a role may have. */
+/* REGISTERS: the registers that a thread of a role may have. */
 enum { ROLE_REGISTERS_LEAST = 24, ROLE_REGISTERS_MOST = 256, ROLE_REGISTERS_STEP = 8 };
-enum { THREADS_OF_BLOCK = 1024 };    /* at most, where some of them only copy */
+enum { THREADS_OF_BLOCK = 1024 };    /* at most, with those that only copy */
 enum { RING_MAX = 8, CLUSTER_MOST = 8 };
 struct buffer {
     enum buffer_kind kind;
@@ -177,11 +178,10 @@ struct buffer {
     const void *data;
     size_t nbytes;               /* at the dimensions' upper bounds; 0 until known */
     size_t offset;               /* set by the memory plan: place in the arena, or in the weights */
-    size_t placed;               /* and the bytes of the place: more than nbytes for
-                                  * images, and copies */
+    size_t placed;               /* bytes reserved there: more than nbytes for images and copies */
     /* BUFFER_WEIGHT: where element i of the stored order lies in `data`; NULL: in order.
-     * BUFFER_SCRATCH: the layout of the tensor of which it holds a band. BUFFER_TEMP: the layout,
-     * where it is not contiguous */
+     * BUFFER_SCRATCH: the layout of the tensor of which it holds a band. BUFFER_TEMP: a layout that
+     * is not contiguous */
     const struct view *storage;
     /* BUFFER_WEIGHT, set by the memory plan: an equal weight, whose place it shares */
     const struct buffer *same;
@@ -194,27 +194,26 @@ struct buffer {
     struct uop *base_offset;
     bool is_image;               /* set by passes/vector/images.c: kernels read pixels of it */
     bool is_local;               /* BUFFER_SCRATCH: a block's threads share it */
-    /* BUFFER_SCRATCH: all blocks of a grid share it; counts: it has counters of TICKETs, which are
-     * 0 before and behind each run */
+    /* BUFFER_SCRATCH: all blocks of a grid share it; counts: as counters of TICKETs, which are 0
+     * before and after each run */
     bool is_global, counts;
-    bool is_register;            /* the same: each element is one of a block's threads', which
-                                  * passes it on to itself, */
-    bool is_own;                 /* and it has the elements of one thread alone: in linear
-                                  * programs */
-    /* is_local: it has so many equal parts, which the steps of a sum use in turn, and how what they
-     * copy comes there; 0: it has none */
+    bool is_register;            /* BUFFER_SCRATCH: each element belongs to one thread of a block,
+                                  * which alone accesses it */
+    bool is_own;               /* likewise, in linear programs: it has the elements of one thread */
+    /* is_local: a ring of that many equal parts, one for each stage of a pipeline, and how they are
+     * filled; 0: no ring */
     int ring;
     enum transfer transfer;
-    /* of a ring in bulk: so many blocks along this dimension of the grid copy the same, each its
-     * part to all of them; 0: each for itself */
+    /* a ring filled in bulk: multicast to that many blocks along dimension `cluster_of` of the
+     * grid, of which each copies a part for all; 0: no multicast */
     int cluster, cluster_of;
-    int producers;               /* the same: threads of the block, beside those of ITEM ranges,
-                                  * that copy (PRODUCER); 0: those do it themselves */
-    bool is_over;                /* is_local: it lies where the block's copies were, which
-                                  * are read then (OVER) */
-    bool leaves;                 /* is_local: boxes of it leave, which an engine stores (LEAVE) */
-    int64_t panel;               /* is_local: it lies in panels of so many elements
-                                  * (SWIZZLE); 0: it does not */
+    int producers;               /* a ring: producer threads, after the threads of ITEM ranges
+                                  * (PRODUCER); 0: those copy */
+    bool is_over;                /* is_local: an epilogue tile that aliases the operands' copies,
+                                  * which are dead then (OVER) */
+    bool leaves;                 /* is_local: an epilogue tile that the copy engine stores to its
+                                  * tensor (LEAVE) */
+    int64_t panel;          /* is_local: elements of a swizzled panel (SWIZZLE); 0: not in panels */
     bool kept; /* BUFFER_TEMP: its memory is reserved for the whole run, see struct host_output */
     /* BUFFER_INPUT, BUFFER_OUTPUT: the context keeps it from run to run; NULL: the caller passes
      * it */
@@ -227,18 +226,18 @@ struct buffer {
 struct state {
     const char *name, *from;     /* names of the input and of the output */
     struct buffer *in, *out;     /* what a run reads, and what it writes */
-    /* Where it grows along `axis`: a run appends `rows` of them behind the `length` that are there,
-     * in one place whose strides are those of the upper bounds, so `out` is read as a leaf. NULL:
-     * its size is fixed. */
+    /* A state that grows along `axis`: a run appends `rows` rows to the `length` that are there.
+     * All are in one place, whose strides are those of the upper bounds, so `out` is read as a
+     * leaf. NULL: its size is fixed. */
     struct var *length;
     int axis;
     struct uop *rows;
     struct state_part *part; int npart; size_t cap_part;
     struct uop *join;            /* `out` as a join of its parts' leaves; NULL: a single part */
     bool is_updated;  /* set by the schedule: a run stores some of its elements, in place */
-    /* set by the memory plan, offsets in the states' part of the arena: where runs 0, 2, 4 ... read
-     * it, and where runs 1, 3, 5 ... do, which is where the run before stores it; equal where one
-     * place is enough */
+    /* set by the memory plan, offsets in the states' part of the arena: where runs 0, 2, 4 ...
+     * read it, and where runs 1, 3, 5 ... read it. The run before stores it there. Equal if
+     * one place is enough */
     size_t place[2], nbytes;
 };
 
@@ -247,9 +246,9 @@ struct state {
  * stored. A state of fixed size has one part, `out`. */
 struct state_part {
     struct state *state;
-    /* the place into which a run stores the rows, and from which it reads; in its own axes */
+    /* where a run stores the rows and reads the part, by the part's own axes */
     struct buffer *out;
-    /* the part of `in` behind which the rows are appended; NULL: there is none */
+    /* the part of `in` to which the rows are appended; NULL: there is none */
     struct uop *past;
     int axis;                    /* the axis of `out` along which it grows */
     int entry;                   /* the runs that store it; -1: all */
@@ -363,15 +362,15 @@ enum axis {
 };
 enum worker {
     WORKER_EACH,                 /* every thread that runs the kernel runs all iterations */
-    /* threads share them: of n iterations, part p of P runs n*p/P to n*(p + 1)/P - 1 */
+    /* a team of threads shares them: of n iterations, part p of P runs n*p/P to n*(p + 1)/P - 1 */
     WORKER_TEAM,
-    /* likewise the threads of a block: several that run the same part, and share local memory */
+    /* so do the threads of a block, which run the same part and share local memory */
     WORKER_BLOCK,
-    /* Each of its iterations is another place of a device's grid: a nest has as many such loops as
-     * the grid has dimensions, the innermost one is the first. A place is a thread, or a block. */
+    /* Each iteration is a position of the device's grid: a thread, or a block. A nest has a loop
+     * for each dimension of the grid; the innermost one is the first dimension. */
     WORKER_GRID,
-    /* Each of its iterations is another thread of the block: of those of a nest, the thread is
-     * number i * n + j. They are no loops, so that a barrier may stand inside. */
+    /* Each iteration is a thread of the block: thread i * n + j in a nest of two. They are no
+     * loops, so a barrier may stand inside them. */
     WORKER_ITEM
 };
 /* As a range's name in text has it: "", ".team", ... */
@@ -384,50 +383,50 @@ enum { GRID_RANK = 3 };                  /* of a grid's dimensions, at most */
 #define RANGE_WORKER(bits) ((enum worker)((bits) >> 40 & 255))
 const char *axis_name(enum axis a);
 char axis_letter(enum axis a);           /* the letter of its loops' names in text, as in r12 */
-/* Products of bytes: how many neighbours a lane multiplies, and what is subtracted from unsigned
- * values where signed ones are meant. */
+/* Products of bytes: the bytes that a lane multiplies, and what is subtracted from unsigned values
+ * for instructions that take signed ones. */
 enum { DOT_BYTES = 4, DOT_MIDDLE = 128 };
-/* An elementwise op of a program after the last pass: a language's operator does, although that may
- * not define all that the IR does; see passes/target/widths.c. */
+/* An elementwise op of a program after the last pass: the target language's operator suffices,
+ * although it does not define all that the IR does; see passes/target/widths.c. */
 enum { ARG_PLAIN = 1 };
-/* LOAD and STORE of a vector: its lanes, how many of them are in memory (0: all), and the stride
- * between them in elements. Groups of bytes are for dot products: with a stride, it is that between
- * a group's bytes, while the groups are neighbours. */
+/* LOAD and STORE of a vector: its lanes, how many of them are in memory (0: all), and their stride
+ * in elements. For dot products a lane is a group of bytes; then the stride is between a group's
+ * bytes, and the groups are contiguous. */
 #define VECTOR_BITS(lanes, part, stride)                                                           \
     ((int64_t)(lanes) | (int64_t)(part) << 8 | ((int64_t)(stride) - 1) * 65536)
 #define VECTOR_LANES(bits) ((int)((bits) & 0x7f))
 #define VECTOR_GROUPS ((int64_t)0x80)
 #define VECTOR_IS_GROUPS(bits) (((bits) & VECTOR_GROUPS) != 0)
 #define VECTOR_PART(bits) ((int)((bits) >> 8 & 0x7f))
-/* All lanes are in memory, neighbours, and the first one's offset is a multiple of their number:
- * one transaction of a device. */
+/* All lanes are in memory, contiguous, and aligned to their total size: one
+ * transaction of a device. */
 #define VECTOR_ALIGNED ((int64_t)0x8000)
 #define VECTOR_IS_ALIGNED(bits) (((bits) & VECTOR_ALIGNED) != 0)
 #define VECTOR_STRIDE(bits) ((int64_t)(int32_t)((bits) >> 16) + 1)
-/* LOAD: a pixel of an image, four neighbours of a buffer from a multiple of four on. */
+/* LOAD: a pixel of an image, four contiguous elements aligned to four. */
 #define VECTOR_IMAGE ((int64_t)1 << 48)
 #define VECTOR_IS_IMAGE(bits) (VECTOR_LANES(bits) == 4 && (bits) >> 48 == 1)
-/* The same of a tile, for units that multiply matrices: rows of neighbours, the rows `stride`
- * elements apart. Of a buffer in panels its offset, and all elements', are places before chunks are
- * exchanged; what is behind a panel's row is in the next panel. */
+/* LOAD and STORE of a tile, for matrix units: rows of contiguous elements, `stride` elements apart.
+ * In a buffer of panels all offsets are those before the swizzle, and a row that is longer than a
+ * panel's continues in the next panel. */
 #define TILE_BITS(rows, columns, stride)                                                           \
     ((int64_t)(rows) << 8 | (int64_t)(columns) << 20 | (int64_t)(stride) << 32)
-/* Rows of it begin at multiples of 16 bytes, and the device has an instruction with which a wave
- * loads eight of these, each row at once: a lane gets words of several. */
+/* The tile's rows are aligned to 16 bytes, and the device has an instruction by which a subgroup
+ * loads eight of them at once, such as ldmatrix: a lane gets words of several rows. */
 #define TILE_BY_ROWS ((int64_t)0x80)
 #define TILE_IS_BY_ROWS(bits) (TILE_IS(bits) && ((bits) & TILE_BY_ROWS) != 0)
 #define TILE_IS(bits) ((bits) != 0 && VECTOR_LANES(bits) == 0)
 #define TILE_ROWS(bits) ((int)((bits) >> 8 & 0xfff))
 #define TILE_COLUMNS(bits) ((int)((bits) >> 20 & 0xfff))
 #define TILE_STRIDE(bits) ((bits) >> 32)
-/* A buffer's panel: rows of so many bytes, in chunks, whose order repeats after so many rows. */
+/* A buffer's panel: bytes of a row and of a chunk; the rows after which the XOR swizzle repeats. */
 enum {
     PANEL_ROW_NBYTES = 128,
     PANEL_CHUNK_NBYTES = 16,
     PANEL_ROWS = 8,
     PANEL_ALIGN = PANEL_ROW_NBYTES * PANEL_ROWS
 };
-/* What a tile's register holds: rows, and bytes of each; how many there are. */
+/* A tile register: its rows, and bytes of a row; the number of registers. */
 enum { TILE_ROWS_MAX = 16, TILE_ROW_NBYTES = 64, TILE_REGISTERS = 8 };
 /* INTRINSIC: its row, and the parameters that the row names, at most 4095 each. */
 enum intrinsic {
@@ -441,7 +440,7 @@ enum { INTRINSIC_PARAMS = 4, INTRINSIC_OPERANDS = 4, INTRINSIC_PARAM_MAX = 4095 
     ((int64_t)(row) | (int64_t)(a) << 8 | (int64_t)(b) << 20 | (int64_t)(c) << 32)
 #define INTRINSIC_ROW(bits) ((enum intrinsic)((bits) & 255))
 #define INTRINSIC_PARAM(bits, i) ((bits) >> (8 + 12 * (i)) & INTRINSIC_PARAM_MAX)
-/* MATRIX: its row, and which of the two factors' tiles have k along their rows. */
+/* MATRIX: its row, and which of the two factors' tiles are contiguous along k. */
 enum matrix_unit {
 #define MATRIX(name, text, lanes, m, n, k, a, b, sum, of_a, of_b, of_sum) MATRIX_##name,
 #include "ir/matrix.def"
@@ -451,13 +450,13 @@ enum matrix_unit {
 #define MATRIX_BITS(row, a_k, b_k) ((int64_t)(row) | (int64_t)(a_k) << 8 | (int64_t)(b_k) << 9)
 #define MATRIX_ROW(bits) ((enum matrix_unit)((bits) & 255))
 #define MATRIX_ALONG_K(bits, factor) (((bits) >> (8 + (factor)) & 1) != 0)
-/* COPY: how many elements, of 4, 8 or 16 bytes together. */
+/* COPY: its elements, 4, 8 or 16 bytes in all. */
 #define COPY_LANES(bits) ((int)(bits))
 enum { COPY_NBYTES_LEAST = 4, COPY_NBYTES_MOST = 16 };
 #define WAIT_GROUPS(bits) ((int)((bits) & 255))
 #define WAIT_ID(bits) ((int)((bits) >> 8))
 #define WAIT_BITS(n, id) ((int64_t)(n) | (int64_t)(id) << 8)
-/* Blocks of a cluster, which is 1 where each is for itself. */
+/* MBAR_RELEASE. cluster: blocks, 1 without a cluster. */
 #define RELEASE_GROUPS(bits) ((int)((bits) & 255))
 #define RELEASE_LANES(bits) ((int)((bits) >> 8 & 2047))
 #define RELEASE_CLUSTER(bits) ((int)((bits) >> 20))
@@ -469,7 +468,7 @@ enum { COPY_NBYTES_LEAST = 4, COPY_NBYTES_MOST = 16 };
 #define ROLE_OF(bits) ((enum thread_role)((bits) & 255))
 #define ROLE_CONSUMERS_OF(bits) ((int)((bits) >> 8))
 #define ROLE_BITS(role, consumers) ((int64_t)(role) | (int64_t)(consumers) << 8)
-/* BARRIER: the first so many threads meet; 0: all of the block. */
+/* BARRIER: its number, and the first threads that it is for; 0: all of the block. */
 #define BARRIER_ID(bits) ((int)((bits) & INT32_MAX))
 #define BARRIER_THREADS(bits) ((int)((bits) >> 32))
 #define BARRIER_BITS(id, threads) ((int64_t)(id) | (int64_t)(threads) << 32)
@@ -494,12 +493,10 @@ enum agreement { SIZES_DIFFER, SIZES_EQUAL, SIZES_STRETCH };
 struct tgc {
     jmp_buf stop;                /* set by the caller that starts a compile */
     struct mem_block *mem;
-    const struct device_row *device;      /* that kernels are for; NULL: the
-                                           * processor of the program */
-    const char *architectures;   /* "sm_80,sm_90a", of several that they are compiled for;
+    const struct device_row *device;      /* the target; NULL: the program's processor */
+    const char *architectures;   /* "sm_80,sm_90a", if kernels are compiled for several;
                                   * NULL: the device's */
-    bool by_llvm;                /* LLVM compiles them, not the vendor's compiler:
-                                  * matrix_is_local() */
+    bool by_llvm;          /* LLVM compiles kernels, not the vendor's compiler: matrix_is_local() */
     /* the stack's blocks, top first; empty blocks */
     struct mem_block *scratch, *spare;
     size_t mem_used, mem_limit;  /* bytes; the limit is --max-memory */
@@ -514,9 +511,9 @@ struct tgc {
     /* index arithmetic in normal form, without a uop that would be folded; NULL: fold has to be
      * asked. Set by passes/rules/rewrite.c */
     struct uop *(*fold_index)(struct tgc *t, enum op op, struct uop *x, struct uop *y);
-    /* Whether two sizes that are not proved equal may be assumed equal; or for broadcasting, equal
-     * unless those of `stretch` (1: a, 2: b) are 1. A hook that agrees must make the run check it.
-     * NULL: never. Set by a frontend */
+    /* May two sizes that are not proved equal be assumed equal? For broadcasting: equal, unless
+     * those of `stretch` (1: a, 2: b) are 1. A hook that agrees must make the run check it. NULL:
+     * never. Set by a frontend */
     enum agreement (*agree)(struct tgc *t, void *ctx, struct uop *a, struct uop *b, int stretch);
     void *agree_ctx;
     /* nesting of calls of the fold hook, to catch rules that undo each other */
@@ -526,7 +523,7 @@ struct tgc {
     bool no_winograd;            /* convolutions stay sums of products */
     /* products with weights by Strassen's seven products, see passes/graph/matmul/strassen.c */
     bool strassen;
-    /* a device's kernels read four neighbours as an image's pixel; what kernels pass on, and
+    /* a device's kernels read four contiguous elements as a pixel; values between kernels, and
      * weights, are halves in memory; no local memory: passes/vector/images.c,
      * passes/kernel/half_storage.c, passes/kernel/grid.c */
     bool image, half_storage, no_locals;
@@ -602,8 +599,8 @@ bool uop_is_constf(const struct uop *u, double v);
 /* derive.c: bounds of a float scalar that follows from symbols alone, with the rounding of its
  * dtype; false: it has none, or may be NaN. */
 bool uop_float_bounds(const struct uop *u, double *lo, double *hi);
-/* Whether a scalar is arithmetic on symbols and constants alone; not where it is too long to
- * say. */
+/* Is the scalar arithmetic on symbols and constants alone? false also where it is
+ * too long to tell. */
 bool uop_is_of_symbols(const struct uop *u);
 
 struct var *var_new(struct tgc *t, const char *name, int64_t min, int64_t max);
@@ -621,8 +618,8 @@ bool range_is_shared(const struct uop *u);               /* WORKER_TEAM */
 bool range_is_of_block(const struct uop *u);             /* WORKER_BLOCK */
 bool range_is_grid(const struct uop *u);                 /* WORKER_GRID */
 bool range_is_item(const struct uop *u);                 /* WORKER_ITEM */
-/* Of a linear program's RANGE u[at]: how many loops of its worker stand inside of it, in each
- * other; *turns: the product of their sizes, at their upper bounds. */
+/* For a linear program's RANGE u[at]: how many loops of its worker are nested in it. *turns: the
+ * product of their sizes, at their upper bounds. */
 int linear_inner_workers(struct uop *const *u, int n, int at, int64_t *turns);
 /* The buffer that b is a part of, or b itself. */
 const struct buffer *buffer_root(const struct buffer *b);
@@ -632,15 +629,15 @@ enum space buffer_space(const struct buffer *b);
 const struct buffer *uop_buffer_of(const struct uop *u);          /* BUFFER or STAGE */
 /* Bounds of a weight's elements; whole: each is an integer. */
 struct element_bounds { union scalar lo, hi; bool whole; };
-/* Of a weight with integers of at least 8 bits, f32 or floats of 8 bits, in their stored
- * order. false: it is no such weight, it is empty or has more than `most` elements, or one
- * is infinite or NaN. */
+/* Bounds of a weight of integers of at least 8 bits, f32 or floats of 8 bits, in stored order.
+ * false: it is no such weight, it is empty or has more than `most` elements, or one is
+ * infinite or NaN. */
 bool buffer_bounds(const struct buffer *b, size_t most, struct element_bounds *e);
 
 /* Topological order (sources first) of everything reachable from roots; the array is scratch.
  * Deterministic. Iterative. */
 struct uop **uop_toposort(struct tgc *t, struct uop *const *root, int nroot, int *n);
-/* Whether a LOAD is among what u is made of: it is data. NULL: no. */
+/* Does u depend on a LOAD, so on data? NULL: no. */
 bool uop_reads_memory(struct tgc *t, struct uop *u);
 /* Rewrites bottom-up with memo: each node gets new sources, then fn(ctx, node) may return a
  * replacement (NULL: keep). Iterative. */
@@ -697,11 +694,11 @@ struct uop *sym_prod(struct tgc *t, struct uop *const *v, int n);
 struct uop *sym_and(struct tgc *t, struct uop *a, struct uop *b); /* bool */
 /* proved equal: a - b folds to 0 */
 bool sym_equal(struct tgc *t, struct uop *a, struct uop *b);
-/* Proved equal, or assumed so by the agree hook: for sizes that have to be equal, not for telling
- * cases apart. tensor_match() turns a tensor of the one size into one of the other. */
+/* Proved equal, or assumed so by the agree hook. It is for sizes that must be equal, not for
+ * telling cases apart. tensor_match() turns a tensor of one size into one of the other. */
 bool sym_must_equal(struct tgc *t, struct uop *a, struct uop *b);
-/* The same for broadcasting: `stretch` says which sizes (1: a, 2: b) may be 1 at run time. None is
- * known to be 1. */
+/* sym_must_equal for broadcasting: `stretch` says which sizes (1: a, 2: b) may be 1 at run time.
+ * None is known to be 1. */
 enum agreement sym_must_broadcast(struct tgc *t, struct uop *a, struct uop *b, int stretch);
 /* Value under an assignment of vars (value[var->id]); false if it depends on a LOAD or an unset
  * var. */
@@ -722,12 +719,13 @@ const char *intrinsic_params(enum intrinsic of);                  /* a letter ea
 int intrinsic_nsrc(enum intrinsic of);
 struct intrinsic_shape intrinsic_shape(int64_t bits, int k);      /* of operand k */
 struct intrinsic_shape intrinsic_result(int64_t bits);
-/* The same by tensors: a graph of the operands, which have their shapes. */
+/* An intrinsic's meaning: a graph of the operands, which have their shapes. */
 struct uop *intrinsic_meaning(struct tgc *t, int64_t bits, struct uop *const *in);
 bool uop_is_intrinsic(const struct uop *u, enum intrinsic of);
 /* The lanes of a LOAD or STORE with this argument. */
 int access_lanes(int64_t bits);
-/* Whether u is in a tile's register, not a vector's: what tiles load and their sums. */
+/* Is u in a tile register, not in a vector's? True for tiles that are loaded,
+ * and for their sums. */
 bool uop_is_tile(const struct uop *u);
 const char *uop_op_name(const struct uop *u);            /* of its row, or of its op */
 
@@ -779,7 +777,7 @@ struct uop *tensor_unary(struct tgc *t, enum op op, struct uop *a);
 struct uop *tensor_binary(struct tgc *t, enum op op, struct uop *a, struct uop *b);
 struct uop *tensor_where(struct tgc *t, struct uop *c, struct uop *a, struct uop *b);
 struct uop *tensor_stack(struct tgc *t, struct uop *index, struct uop *const *x, int n);
-/* x[0], ... x[n - 1] side by side along an axis that is of size 1 in each of them */
+/* concatenates x[0], ... x[n - 1] along an axis that has size 1 in each of them */
 struct uop *tensor_stack_along(struct tgc *t, int axis, struct uop *const *x, int n);
 /* reshape that removes axes of size 1 */
 struct uop *tensor_drop_axes(struct tgc *t, struct uop *x, uint32_t axes);
@@ -809,8 +807,8 @@ struct view {
     /* derived: strides proved row-major; the stride of an axis of size 1 does not matter */
     bool row_major;
 };
-/* The last element that a view of constant sizes and of strides that do not fall reaches. false: it
- * is none, or there are more than can be counted. */
+/* The last element that a view reaches. needs: constant sizes, and strides that are not negative.
+ * false: it is no such view, or there are more elements than can be counted. */
 bool view_last_element(const struct view *v, int64_t *last);
 /* Copies bytes [begin, begin + nbytes) of a weight in stored order; whole elements. needs:
  * storage's dimensions, strides and offset are constants. */
@@ -819,8 +817,8 @@ void view_copy_stored(const struct buffer *b, size_t begin, size_t nbytes, unsig
  * that the caller frees through *packed (set to NULL otherwise). NULL: no memory. needs: storage's
  * dims and strides are constants. */
 const void *view_stored_bytes(const struct buffer *b, void **packed);
-/* Copies u's elements, row-major, where they are a weight's own, by views without padding. `to` has
- * room for them. false: they are something else, to be computed. */
+/* Copies u's elements, row-major, if u is a weight seen through views without padding. `to` has
+ * room for them. false: they must be computed. */
 bool view_copy_weight(struct tgc *t, struct uop *u, void *to);
 struct tracker { int nview; struct view *view; };
 struct tracker *tracker_contiguous(struct tgc *t, struct uop *const *dim, int ndim);
@@ -858,8 +856,8 @@ enum moves {
 bool move_is(const struct uop *v, unsigned moves);
 /* The value under v's ops of this set; v itself if it has none. */
 struct uop *value_behind(const struct uop *v, unsigned moves);
-/* The same; at[MAX_RANK], v's coordinates, become the base's. needs: no padding is passed, or the
- * caller does not ask whether the element exists. */
+/* value_behind() that also maps at[MAX_RANK], v's coordinates, to the base's. needs: no padding is
+ * passed, or the caller does not ask whether the element exists. */
 struct uop *move_down(struct tgc *t, struct uop *v, unsigned moves, struct uop **at);
 /* The ops on the way down, outermost first, at most PATH_MAX of them. */
 enum { PATH_MAX = 24 };
@@ -955,7 +953,7 @@ void program_print(struct text *out, struct tgc *t, struct uop *const *u, int n)
 bool graph_verify(struct tgc *t, const struct graph *g, const char *after_pass);
 bool linear_verify(struct tgc *t, struct uop *const *u, int n, const char *after_pass);
 bool kernel_verify(struct tgc *t, const struct uop *ast, const char *after_pass);
-/* The same, but returns false and says what is violated, and where. */
+/* graph_verify() that returns false and says what is violated, and where. */
 struct violation { const struct uop *at; const char *what; };
 bool linear_check(struct tgc *t, struct uop *const *u, int n, struct violation *v);
 bool kernel_check(struct tgc *t, const struct uop *ast, struct violation *v);
@@ -981,7 +979,7 @@ struct tensor {
 /* Which part wrote and read an element: part + 1; 0: none; reader -1: several. */
 struct touched { int writer, reader, write_phase, read_phase; };
 /* An element that one thread writes and another one accesses; buffer NULL: no race. By part, and by
- * thread of a block in one phase, between two barriers; -1: several. */
+ * thread of a block in one phase, which is the code between two barriers; -1: several. */
 struct race { const struct buffer *buffer; int64_t element; int part[2], thread[2]; };
 struct eval_env {
     const struct uop **leaf; struct tensor **value; int n;        /* BUFFER uops -> values */
@@ -994,9 +992,9 @@ struct eval_env {
     /* eval_linear(): the part of the shared loops to run, of `parts`; parts 0: all iterations */
     int part, parts;
     int block;                   /* eval_linear(): how many threads a block has; 0 as 1 */
-    /* likewise: NULL, or where the first race among all parts is noted. touched: what each part has
-     * accessed of a leaf, [nelem], zeros before the first part; NULL for memory that each part has
-     * for itself */
+    /* eval_linear(): NULL, or where the first race among all parts is noted. touched: what each
+     * part has accessed of a leaf, [nelem], zeros before the first part; NULL for memory that each
+     * part has for itself */
     struct race *race;
     struct touched **touch;
 };

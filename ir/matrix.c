@@ -1,5 +1,5 @@
-/* matrix.c - the rows of matrix.def: which lane of a wave holds which element of the matrices that
- * an instruction multiplies.
+/* matrix.c - the rows of matrix.def: which lane of a subgroup holds which element of the matrices
+ * that an instruction multiplies.
  *
  *      "k1 k2 m0 m1 m2 | k0 m3 k3"      lane 0b00101, element 0b010 of a:
  *        1  0  1  0  0 |  0  1  0       k1 = 1, m0 = 1, m3 = 1: row 9, column 2

@@ -149,7 +149,7 @@ static void print_params(struct text *out, const struct uop *u)
     text_puts(out, *params ? "}" : "");
 }
 
-/* Behind the other arguments: blocks of a cluster, if they are several. */
+/* After the other arguments: the blocks of a cluster, if there are several. */
 static void put_cluster(struct text *out, int blocks)
 {
     if (blocks > 1)

@@ -17,7 +17,7 @@ enum { BLOCK = 64 };
 
 struct plane { int64_t nrow, ncol, row_stride, col_stride; size_t width; };
 
-/* The same for each width, which is known where it is inlined. */
+/* Inlined for each width, which is a constant there. */
 static inline void copy_block(const struct plane *p, size_t width, int64_t row, int64_t nrow,
                               const unsigned char *from, unsigned char *to)
 {

@@ -11,17 +11,28 @@
 #include <stdlib.h>
 
 /* clang-format off */
-struct uop *sym_add(struct tgc *t, struct uop *a, struct uop *b) { return uop_binary(t, OP_ADD, a, b); }
-struct uop *sym_sub(struct tgc *t, struct uop *a, struct uop *b) { return uop_binary(t, OP_SUB, a, b); }
-struct uop *sym_mul(struct tgc *t, struct uop *a, struct uop *b) { return uop_binary(t, OP_MUL, a, b); }
-struct uop *sym_div(struct tgc *t, struct uop *a, struct uop *b) { return uop_binary(t, OP_FLOORDIV, a, b); }
-struct uop *sym_mod(struct tgc *t, struct uop *a, struct uop *b) { return uop_binary(t, OP_FLOORMOD, a, b); }
-struct uop *sym_addi(struct tgc *t, struct uop *a, int64_t b) { return sym_add(t, a, uop_int(t, b)); }
-struct uop *sym_muli(struct tgc *t, struct uop *a, int64_t b) { return sym_mul(t, a, uop_int(t, b)); }
-struct uop *sym_min(struct tgc *t, struct uop *a, struct uop *b) { return uop_binary(t, OP_MIN, a, b); }
-struct uop *sym_max(struct tgc *t, struct uop *a, struct uop *b) { return uop_binary(t, OP_MAX, a, b); }
-struct uop *sym_lt(struct tgc *t, struct uop *a, struct uop *b) { return uop_binary(t, OP_LT, a, b); }
-struct uop *sym_and(struct tgc *t, struct uop *a, struct uop *b) { return uop_binary(t, OP_AND, a, b); }
+struct uop *sym_add(struct tgc *t, struct uop *a, struct uop *b)
+{ return uop_binary(t, OP_ADD, a, b); }
+struct uop *sym_sub(struct tgc *t, struct uop *a, struct uop *b)
+{ return uop_binary(t, OP_SUB, a, b); }
+struct uop *sym_mul(struct tgc *t, struct uop *a, struct uop *b)
+{ return uop_binary(t, OP_MUL, a, b); }
+struct uop *sym_div(struct tgc *t, struct uop *a, struct uop *b)
+{ return uop_binary(t, OP_FLOORDIV, a, b); }
+struct uop *sym_mod(struct tgc *t, struct uop *a, struct uop *b)
+{ return uop_binary(t, OP_FLOORMOD, a, b); }
+struct uop *sym_addi(struct tgc *t, struct uop *a, int64_t b)
+{ return sym_add(t, a, uop_int(t, b)); }
+struct uop *sym_muli(struct tgc *t, struct uop *a, int64_t b)
+{ return sym_mul(t, a, uop_int(t, b)); }
+struct uop *sym_min(struct tgc *t, struct uop *a, struct uop *b)
+{ return uop_binary(t, OP_MIN, a, b); }
+struct uop *sym_max(struct tgc *t, struct uop *a, struct uop *b)
+{ return uop_binary(t, OP_MAX, a, b); }
+struct uop *sym_lt(struct tgc *t, struct uop *a, struct uop *b)
+{ return uop_binary(t, OP_LT, a, b); }
+struct uop *sym_and(struct tgc *t, struct uop *a, struct uop *b)
+{ return uop_binary(t, OP_AND, a, b); }
 /* clang-format on */
 
 struct uop *sym_ceildiv(struct tgc *t, struct uop *a, int64_t b)

@@ -20,9 +20,9 @@ static inline void require(const struct verifier *v, const struct uop *u, bool o
 }
 /* Operands' and result's dtypes of an elementwise op. */
 void verify_elementwise(const struct verifier *v, const struct uop *u);
-/* The same of a STACK. */
+/* Operands' and result's dtypes of a STACK. */
 void verify_stack(const struct verifier *v, const struct uop *u);
-/* Counters, the range whose places count, and memory that all of them share. */
+/* TICKET: its counters, the range whose iterations count, and memory that all of them share. */
 void verify_ticket(const struct verifier *v, const struct uop *u);
 void verify_bounds(const struct verifier *v, const struct uop *u);
 bool verify_is_reduction(enum op op);

@@ -7,13 +7,14 @@
  *     loop's size may depend on the loops around it.
  *   - A STORE's bands come first, then loops, then its lanes; a REDUCE lists no lanes of its own.
  *   - Offsets are i64, gates are bool, values have the dtype of the memory.
- *   - Threads of a block share loops of stores and of stages in local memory alone: one of each of
- *     these then, so that no two threads store the same element. A local STAGE changes with no loop
- *     but those of its store that stand outside of the block's: all threads come to its barriers.
- *   - If iterations are threads of the block, it is as many for each store, and stores share no loop
- *     besides. A local STAGE may change with the loops of a sum, then.
- *   - Stores have as many loops over the grid's places, none of a thread's lanes.
- *   - Memory that all blocks share is read by stores with a TICKET for it alone; its counters are only counted by these.
+ *   - Threads of a block share loops only of stores and of local STAGEs. Each of these then has one
+ *     such loop, so that no two threads store the same element. A local STAGE depends on no loop
+ *     but those of its store that are outside the block's: all threads reach its barriers.
+ *   - If iterations are threads of the block, each store has the same number of them, and stores
+ *     share no other loop. A local STAGE may then depend on the loops of a sum.
+ *   - All stores have the same number of loops over the grid; none of these is a lane.
+ *   - Memory that all blocks share is read only by stores with a TICKET for it. Only TICKETs
+ *     access its counters.
  *   - A STAGE's memory is scratch of its own. Scratch that one store passes on to another is read
  *     after that store, in the same bands.
  */
@@ -235,7 +236,7 @@ static int count_workers(const struct uop *store, enum worker w, int64_t *turns)
     return count;
 }
 
-/* Whether a set has a range whose iterations are not the same for all threads. */
+/* Has the set a range whose iterations differ between threads? */
 static bool has_thread_ranges(const struct kernel_verifier *k, const uint64_t *set)
 {
     for (int i = 0; i < k->n; i++) {

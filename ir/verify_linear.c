@@ -415,7 +415,7 @@ static void check_meeting(struct linear_verifier *l, const struct uop *u)
     }
 }
 
-/* All of the block's threads come here, behind what they have stored. */
+/* All of the block's threads come here, after their stores. */
 static void check_ticket(struct linear_verifier *l, const struct uop *u)
 {
     bool stored = false;
@@ -427,7 +427,7 @@ static void check_ticket(struct linear_verifier *l, const struct uop *u)
             "hands over what nobody has stored, or its counter's number is no integer");
 }
 
-/* Of so many of a block's threads: of all consumers, where they are by themselves. */
+/* A barrier of a part of the block must be of all consumers, and in their guard. */
 static void check_barrier(struct linear_verifier *l, const struct uop *u)
 {
     const int n = BARRIER_THREADS(u->arg.i);

@@ -5,18 +5,17 @@
  *        for i < 6   t[i] = ...          before it
  *        for j < 4   ... = t[j + 2]
  *
- * For fixed counters of D and the loops around it, the stores before a load run all iterations of
- * their own loops, so the set of elements that they write is known, and so is the set that the load
- * reads. The second must be a subset of the first. Offsets are affine: sums of coefficients times
- * loop counters and other atoms. An atom with the same coefficient in all offsets shifts both sets
- * equally and is left out; every other counter and symbol of the common loops is enumerated. So
- * this is a proof for all iterations, not a test of some. The sets are bitmaps, marked and compared
- * by contiguous runs: loops with affine offsets make boxes, and the contiguous elements of a box
- * are one run.
+ * Fix the counters of D and the loops around it. The stores before a load run all iterations of
+ * their own loops, so the set of elements that they write is known. So is the set that the load
+ * reads, which must be a subset. Offsets are affine: sums of coefficients times loop counters and
+ * other atoms. An atom with the same coefficient in all offsets shifts both sets equally and is
+ * left out; every other counter and symbol of the common loops is enumerated. So this is a proof
+ * for all iterations, not a test of some. The sets are bitmaps, marked and compared by contiguous
+ * runs: loops with affine offsets make boxes, and the contiguous elements of a box are one run.
  *
- * A store does not count if threads share one of its own loops (a thread runs only a part of it),
- * if one of its own conditions cannot be evaluated, or if its offset is invariant in one of its own
- * loops (which leaves only the last iteration's value).
+ * A store does not count if threads share one of its own loops: a thread runs only a part of it.
+ * Nor does it if one of its own conditions cannot be evaluated, or if its offset is invariant in
+ * one of its own loops, which leaves only the last iteration's value.
  *
  * What cannot be decided (an offset that is data, more iterations than the budget; memory with two
  * halves, of which the iteration before has stored one) is counted.
@@ -648,7 +647,7 @@ static bool check_iteration(struct scratch_verifier *v, const struct group *g)
     return true;
 }
 
-/* Enumerates needed[k] and those behind it. */
+/* Enumerates needed[k] and those after it. */
 static bool check_from(struct scratch_verifier *v, const struct group *g, int k)
 {
     if (k == v->nneeded)

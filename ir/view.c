@@ -5,8 +5,8 @@
  * remainder in the index (tinygrad's rangeify).
  *
  * A tracker answers the questions that an index expression cannot: is this tensor contiguous, is it
- * a plain part of its base. It is a stack of views; a view maps logical coordinates i to a flat
- * offset by offset + sum of stride[a] * i[a] and is valid where mask_lo[a] <= i[a] < mask_hi[a] for
+ * a plain part of its base. It is a stack of views. A view maps logical coordinates i to the flat
+ * offset `offset + sum of stride[a] * i[a]`. It is valid where mask_lo[a] <= i[a] < mask_hi[a] for
  * every axis. view[0] addresses the base; view[k+1] addresses the logical elements of view[k],
  * counted row-major:
  *
@@ -47,7 +47,7 @@ static void axes_above_one(struct uop *const *dim, int ndim, struct axis_list *l
 }
 
 /* Looks for the smallest na, nb >= 1 such that the first na axes of `a` and the first nb of `b`
- * (the last ones if `from_end`) hold the same number of elements. */
+ * hold the same number of elements. from_end: the last axes. */
 static bool find_cut(struct tgc *t, struct uop *const *adim, const struct axis_list *a,
                      struct uop *const *bdim, const struct axis_list *b, bool from_end, int *na,
                      int *nb)

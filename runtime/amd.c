@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: 0BSD */
-/* amd.c - HIP, AMD's driver, by its own names: what graphs.c leaves to it; and HIP C's versions of pieces of number.c
- * and math.c. A context of HIP is a device: the caller's thread has the device that it had when a function returns.
- * Only functions of ROCm 5.0 are needed; constants are those of its hip_runtime_api.h.
+/* amd.c - HIP, AMD's driver: what differs from CUDA and graphs.c leaves to this file. Also HIP C's
+ * versions of pieces of number.c and math.c. In HIP a context is a device: each function restores
+ * the device that the caller's thread had. Only functions of ROCm 5.0 are needed; constants are
+ * those of its hip_runtime_api.h.
  */
 #include <dlfcn.h>
 #include <stdint.h>
@@ -15,7 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A kernel's launch as a graph has it: hipKernelNodeParams. */
+/* The kernel node of a graph: hipKernelNodeParams. */
 struct kernel_node {
     unsigned block[3];
     void **extra;
@@ -25,7 +26,7 @@ struct kernel_node {
     unsigned shared_bytes;
 };
 
-/* The functions that are HIP's own; before: the thread's device, until leave(). */
+/* HIP's own functions. before: the thread's device, which leave() restores. */
 struct own_calls {
     const char *(*get_error)(int32_t error);
     int32_t (*get_current)(int *device);
@@ -35,25 +36,32 @@ struct own_calls {
     int before;
 };
 
-/* ROCm 7's, 6's and 5's. */
-static const char *const library_name[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so",
-                                           "/opt/rocm/lib/libamdhip64.so"};
-static const char no_library[] = "no libamdhip64.so (.7, .6, .5, also of /opt/rocm/lib) is found: ROCm's HIP is not installed";
+/* Of ROCm 7, 6 and 5. */
+static const char *const library_name[] = {
+    "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so",
+    "/opt/rocm/lib/libamdhip64.so"};
+static const char no_library[] =
+    "no libamdhip64.so (.7, .6, .5, also of /opt/rocm/lib) is found: ROCm's HIP is not installed";
 static const char oldest_version[] = "ROCm 5.0";
 static const char *const call_name[] = {
-    "hipInit", "hipGetDeviceCount", "hipDeviceGet", "hipStreamCreateWithFlags", "hipStreamSynchronize", "hipStreamDestroy",
-    "hipMemGetInfo", "hipMalloc", "hipHostMalloc", "hipHostFree", "hipFree", "hipMemcpyHtoDAsync",
-    "hipMemcpyDtoHAsync", "hipPointerGetAttribute", "hipMemGetAddressRange", "hipModuleLoadDataEx",
-    "hipModuleUnload", "hipModuleGetFunction", "hipModuleLaunchKernel", "hipGraphCreate", "hipGraphAddKernelNode",
-    "hipGraphInstantiateWithFlags", "hipGraphExecKernelNodeSetParams", "hipGraphLaunch", "hipGraphExecDestroy",
-    "hipGraphDestroy", "hipEventCreateWithFlags", "hipEventRecord", "hipEventElapsedTime", "hipEventDestroy",
-    "hipGetErrorString", "hipGetDevice", "hipSetDevice", "hipCtxPushCurrent", "hipCtxPopCurrent"};
+    "hipInit", "hipGetDeviceCount", "hipDeviceGet", "hipStreamCreateWithFlags",
+    "hipStreamSynchronize", "hipStreamDestroy", "hipMemGetInfo", "hipMalloc", "hipHostMalloc",
+    "hipHostFree", "hipFree", "hipMemcpyHtoDAsync", "hipMemcpyDtoHAsync",
+    "hipPointerGetAttribute", "hipMemGetAddressRange", "hipModuleLoadDataEx", "hipModuleUnload",
+    "hipModuleGetFunction", "hipModuleLaunchKernel", "hipGraphCreate", "hipGraphAddKernelNode",
+    "hipGraphInstantiateWithFlags", "hipGraphExecKernelNodeSetParams", "hipGraphLaunch",
+    "hipGraphExecDestroy", "hipGraphDestroy", "hipEventCreateWithFlags", "hipEventRecord",
+    "hipEventElapsedTime", "hipEventDestroy", "hipGetErrorString", "hipGetDevice", "hipSetDevice",
+    "hipCtxPushCurrent", "hipCtxPopCurrent"};
 
-/* The kernels for an architecture. */
+/* The code object of an architecture. */
 struct binary { const char *arch, *code; };
 
 //@ amd_driver_own
-static const char *words_of(const model_self *self, int32_t error) { return self->device.own_calls.get_error(error); }
+static const char *words_of(const model_self *self, int32_t error)
+{
+    return self->device.own_calls.get_error(error);
+}
 
 static int enter(model_self *self)
 {
@@ -61,9 +69,12 @@ static int enter(model_self *self)
     return status == MODEL_OK ? TRY(own_calls.set_current, self->device.device) : status;
 }
 
-static void leave(model_self *self) { self->device.own_calls.set_current(self->device.own_calls.before); }
+static void leave(model_self *self)
+{
+    self->device.own_calls.set_current(self->device.own_calls.before);
+}
 
-/* A function that older drivers have not; false: it is missing. */
+/* Looks up a function that older drivers lack; false: it is missing. */
 static bool find_call(const model_self *self, const char *name, void *function)
 {
     void *found = dlsym(self->device.library, name);
@@ -71,12 +82,13 @@ static bool find_call(const model_self *self, const char *name, void *function)
     return found != NULL;
 }
 
-/* Drivers without the function capture by streams that have no such state, or not at all. */
+/* Without the function, a driver's streams do not report a capture, or cannot capture. */
 static int ask_capture(model_self *self, int *state)
 {
     int32_t (*get_capture)(void *stream, int *state);
-    return find_call(self, "hipStreamIsCapturing", &get_capture) ? status_of(self, "hipStreamIsCapturing", get_capture(self->device.queue, state))
-                                                                 : MODEL_OK;
+    return find_call(self, "hipStreamIsCapturing", &get_capture)
+               ? status_of(self, "hipStreamIsCapturing", get_capture(self->device.queue, state))
+               : MODEL_OK;
 }
 
 static int device_of_context(model_self *self, void *context, int *device)
@@ -94,7 +106,8 @@ static int device_of_context(model_self *self, void *context, int *device)
     return status;
 }
 
-/* Before ROCm 5.6 a stream does not say: the thread's device, as of hipStreamLegacy and hipStreamPerThread, 1 and 2. */
+/* Before ROCm 5.6 a stream cannot be asked for its device: it is taken to be the thread's current
+ * one. That always holds for hipStreamLegacy (1) and hipStreamPerThread (2). */
 static int device_of_stream(model_self *self, void *stream, int *device)
 {
     int32_t (*get_device)(void *stream, int *device);
@@ -103,7 +116,8 @@ static int device_of_stream(model_self *self, void *stream, int *device)
     return TRY(own_calls.get_current, device);
 }
 
-/* The device: of the caller's context, or of its stream, or the one it names. */
+/* Settles on the device of the caller's context, of its stream, or the one that
+ * options.device names. */
 static int open_context(model_self *self)
 {
     const model_options *o = &self->options;
@@ -122,8 +136,8 @@ static int open_context(model_self *self)
 
 static void close_context(model_self *self) { (void)self; }
 
-/* "gfx90a:sramecc+:xnack-", the architecture and how it is set; where the device's properties have it ROCm 6 has
- * changed, and given the function another name. */
+/* Reads the architecture and its settings, as "gfx90a:sramecc+:xnack-". ROCm 6 has moved it within
+ * the device's properties, and renamed the function that returns them. */
 static int read_architecture(model_self *self, char *name, size_t n)
 {
     enum { AT = 1160, AT_BEFORE = 396, WORDS = 512 };
@@ -134,7 +148,8 @@ static int read_architecture(model_self *self, char *name, size_t n)
         complain(self, "the driver has no hipGetDeviceProperties");
         return MODEL_OLD_DRIVER;
     }
-    int status = status_of(self, "hipGetDeviceProperties", get_properties(properties, self->device.device));
+    int status =
+        status_of(self, "hipGetDeviceProperties", get_properties(properties, self->device.device));
     snprintf(name, n, "%s", (const char *)properties + (is_new ? AT : AT_BEFORE));
     return status;
 }
@@ -149,14 +164,20 @@ static int open_module(model_self *self)
     for (size_t i = 0; i < sizeof binary_of / sizeof *binary_of; i++)
         if (strcmp(binary_of[i].arch, name) == 0)
             return TRY(load, &self->device.module, binary_of[i].code, 0, NULL, NULL);
-    snprintf(line, sizeof line, "the kernels are not for the device, which is %s: compile with --cpu=%s (what does where tgc "
-             "does not know that, it says)", name, name);
+    snprintf(line, sizeof line,
+             "the kernels are not for the device, which is %s: compile with --cpu=%s (what does "
+             "where tgc does not know that, it says)",
+             name, name);
     complain(self, line);
     return MODEL_OTHER_DEVICE;
 }
 
-/* No launch names any: what a block may have its kernel declares. */
-static int allow_local(const model_self *self, int index) { (void)self, (void)index; return MODEL_OK; }
+/* No opt-in is needed: each kernel declares its shared memory. */
+static int allow_local(const model_self *self, int index)
+{
+    (void)self, (void)index;
+    return MODEL_OK;
+}
 
 static int check_owner(const model_self *self, uint64_t at, bool *is_ours)
 {
@@ -215,19 +236,21 @@ typedef __UINT64_TYPE__ uint64_t;
 #define KEPT_TWICE 2
 
 //@ amd_shuffle_f32
-/* What the thread has whose number is t ^ m, of a block that is one wave: by the lanes of four, or of a row of 16, by a
- * swizzle of 32, or by their numbers. */
+/* The value of lane t ^ m; the block is one wave. DPP exchanges within four lanes (1, 2) or a row
+ * of 16 (8), ds_swizzle within 32 lanes (4, 16), and ds_bpermute across the wave. */
 static inline float shuffle_f32(float x, unsigned m)
 {
     const int v = __builtin_bit_cast(int, x);
     int other;
     switch (m) {
-    case 1: other = __builtin_amdgcn_update_dpp(v, v, 0xb1, 15, 15, true); break;    /* quad_perm:[1,0,3,2] */
-    case 2: other = __builtin_amdgcn_update_dpp(v, v, 0x4e, 15, 15, true); break;    /* quad_perm:[2,3,0,1] */
+    /* the controls of DPP: quad_perm:[1,0,3,2], quad_perm:[2,3,0,1], row_ror:8 */
+    case 1: other = __builtin_amdgcn_update_dpp(v, v, 0xb1, 15, 15, true); break;
+    case 2: other = __builtin_amdgcn_update_dpp(v, v, 0x4e, 15, 15, true); break;
     case 4: other = __builtin_amdgcn_ds_swizzle(v, 4 << 10 | 31); break;
-    case 8: other = __builtin_amdgcn_update_dpp(v, v, 0x128, 15, 15, true); break;   /* row_ror:8 */
+    case 8: other = __builtin_amdgcn_update_dpp(v, v, 0x128, 15, 15, true); break;
     case 16: other = __builtin_amdgcn_ds_swizzle(v, 16 << 10 | 31); break;
-    default: other = __builtin_amdgcn_ds_bpermute((int)(__builtin_amdgcn_workitem_id_x() ^ m) << 2, v);
+    default:
+        other = __builtin_amdgcn_ds_bpermute((int)(__builtin_amdgcn_workitem_id_x() ^ m) << 2, v);
     }
     return __builtin_bit_cast(float, other);
 }

@@ -1,29 +1,34 @@
 /* SPDX-License-Identifier: 0BSD */
-/* amd_matrix.c - AMD's instructions of ir/matrix.def: a wave's loads of tiles from a block's memory, and its products, by
- * clang's built-ins.
+/* amd_matrix.c - AMD's matrix instructions of ir/matrix.def (MFMA, WMMA): a wave's loads of
+ * fragments from shared memory, and its products, by clang's built-ins.
  *
- * Lane l of the wave holds, of a factor, row l % 16 (of b: column l % 16) and neighbours of k, as words: all that there are,
- * or those of its part of the wave. A tile's rows are `stride` elements apart. a_across, b_across: they are rows of k.
+ * Lane l holds row l % 16 of a, or column l % 16 of b, as words of elements that are contiguous
+ * along k: all of k, or the part of the lane's group of 16. Rows of a tile in memory are `stride`
+ * elements apart and contiguous along k. a_across, b_across: the transpose, whose memory rows are
+ * slices at one k.
  *
- * TGC_MATRIX_MODEL(row, sums, a, b), if it is defined, does what the instruction does.
+ * TGC_MATRIX_MODEL(row, sums, a, b), if defined, replaces the instruction: the emulator's model of
+ * it.
  *
- * Of a thread's own there is the dot product of four bytes: from gfx11 on of any signs, on gfx9 with signs alone, where a is 128 and
- * the byte with a sign that has the other highest bit.
+ * Single threads have the dot product of four bytes. gfx11 and later take any signedness. gfx9
+ * takes signed bytes alone, so the unsigned byte is biased by 128 and the bias is added back.
  */
 #include <stdint.h>
 
 //@ amd_dot_bytes
-/* sum + the four products of bytes a (0..255) and b (-128..127) */
+/* sum + the dot product of four bytes of a, 0..255, and of b, -128..127 */
 static inline uint32_t dot_bytes(uint32_t sum, uint32_t a, uint32_t b)
 {
 #if defined __GFX11__ || defined __GFX12__
     return (uint32_t)__builtin_amdgcn_sudot4(false, (int)a, true, (int)b, (int)sum, false);
 #elif defined __gfx90a__ || defined __gfx942__
     const int of_128 = __builtin_amdgcn_sdot4(0x01010101, (int)b, 0, false);
-    return (uint32_t)__builtin_amdgcn_sdot4((int)(a ^ 0x80808080), (int)b, (int)sum, false) + ((uint32_t)of_128 << 7);
+    return (uint32_t)__builtin_amdgcn_sdot4((int)(a ^ 0x80808080), (int)b, (int)sum, false) +
+           ((uint32_t)of_128 << 7);
 #else
     sum += (a & 255) * (uint32_t)(int8_t)b + (a >> 8 & 255) * (uint32_t)(int8_t)(b >> 8);
-    return sum + (a >> 16 & 255) * (uint32_t)(int8_t)(b >> 16) + (a >> 24) * (uint32_t)(int8_t)(b >> 24);
+    return sum + (a >> 16 & 255) * (uint32_t)(int8_t)(b >> 16) +
+           (a >> 24) * (uint32_t)(int8_t)(b >> 24);
 #endif
 }
 
@@ -31,12 +36,16 @@ static inline uint32_t dot_bytes(uint32_t sum, uint32_t a, uint32_t b)
 template <int N> struct words { uint32_t x[N]; };
 
 //@ amd_matrix_product amd_words
-/* A row's function: the wave's sums plus a times b, N words each. made: of A and B, factors of that type, and S, the sums. */
+/* The function of a row of ir/matrix.def: sums += a * b, for factors of N words. made: the
+ * built-in's call, with A and B, the factors as the type `factor`, and S, the sums. */
 template <class E, int N> using vector_of = E __attribute__((ext_vector_type(N)));
 #define VECTOR(type, n) vector_of<type, n>
 #ifdef TGC_MATRIX_MODEL
 #define MATRIX_PRODUCT(row, N, factor, sum, nsum, made) \
-    static inline void row(sum *sums, words<N> a, words<N> b) { TGC_MATRIX_MODEL(#row, sums, &a, &b); }
+    static inline void row(sum *sums, words<N> a, words<N> b) \
+    { \
+        TGC_MATRIX_MODEL(#row, sums, &a, &b); \
+    }
 #else
 #define MATRIX_PRODUCT(row, N, factor, sum, nsum, made) \
     static inline void row(sum *sums, words<N> a, words<N> b) \
@@ -50,62 +59,81 @@ template <class E, int N> using vector_of = E __attribute__((ext_vector_type(N))
 #endif
 
 //@ amd_mfma16x16x16_f16 amd_matrix_product
-MATRIX_PRODUCT(mfma16x16x16_f16, 2, VECTOR(_Float16, 4), float, 4, __builtin_amdgcn_mfma_f32_16x16x16f16(A, B, S, 0, 0, 0))
+MATRIX_PRODUCT(mfma16x16x16_f16, 2, VECTOR(_Float16, 4), float, 4,
+               __builtin_amdgcn_mfma_f32_16x16x16f16(A, B, S, 0, 0, 0))
 
 //@ amd_mfma16x16x16_bf16 amd_matrix_product
-MATRIX_PRODUCT(mfma16x16x16_bf16, 2, VECTOR(short, 4), float, 4, __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(A, B, S, 0, 0, 0))
+MATRIX_PRODUCT(mfma16x16x16_bf16, 2, VECTOR(short, 4), float, 4,
+               __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(A, B, S, 0, 0, 0))
 
 //@ amd_wmma16x16x16_f16 amd_matrix_product
-MATRIX_PRODUCT(wmma16x16x16_f16, 8, VECTOR(_Float16, 16), float, 8, __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(A, B, S))
+MATRIX_PRODUCT(wmma16x16x16_f16, 8, VECTOR(_Float16, 16), float, 8,
+               __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(A, B, S))
 
 //@ amd_wmma16x16x16_bf16 amd_matrix_product
-MATRIX_PRODUCT(wmma16x16x16_bf16, 8, VECTOR(short, 16), float, 8, __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(A, B, S))
+MATRIX_PRODUCT(wmma16x16x16_bf16, 8, VECTOR(short, 16), float, 8,
+               __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(A, B, S))
 
 //@ amd_wmma16x16x16gfx12_f16 amd_matrix_product
-MATRIX_PRODUCT(wmma16x16x16gfx12_f16, 4, VECTOR(_Float16, 8), float, 8, __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(A, B, S))
+MATRIX_PRODUCT(wmma16x16x16gfx12_f16, 4, VECTOR(_Float16, 8), float, 8,
+               __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(A, B, S))
 
 //@ amd_wmma16x16x16gfx12_bf16 amd_matrix_product
-MATRIX_PRODUCT(wmma16x16x16gfx12_bf16, 4, VECTOR(short, 8), float, 8, __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(A, B, S))
+MATRIX_PRODUCT(wmma16x16x16gfx12_bf16, 4, VECTOR(short, 8), float, 8,
+               __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(A, B, S))
 
 //@ amd_wmma16x16x16_i8 amd_matrix_product
-MATRIX_PRODUCT(wmma16x16x16_i8, 4, VECTOR(int, 4), int32_t, 8, __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32(true, A, true, B, S, false))
+MATRIX_PRODUCT(wmma16x16x16_i8, 4, VECTOR(int, 4), int32_t, 8,
+               __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32(true, A, true, B, S, false))
 
 //@ amd_wmma16x16x16_u8i8 amd_matrix_product
-MATRIX_PRODUCT(wmma16x16x16_u8i8, 4, VECTOR(int, 4), int32_t, 8, __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32(false, A, true, B, S, false))
+MATRIX_PRODUCT(wmma16x16x16_u8i8, 4, VECTOR(int, 4), int32_t, 8,
+               __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32(false, A, true, B, S, false))
 
 //@ amd_wmma16x16x16_u8 amd_matrix_product
-MATRIX_PRODUCT(wmma16x16x16_u8, 4, VECTOR(int, 4), int32_t, 8, __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32(false, A, false, B, S, false))
+MATRIX_PRODUCT(wmma16x16x16_u8, 4, VECTOR(int, 4), int32_t, 8,
+               __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32(false, A, false, B, S, false))
 
 //@ amd_wmma16x16x16gfx12_i8 amd_matrix_product
-MATRIX_PRODUCT(wmma16x16x16gfx12_i8, 2, VECTOR(int, 2), int32_t, 8, __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32_gfx12(true, A, true, B, S, false))
+MATRIX_PRODUCT(wmma16x16x16gfx12_i8, 2, VECTOR(int, 2), int32_t, 8,
+               __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32_gfx12(true, A, true, B, S, false))
 
 //@ amd_wmma16x16x16gfx12_u8i8 amd_matrix_product
-MATRIX_PRODUCT(wmma16x16x16gfx12_u8i8, 2, VECTOR(int, 2), int32_t, 8, __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32_gfx12(false, A, true, B, S, false))
+MATRIX_PRODUCT(wmma16x16x16gfx12_u8i8, 2, VECTOR(int, 2), int32_t, 8,
+               __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32_gfx12(false, A, true, B, S, false))
 
 //@ amd_wmma16x16x16gfx12_u8 amd_matrix_product
-MATRIX_PRODUCT(wmma16x16x16gfx12_u8, 2, VECTOR(int, 2), int32_t, 8, __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32_gfx12(false, A, false, B, S, false))
+MATRIX_PRODUCT(wmma16x16x16gfx12_u8, 2, VECTOR(int, 2), int32_t, 8,
+               __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32_gfx12(false, A, false, B, S, false))
 
 //@ amd_wmma16x16x16gfx12_e4m3 amd_matrix_product
-MATRIX_PRODUCT(wmma16x16x16gfx12_e4m3, 2, VECTOR(int, 2), float, 8, __builtin_amdgcn_wmma_f32_16x16x16_fp8_fp8_w32_gfx12(A, B, S))
+MATRIX_PRODUCT(wmma16x16x16gfx12_e4m3, 2, VECTOR(int, 2), float, 8,
+               __builtin_amdgcn_wmma_f32_16x16x16_fp8_fp8_w32_gfx12(A, B, S))
 
 //@ amd_wmma16x16x16gfx12_e5m2 amd_matrix_product
-MATRIX_PRODUCT(wmma16x16x16gfx12_e5m2, 2, VECTOR(int, 2), float, 8, __builtin_amdgcn_wmma_f32_16x16x16_bf8_bf8_w32_gfx12(A, B, S))
+MATRIX_PRODUCT(wmma16x16x16gfx12_e5m2, 2, VECTOR(int, 2), float, 8,
+               __builtin_amdgcn_wmma_f32_16x16x16_bf8_bf8_w32_gfx12(A, B, S))
 
 //@ amd_mfma16x16x16_i8 amd_matrix_product
-MATRIX_PRODUCT(mfma16x16x16_i8, 1, int, int32_t, 4, __builtin_amdgcn_mfma_i32_16x16x16i8(A, B, S, 0, 0, 0))
+MATRIX_PRODUCT(mfma16x16x16_i8, 1, int, int32_t, 4,
+               __builtin_amdgcn_mfma_i32_16x16x16i8(A, B, S, 0, 0, 0))
 
 //@ amd_mfma16x16x32_i8 amd_matrix_product
-MATRIX_PRODUCT(mfma16x16x32_i8, 2, long, int32_t, 4, __builtin_amdgcn_mfma_i32_16x16x32_i8(A, B, S, 0, 0, 0))
+MATRIX_PRODUCT(mfma16x16x32_i8, 2, long, int32_t, 4,
+               __builtin_amdgcn_mfma_i32_16x16x32_i8(A, B, S, 0, 0, 0))
 
 //@ amd_mfma16x16x32_e4m3fnuz amd_matrix_product
-MATRIX_PRODUCT(mfma16x16x32_e4m3fnuz, 2, long, float, 4, __builtin_amdgcn_mfma_f32_16x16x32_fp8_fp8(A, B, S, 0, 0, 0))
+MATRIX_PRODUCT(mfma16x16x32_e4m3fnuz, 2, long, float, 4,
+               __builtin_amdgcn_mfma_f32_16x16x32_fp8_fp8(A, B, S, 0, 0, 0))
 
 //@ amd_mfma16x16x32_e5m2fnuz amd_matrix_product
-MATRIX_PRODUCT(mfma16x16x32_e5m2fnuz, 2, long, float, 4, __builtin_amdgcn_mfma_f32_16x16x32_bf8_bf8(A, B, S, 0, 0, 0))
+MATRIX_PRODUCT(mfma16x16x32_e5m2fnuz, 2, long, float, 4,
+               __builtin_amdgcn_mfma_f32_16x16x32_bf8_bf8(A, B, S, 0, 0, 0))
 
 //@ amd_fragment amd_words
-/* N words of neighbours of k, which are `step` apart, for each part of 16 lanes those behind the last part's. LANES: after
- * how many the parts begin again. */
+/* Loads N words that are contiguous along k, whose elements are `step` apart in memory;
+ * each further group of 16 lanes loads the next N words. LANES: the number of lanes after
+ * which this repeats. */
 template <int N, int LANES, class E> static inline words<N> fragment(const E *p, int side, int step)
 {
     enum { EACH = 4 / sizeof(E), BITS = 8 * sizeof(E) };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: 0BSD */
-/* cuda.c - CUDA's driver, by its own names: what graphs.c leaves to it; and CUDA C's versions of pieces of number.c
- * and math.c. The caller's thread has the context that it had when a function returns. Only functions of CUDA 11.4
- * are called; constants are those of its cuda.h.
+/* cuda.c - CUDA's driver: what differs from HIP and graphs.c leaves to this file. Also CUDA C's
+ * versions of pieces of number.c and math.c. Each function restores the context that the caller's
+ * thread had. Only functions of CUDA 11.4 are called; constants are those of its cuda.h.
  */
 #include <dlfcn.h>
 #include <stdint.h>
@@ -15,14 +15,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A kernel's launch as a graph has it: CUDA_KERNEL_NODE_PARAMS, the first version. */
+/* The kernel node of a graph: CUDA_KERNEL_NODE_PARAMS, the first version. */
 struct kernel_node {
     void *function;
     unsigned groups[3], block[3], shared_bytes;
     void **parameters, **extra;
 };
 
-/* The functions that are CUDA's own, and what they give. */
+/* CUDA's own functions, and the context in use. */
 struct own_calls {
     int32_t (*get_error)(int32_t error, const char **text);
     int32_t (*get_attribute)(int *value, int what, int device);
@@ -39,44 +39,57 @@ struct own_calls {
     bool owns_context;
 };
 
-/* Those with a number are of the interface of CUDA 3.2 or 4. */
+/* Names that end in a number are of the interface of CUDA 3.2 or 4. */
 static const char *const library_name[] = {"libcuda.so.1", "libcuda.so"};
-static const char no_library[] = "no libcuda.so.1 is found: NVIDIA's driver is not installed, or not there for this program";
+static const char no_library[] =
+    "no libcuda.so.1 is found: NVIDIA's driver is not installed, or not there for this program";
 static const char oldest_version[] = "CUDA 11.4";
 static const char *const call_name[] = {
-    "cuInit", "cuDeviceGetCount", "cuDeviceGet", "cuStreamCreate", "cuStreamSynchronize", "cuStreamDestroy_v2",
-    "cuMemGetInfo_v2", "cuMemAlloc_v2", "cuMemHostAlloc", "cuMemFreeHost", "cuMemFree_v2", "cuMemcpyHtoDAsync_v2",
-    "cuMemcpyDtoHAsync_v2", "cuPointerGetAttribute", "cuMemGetAddressRange_v2", "cuModuleLoadDataEx",
-    "cuModuleUnload", "cuModuleGetFunction", "cuLaunchKernel", "cuGraphCreate", "cuGraphAddKernelNode",
-    "cuGraphInstantiateWithFlags", "cuGraphExecKernelNodeSetParams", "cuGraphLaunch", "cuGraphExecDestroy",
-    "cuGraphDestroy", "cuEventCreate", "cuEventRecord", "cuEventElapsedTime", "cuEventDestroy_v2",
-    "cuGetErrorString", "cuDeviceGetAttribute", "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2",
-    "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuCtxGetCurrent", "cuCtxGetDevice", "cuStreamGetCtx",
-    "cuFuncSetAttribute", "cuStreamIsCapturing"};
+    "cuInit", "cuDeviceGetCount", "cuDeviceGet", "cuStreamCreate", "cuStreamSynchronize",
+    "cuStreamDestroy_v2", "cuMemGetInfo_v2", "cuMemAlloc_v2", "cuMemHostAlloc", "cuMemFreeHost",
+    "cuMemFree_v2", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuPointerGetAttribute",
+    "cuMemGetAddressRange_v2", "cuModuleLoadDataEx", "cuModuleUnload", "cuModuleGetFunction",
+    "cuLaunchKernel", "cuGraphCreate", "cuGraphAddKernelNode", "cuGraphInstantiateWithFlags",
+    "cuGraphExecKernelNodeSetParams", "cuGraphLaunch", "cuGraphExecDestroy", "cuGraphDestroy",
+    "cuEventCreate", "cuEventRecord", "cuEventElapsedTime", "cuEventDestroy_v2",
+    "cuGetErrorString", "cuDeviceGetAttribute", "cuDevicePrimaryCtxRetain",
+    "cuDevicePrimaryCtxRelease_v2", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2",
+    "cuCtxGetCurrent", "cuCtxGetDevice", "cuStreamGetCtx", "cuFuncSetAttribute",
+    "cuStreamIsCapturing"};
 
-/* The kernels for an architecture: machine code, for it and, unless it is exact or Tegra's, newer ones of the same
- * generation (the number's tens); or PTX, for it and all newer ones. */
+/* An image of the kernels. Machine code runs on its architecture and, unless it is exact or for
+ * Tegra, on newer ones of the same generation (the tens of the number). PTX runs on its
+ * architecture and all newer ones. */
 struct binary { int arch; bool is_exact, is_ptx; const char *code; };
 
 //@ cuda_map_types
-/* What a copying engine knows of a tensor, as the driver writes it (CUtensorMap), and how it does. */
+/* A tensor map, the Tensor Memory Accelerator's description of a tensor (CUtensorMap), and the
+ * driver's function that encodes it. */
 struct map { uint64_t word[16]; };
-typedef int32_t encode_map(struct map *to, int type, uint32_t rank, void *at, const uint64_t *size, const uint64_t *between_rows,
-                           const uint32_t *extent, const uint32_t *step, int interleave, int swizzle, int promotion, int fill);
-/* Of each, which of argument_of[] is its tensor's address; log2 of an element's bytes, which is the type of integers of so many, or 11: floats
- * that are rounded to tf32 as they are copied; and by axis, innermost first, the
- * elements of the tensor, the bytes between those of all axes but the first, and the elements of a box. */
-struct map_of { int argument, type, rank; uint64_t size[5], between_rows[4]; uint32_t extent[5]; int swizzle; };
+typedef int32_t encode_map(struct map *to, int type, uint32_t rank, void *at, const uint64_t *size,
+                           const uint64_t *between_rows, const uint32_t *extent,
+                           const uint32_t *step, int interleave, int swizzle, int promotion,
+                           int fill);
+/* What each map is made of. argument: the entry of argument_of[] with the tensor's address. type:
+ * log2 of an element's bytes, which is the driver's type of an unsigned integer of that width, or
+ * 11: floats, rounded to tf32 as they are copied. By axis, innermost first: the tensor's elements,
+ * the strides in bytes of all axes but the first, and a box's elements. */
+struct map_of {
+    int argument, type, rank;
+    uint64_t size[5], between_rows[4];
+    uint32_t extent[5];
+    int swizzle;
+};
 
 //@ cuda_driver_map_argument load
-/* Maps begin at multiples of 64 bytes, wherever the model does. */
+/* The i-th map. Maps are aligned to 64 bytes, which the model record need not be. */
 static struct map *map_at(model_self *self, int i)
 {
     unsigned char *bytes = self->maps.bytes;
     return (struct map *)(void *)(bytes + (64 - (uintptr_t)bytes % 64) % 64) + i;
 }
 
-/* The function that makes maps, which drivers have from CUDA 12 on. */
+/* Looks up the function that encodes maps; drivers have it from CUDA 12 on. */
 static int begin_arguments(model_self *self)
 {
     void *function = dlsym(self->device.library, "cuTensorMapEncodeTiled");
@@ -88,7 +101,7 @@ static int begin_arguments(model_self *self)
     return MODEL_OK;
 }
 
-/* An argument that is a map is made again: its tensor is elsewhere. */
+/* Encodes an argument's map again after its tensor has moved. */
 static int put_argument(model_self *self, int argument)
 {
     enum { LINES_OF_128 = 2 };
@@ -101,8 +114,10 @@ static int put_argument(model_self *self, int argument)
     const struct map_of *m = &map_of[i];
     self->parameter[argument] = map_at(self, i);
     return status_of(self, "cuTensorMapEncodeTiled",
-                     self->maps.encode(map_at(self, i), m->type, (uint32_t)m->rank, (void *)(uintptr_t)self->value[argument], m->size,
-                                       m->between_rows, m->extent, step, 0, m->swizzle, LINES_OF_128, 0));
+                     self->maps.encode(map_at(self, i), m->type, (uint32_t)m->rank,
+                                       (void *)(uintptr_t)self->value[argument], m->size,
+                                       m->between_rows, m->extent, step, 0, m->swizzle,
+                                       LINES_OF_128, 0));
 }
 
 //@ cuda_driver_own
@@ -120,21 +135,31 @@ static void leave(model_self *self)
     self->device.own_calls.pop(&context);
 }
 
-static int ask_capture(model_self *self, int *state) { return TRY(own_calls.get_capture, self->device.queue, state); }
+static int ask_capture(model_self *self, int *state)
+{
+    return TRY(own_calls.get_capture, self->device.queue, state);
+}
 
-/* CU_STREAM_LEGACY and CU_STREAM_PER_THREAD are no streams of a context, but of the thread's when they are used. */
-static bool is_of_thread(const void *stream) { return (uintptr_t)stream == 1 || (uintptr_t)stream == 2; }
+/* CU_STREAM_LEGACY and CU_STREAM_PER_THREAD belong to no context of their own: to the one that is
+ * current when they are used. */
+static bool is_of_thread(const void *stream)
+{
+    return (uintptr_t)stream == 1 || (uintptr_t)stream == 2;
+}
 
-/* The stream's context. */
+/* Finds the context of the caller's stream; leaves it as it is where that does not
+ * settle the context. */
 static int ask_context(model_self *self, void **of_stream)
 {
     const model_options *o = &self->options;
     if (!o->queue || (is_of_thread(o->queue) && o->context))
         return MODEL_OK;
-    return is_of_thread(o->queue) ? TRY(own_calls.get_current, of_stream) : TRY(own_calls.get_stream_context, o->queue, of_stream);
+    return is_of_thread(o->queue) ? TRY(own_calls.get_current, of_stream)
+                                  : TRY(own_calls.get_stream_context, o->queue, of_stream);
 }
 
-/* The caller's context, that of the caller's stream, or the device's primary one. */
+/* Settles on the caller's context, the context of the caller's stream, or the
+ * device's primary one. */
 static int open_context(model_self *self)
 {
     struct own_calls *calls = &self->device.own_calls;
@@ -169,8 +194,10 @@ static void close_context(model_self *self)
         self->device.own_calls.release_context(self->device.device);
 }
 
-/* Whether a device of this architecture runs the image: code of its generation, of none that is newer; code of Tegra's, and on Tegra others', its
- * own alone (CUDA's guide on binary compatibility: none of Tegra, and none between it and the desktop's); PTX that is no newer. */
+/* Does a device of this architecture run the image? Machine code needs the same generation, and an
+ * architecture that is no newer. Code for Tegra runs on its own architecture alone, and Tegra runs
+ * no other code: CUDA's guide promises no binary compatibility between Tegras, or with the desktop.
+ * PTX needs an architecture that is no newer. */
 static bool runs_image(const struct binary *m, int arch)
 {
     static const int tegra[] = {72, 87, 101, 110};
@@ -180,12 +207,14 @@ static bool runs_image(const struct binary *m, int arch)
     return alone ? m->arch == arch : m->arch <= arch && (m->is_ptx || m->arch / 10 == arch / 10);
 }
 
-/* The image to try first, or behind `before`: machine code, then PTX, each the newest first. NULL: there is none. */
+/* The first image to try, or the next one after `before`: machine code, then PTX, each newest
+ * first. NULL: there is none. */
 static const struct binary *next_image(int arch, const struct binary *before)
 {
     enum { CODE = 1 << 16 };
     const struct binary *found = NULL;
-    int best = -1, most = before ? 2 * before->arch + before->is_exact + (before->is_ptx ? 0 : CODE) : 2 * CODE;
+    int best = -1, most = before ? 2 * before->arch + before->is_exact + (before->is_ptx ? 0 : CODE)
+                                 : 2 * CODE;
     for (size_t i = 0; i < sizeof binary_of / sizeof *binary_of; i++) {
         const struct binary *m = &binary_of[i];
         int rank = 2 * m->arch + m->is_exact + (m->is_ptx ? 0 : CODE);
@@ -208,14 +237,15 @@ static int get_architecture(model_self *self, int *arch)
     return status;
 }
 
-/* Whether the error is one of the image that was to be loaded. */
+/* Does the error mean that the driver rejects the image? */
 static bool is_of_image(int32_t error)
 {
     enum { INVALID_IMAGE = 200, NO_CODE = 209, INVALID_PTX = 218 };
     return error == INVALID_IMAGE || error == NO_CODE || error == INVALID_PTX;
 }
 
-/* The kernels, of the first image that the driver takes; what it says of the last that it does not take is told. */
+/* Loads the kernels from the first image that the driver accepts. If it accepts none, its log of
+ * the last one is reported. */
 static int open_module(model_self *self)
 {
     enum { ERROR_LOG = 5, ERROR_LOG_BYTES = 6, LOG_BYTES = 2048 };
@@ -227,15 +257,18 @@ static int open_module(model_self *self)
         return status;
     const struct binary *image = next_image(arch, NULL), *next;
     if (!image) {
-        snprintf(line, sizeof line, "the kernels are not for the device, which is sm_%d: compile with --cpu=sm_%d (what does where tgc does not "
-                 "know that, it says)", arch, arch);
+        snprintf(line, sizeof line,
+                 "the kernels are not for the device, which is sm_%d: compile with --cpu=sm_%d "
+                 "(what does where tgc does not know that, it says)",
+                 arch, arch);
         complain(self, line);
         return MODEL_OTHER_DEVICE;
     }
     int32_t error = self->device.load(&self->device.module, image->code, 2, option, value);
     while (is_of_image(error) && (next = next_image(arch, image)) != NULL) {
         *log = 0;
-        value[1] = (void *)(uintptr_t)LOG_BYTES;         /* the driver stores there how many it has written */
+        /* the driver overwrites it with the length of the log */
+        value[1] = (void *)(uintptr_t)LOG_BYTES;
         image = next;
         error = self->device.load(&self->device.module, image->code, 2, option, value);
     }
@@ -262,10 +295,13 @@ static int allow_local(const model_self *self, int index)
     char line[200];
     int status = TRY(own_calls.get_attribute, &most, MOST_OF_DEVICE, self->device.device);
     if (status != MODEL_OK || (unsigned)most >= local_of[index])
-        return status == MODEL_OK ? TRY(own_calls.set_function_attribute, self->kernel[index], MOST_OF_FUNCTION, (int)local_of[index])
+        return status == MODEL_OK ? TRY(own_calls.set_function_attribute, self->kernel[index],
+                                        MOST_OF_FUNCTION, (int)local_of[index])
                                   : status;
-    snprintf(line, sizeof line, "a block of %s takes %u bytes of shared memory, and the device has %d: compile with "
-             "--cpu= of the device's architecture", launch_of[index].function, local_of[index], most);
+    snprintf(line, sizeof line,
+             "a block of %s takes %u bytes of shared memory, and the device has %d: compile with "
+             "--cpu= of the device's architecture",
+             launch_of[index].function, local_of[index], most);
     complain(self, line);
     return MODEL_OTHER_DEVICE;
 }
@@ -299,15 +335,18 @@ typedef unsigned long long uint64_t;
 #define KEPT_TWICE 2
 
 //@ cuda_block_array
-/* An array of the block's in the memory that the launch names. */
+/* An array in the block's dynamic shared memory, at byte `at`. */
 #ifndef BLOCK_ARRAY
 extern __shared__ __attribute__((aligned(1024))) unsigned char block_memory[];
 #define BLOCK_ARRAY(type, name, count, at) type *const name = (type *)(block_memory + at)
 #endif
 
 //@ cuda_shuffle_f32
-/* What the thread has whose number is t ^ m, of a block that is one warp. */
-static inline float shuffle_f32(float x, unsigned m) { return __shfl_xor_sync(0xffffffffu, x, (int)m); }
+/* The value of lane t ^ m; the block is one warp. */
+static inline float shuffle_f32(float x, unsigned m)
+{
+    return __shfl_xor_sync(0xffffffffu, x, (int)m);
+}
 
 //@ cuda_bits_f32
 static inline uint32_t bits_f32(float v) { return __float_as_uint(v); }
@@ -355,7 +394,7 @@ static inline float round_tf32(float v)
 static inline float mul_add_f32(float a, float b, float c) { return fmaf(a, b, c); }
 
 //@ cuda_exp2_f32
-/* Within two units in the last place; denormals are 0. */
+/* Accurate to two ulp; subnormals are flushed to 0. */
 static inline float exp2_f32(float x)
 {
 #ifdef __CUDA_ARCH__

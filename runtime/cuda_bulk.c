@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: 0BSD */
-/* cuda_bulk.c - boxes of tensors that an engine copies to shared memory, and barriers in memory that tell of
- * them, as PTX (from sm_90 on). What a kernel knows of a tensor is a map that the host has made.
+/* cuda_bulk.c - the Tensor Memory Accelerator (sm_90 on), as PTX: bulk copies of boxes between a
+ * tensor and shared memory, and the mbarriers that signal their arrival. The host encodes a tensor
+ * map for each tensor.
  *
- * TGC_BULK_MODEL(what, ...), if it is defined, does what the instruction does.
+ * TGC_BULK_MODEL(what, ...), if defined, replaces the instruction: the emulator's model of it.
  */
 #include <stdint.h>
 
@@ -10,7 +11,7 @@
 struct __align__(64) tensor_map { uint64_t word[16]; };
 
 //@ cuda_shared_address
-/* An address of shared memory as its instructions take it. */
+/* A generic pointer to shared memory as a 32-bit shared address. */
 static inline uint32_t shared_address(const void *p)
 {
     uint32_t at;
@@ -19,8 +20,8 @@ static inline uint32_t shared_address(const void *p)
 }
 
 //@ cuda_mbar_init cuda_shared_address
-/* Begins n barriers, whose phases end when `count` threads have arrived; the block's first thread does it, and others
- * see it, as the copying engine does, behind __syncthreads(). */
+/* Initializes n mbarriers, whose phases complete after `count` arrivals. The block's first thread
+ * does it; other threads and the copy engine may use them after a __syncthreads(). */
 static inline void mbar_init(uint64_t *bar, int n, unsigned count)
 {
 #ifdef TGC_BULK_MODEL
@@ -29,14 +30,16 @@ static inline void mbar_init(uint64_t *bar, int n, unsigned count)
     if (threadIdx.x != 0)
         return;
     for (int i = 0; i < n; i++)
-        asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(bar + i)), "r"(count) : "memory");
-    asm volatile("fence.mbarrier_init.release.cluster; fence.proxy.async.shared::cta;" ::: "memory");
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
+                     ::"r"(shared_address(bar + i)), "r"(count) : "memory");
+    asm volatile("fence.mbarrier_init.release.cluster; "
+                 "fence.proxy.async.shared::cta;" ::: "memory");
 #endif
 }
 
 //@ cuda_cluster_barrier
-/* Threads go on when all those of the cluster's blocks have come here. It orders nothing that they have stored or told barriers before: those
- * that have begun are known by mbar_init()'s fence. */
+/* A barrier of all threads of the cluster. It is relaxed: it orders no earlier stores or arrivals.
+ * mbar_init()'s fence makes initialized mbarriers visible. */
 static inline void cluster_barrier()
 {
 #ifdef TGC_BULK_MODEL
@@ -47,7 +50,8 @@ static inline void cluster_barrier()
 }
 
 //@ cuda_role_barrier
-/* The block's first n threads go on when all of them have come here, and see what they have stored; __syncthreads() is barrier 0. */
+/* A barrier of the block's first n threads, which orders their shared memory accesses. It is
+ * hardware barrier 1; __syncthreads() is barrier 0. */
 template <int n> static inline void role_barrier()
 {
 #ifdef TGC_BULK_MODEL
@@ -58,7 +62,8 @@ template <int n> static inline void role_barrier()
 }
 
 //@ cuda_give_registers
-/* From here on each of four warps' threads has n registers, fewer than it began with: the block's others may take the rest. */
+/* Lowers the registers of each thread of a warpgroup to n. Other warpgroups of the block may take
+ * what is released. */
 template <int n> static inline void give_registers()
 {
 #ifdef TGC_BULK_MODEL
@@ -69,7 +74,7 @@ template <int n> static inline void give_registers()
 }
 
 //@ cuda_take_registers
-/* The same of more; they wait until these have been given. */
+/* Raises the registers of each thread of a warpgroup to n, once that many have been released. */
 template <int n> static inline void take_registers()
 {
 #ifdef TGC_BULK_MODEL
@@ -80,20 +85,21 @@ template <int n> static inline void take_registers()
 }
 
 //@ cuda_mbar_arrive cuda_shared_address
-/* Arrives; so many bytes more are expected in this phase. */
+/* Arrives, and adds nbytes to the bytes that the current phase expects. */
 static inline void mbar_arrive(uint64_t *bar, unsigned nbytes)
 {
 #ifdef TGC_BULK_MODEL
     TGC_BULK_MODEL(arrive, bar, nbytes);
 #else
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(bar)), "r"(nbytes)
-                 : "memory");
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+                 ::"r"(shared_address(bar)), "r"(nbytes) : "memory");
 #endif
 }
 
 //@ cuda_mbar_release cuda_shared_address
-/* Behind what all threads of a warp have done one of them arrives, at this barrier of each of the cluster's blocks. Of the block's scope, to the
- * other blocks as well: the threads have read, and a release to the whole cluster would wait for the device's memory in each step. */
+/* Once all threads of the warp are done, one of them arrives at this mbarrier in each block of the
+ * cluster. The release has block scope even for remote blocks: threads have only read, and a
+ * release at cluster scope would wait for device memory in each stage. */
 template <int blocks> static inline void mbar_release(uint64_t *bar)
 {
 #ifdef TGC_BULK_MODEL
@@ -102,15 +108,17 @@ template <int blocks> static inline void mbar_release(uint64_t *bar)
     const unsigned lane = threadIdx.x % 32;
     __syncwarp();
     if (blocks == 1 && lane == 0)
-        asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(bar)) : "memory");
+        asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(bar))
+                     : "memory");
     if (blocks > 1 && lane < blocks)
-        asm volatile("{ .reg .b32 a; mapa.shared::cluster.u32 a, %0, %1; mbarrier.arrive.shared::cluster.b64 _, [a]; }"
+        asm volatile("{ .reg .b32 a; mapa.shared::cluster.u32 a, %0, %1; "
+                     "mbarrier.arrive.shared::cluster.b64 _, [a]; }"
                      ::"r"(shared_address(bar)), "r"(lane) : "memory");
 #endif
 }
 
 //@ cuda_mbar_wait cuda_shared_address
-/* Waits until the phase of this parity has ended. */
+/* Waits until the phase of this parity has completed. */
 static inline void mbar_wait(uint64_t *bar, unsigned parity)
 {
 #ifdef TGC_BULK_MODEL
@@ -118,23 +126,27 @@ static inline void mbar_wait(uint64_t *bar, unsigned parity)
 #else
     unsigned done = 0;
     while (!done)
-        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; "
+                     "selp.u32 %0, 1, 0, p; }"
                      : "=r"(done) : "r"(shared_address(bar)), "r"(parity) : "memory");
 #endif
 }
 
 //@ cuda_bulk_copy cuda_shared_address cuda_tensor_map
-/* Starts a copy of the map's box at these coordinates, the innermost one first, whose bytes the barrier expects. */
+/* Starts a copy of the map's box at these coordinates, innermost first. The mbarrier
+ * expects its bytes. */
 #ifdef TGC_BULK_MODEL
-template <class... T> static inline void bulk_copy(void *to, const tensor_map *map, uint64_t *bar, T... at)
+template <class... T>
+static inline void bulk_copy(void *to, const tensor_map *map, uint64_t *bar, T... at)
 {
     const int x[] = {(int)at...};
     TGC_BULK_MODEL(copy, to, map, bar, (int)sizeof...(at), x);
 }
 #else
 #define BULK_COPY(rank, at) \
-    "cp.async.bulk.tensor." rank ".shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {" at "}], [%2];" \
-        ::"r"(shared_address(to)), "l"(map), "r"(shared_address(bar))
+    "cp.async.bulk.tensor." rank ".shared::cluster.global.mbarrier::complete_tx::bytes " \
+    "[%0], [%1, {" at "}], [%2];" \
+    ::"r"(shared_address(to)), "l"(map), "r"(shared_address(bar))
 static inline void bulk_copy(void *to, const tensor_map *map, uint64_t *bar, int a)
 {
     asm volatile(BULK_COPY("1d", "%3"), "r"(a) : "memory");
@@ -147,31 +159,37 @@ static inline void bulk_copy(void *to, const tensor_map *map, uint64_t *bar, int
 {
     asm volatile(BULK_COPY("3d", "%3, %4, %5"), "r"(a), "r"(b), "r"(c) : "memory");
 }
-static inline void bulk_copy(void *to, const tensor_map *map, uint64_t *bar, int a, int b, int c, int d)
+static inline void bulk_copy(void *to, const tensor_map *map, uint64_t *bar, int a, int b, int c,
+                             int d)
 {
     asm volatile(BULK_COPY("4d", "%3, %4, %5, %6"), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
-static inline void bulk_copy(void *to, const tensor_map *map, uint64_t *bar, int a, int b, int c, int d, int e)
+static inline void bulk_copy(void *to, const tensor_map *map, uint64_t *bar, int a, int b, int c,
+                             int d, int e)
 {
-    asm volatile(BULK_COPY("5d", "%3, %4, %5, %6, %7"), "r"(a), "r"(b), "r"(c), "r"(d), "r"(e) : "memory");
+    asm volatile(BULK_COPY("5d", "%3, %4, %5, %6, %7"), "r"(a), "r"(b), "r"(c), "r"(d), "r"(e)
+                 : "memory");
 }
 #undef BULK_COPY
 #endif
 
 //@ cuda_bulk_copy_part cuda_bulk_copy
-/* Starts a copy of this block's part of a box, of so many rows of the axis, to the same place of all of the cluster's blocks, whose
- * barriers expect its bytes. */
+/* Starts a multicast copy of this block's part of a box: `rows` rows along `axis`, `nbytes` bytes.
+ * It goes to the same place in all blocks of the cluster, whose mbarriers expect its bytes. */
 #ifdef TGC_BULK_MODEL
-template <int blocks, int axis, int rows, int nbytes, class... T> static inline void bulk_copy_part(void *to, const tensor_map *map, uint64_t *bar, T... at)
+template <int blocks, int axis, int rows, int nbytes, class... T>
+static inline void bulk_copy_part(void *to, const tensor_map *map, uint64_t *bar, T... at)
 {
     const int x[] = {(int)at...};
     TGC_BULK_MODEL(copy_part, to, map, bar, (int)sizeof...(at), x, blocks, axis, rows, nbytes);
 }
 #else
 #define BULK_COPY_PART(rank, at) \
-    "cp.async.bulk.tensor." rank ".shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {" at "}], [%2], %3;" \
-        ::"r"(shared_address(to)), "l"(map), "r"(shared_address(bar)), "h"(all)
-template <int blocks, int axis, int rows, int nbytes, class... T> static inline void bulk_copy_part(void *first, const tensor_map *map, uint64_t *bar, T... at)
+    "cp.async.bulk.tensor." rank ".shared::cluster.global.mbarrier::complete_tx::bytes" \
+    ".multicast::cluster [%0], [%1, {" at "}], [%2], %3;" \
+    ::"r"(shared_address(to)), "l"(map), "r"(shared_address(bar)), "h"(all)
+template <int blocks, int axis, int rows, int nbytes, class... T>
+static inline void bulk_copy_part(void *first, const tensor_map *map, uint64_t *bar, T... at)
 {
     uint32_t block;
     int x[5] = {at...};
@@ -182,17 +200,22 @@ template <int blocks, int axis, int rows, int nbytes, class... T> static inline 
     if (sizeof...(at) == 2)
         asm volatile(BULK_COPY_PART("2d", "%4, %5"), "r"(x[0]), "r"(x[1]) : "memory");
     if (sizeof...(at) == 3)
-        asm volatile(BULK_COPY_PART("3d", "%4, %5, %6"), "r"(x[0]), "r"(x[1]), "r"(x[2]) : "memory");
+        asm volatile(BULK_COPY_PART("3d", "%4, %5, %6"), "r"(x[0]), "r"(x[1]), "r"(x[2])
+                     : "memory");
     if (sizeof...(at) == 4)
-        asm volatile(BULK_COPY_PART("4d", "%4, %5, %6, %7"), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]) : "memory");
+        asm volatile(BULK_COPY_PART("4d", "%4, %5, %6, %7"), "r"(x[0]), "r"(x[1]), "r"(x[2]),
+                     "r"(x[3])
+                     : "memory");
     if (sizeof...(at) == 5)
-        asm volatile(BULK_COPY_PART("5d", "%4, %5, %6, %7, %8"), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(x[4]) : "memory");
+        asm volatile(BULK_COPY_PART("5d", "%4, %5, %6, %7, %8"), "r"(x[0]), "r"(x[1]), "r"(x[2]),
+                     "r"(x[3]), "r"(x[4])
+                     : "memory");
 }
 #undef BULK_COPY_PART
 #endif
 
 //@ cuda_bulk_wait
-/* Goes on when the thread's boxes have left shared memory; all: when they are in memory. */
+/* Waits until the thread's bulk stores have read shared memory; all: until they are complete. */
 template <bool all> static inline void bulk_wait()
 {
 #ifdef TGC_BULK_MODEL
@@ -207,15 +230,19 @@ template <bool all> static inline void bulk_wait()
 }
 
 //@ cuda_bulk_store cuda_shared_address cuda_tensor_map
-/* Starts to store the map's box at these coordinates, the innermost one first: what threads have published. */
+/* Starts a store of the map's box at these coordinates, innermost first. Its data must have been
+ * published with publish(). */
 #ifdef TGC_BULK_MODEL
-template <class... T> static inline void bulk_store(const tensor_map *map, const void *from, T... at)
+template <class... T>
+static inline void bulk_store(const tensor_map *map, const void *from, T... at)
 {
     const int x[] = {(int)at...};
     TGC_BULK_MODEL(store, map, from, (int)sizeof...(at), x);
 }
 #else
-#define BULK_STORE(rank, at) "cp.async.bulk.tensor." rank ".global.shared::cta.bulk_group [%0, {" at "}], [%1];" ::"l"(map), "r"(shared_address(from))
+#define BULK_STORE(rank, at) \
+    "cp.async.bulk.tensor." rank ".global.shared::cta.bulk_group [%0, {" at "}], [%1];" \
+    ::"l"(map), "r"(shared_address(from))
 static inline void bulk_store(const tensor_map *map, const void *from, int a)
 {
     asm volatile(BULK_STORE("1d", "%2"), "r"(a) : "memory");
@@ -232,9 +259,11 @@ static inline void bulk_store(const tensor_map *map, const void *from, int a, in
 {
     asm volatile(BULK_STORE("4d", "%2, %3, %4, %5"), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
-static inline void bulk_store(const tensor_map *map, const void *from, int a, int b, int c, int d, int e)
+static inline void bulk_store(const tensor_map *map, const void *from, int a, int b, int c, int d,
+                              int e)
 {
-    asm volatile(BULK_STORE("5d", "%2, %3, %4, %5, %6"), "r"(a), "r"(b), "r"(c), "r"(d), "r"(e) : "memory");
+    asm volatile(BULK_STORE("5d", "%2, %3, %4, %5, %6"), "r"(a), "r"(b), "r"(c), "r"(d), "r"(e)
+                 : "memory");
 }
 #undef BULK_STORE
 #endif

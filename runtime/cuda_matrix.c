@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: 0BSD */
-/* cuda_matrix.c - CUDA's instructions of ir/matrix.def: a warp's loads of tiles from shared memory, and its
- * products, as PTX.
+/* cuda_matrix.c - CUDA's matrix instructions of ir/matrix.def (mma.sync): a warp's loads of
+ * fragments from shared memory, and its products, as PTX.
  *
- * Lane l of the warp holds, of a factor, row l / 4 (of b: column l / 4) and the neighbours of k from l % 4 times
- * a word's on: words of one, two or four elements, as many words as the matrix has parts of eight rows and of four
- * words. A tile's rows are `stride` elements apart. a_across, b_across: they are rows of k, whose words are put
- * together from several of them.
+ * Lane l holds row l / 4 of a, or column l / 4 of b, as words of one, two or four elements that are
+ * contiguous along k. Its first word is word l % 4 of the row. It has one word for each part of
+ * eight rows (columns of b) and four words of k. Rows of a tile in memory are `stride` elements
+ * apart and contiguous along k. a_across, b_across: the transpose, whose memory rows are slices at
+ * one k; a word is gathered from several of them.
  *
- * TGC_MATRIX_MODEL(row, sums, a, b), if it is defined, does what the instruction does; TGC_ROWS_MODEL(words, row, n, across) what
- * ldmatrix does.
+ * If defined, TGC_MATRIX_MODEL(row, sums, a, b) replaces the product and TGC_ROWS_MODEL(words, row,
+ * n, across) replaces ldmatrix: the emulator's models of them.
  *
- * Of a thread's own there is the dot product of four bytes.
+ * Single threads have the dot product of four bytes.
  */
 #include <stdint.h>
 
 //@ cuda_dot_bytes
-/* sum + the four products of bytes a (0..255) and b (-128..127) */
+/* sum + the dot product of four bytes of a, 0..255, and of b, -128..127 */
 static inline uint32_t dot_bytes(uint32_t sum, uint32_t a, uint32_t b)
 {
 #if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 610
@@ -23,7 +24,8 @@ static inline uint32_t dot_bytes(uint32_t sum, uint32_t a, uint32_t b)
     return sum;
 #else
     sum += (a & 255) * (uint32_t)(int8_t)b + (a >> 8 & 255) * (uint32_t)(int8_t)(b >> 8);
-    return sum + (a >> 16 & 255) * (uint32_t)(int8_t)(b >> 16) + (a >> 24) * (uint32_t)(int8_t)(b >> 24);
+    return sum + (a >> 16 & 255) * (uint32_t)(int8_t)(b >> 16) +
+           (a >> 24) * (uint32_t)(int8_t)(b >> 24);
 #endif
 }
 
@@ -31,17 +33,23 @@ static inline uint32_t dot_bytes(uint32_t sum, uint32_t a, uint32_t b)
 template <int N> struct words { uint32_t x[N]; };
 
 //@ cuda_matrix_product cuda_words
-/* A row's function: the warp's sums, 16 x 8, plus a times b; of: its types as PTX names them, letter: of a sum's register. */
+/* The function of a row of ir/matrix.def: sums += a * b, 16 x 8 of the warp. of: shape, layout and
+ * types as PTX names them; letter: the constraint of a sum's register. */
 #ifdef TGC_MATRIX_MODEL
-#define MATRIX_PRODUCT(row, of, sum, letter) \
-    static inline void row(sum *sums, words<4> a, words<2> b) { TGC_MATRIX_MODEL(#row, sums, &a, &b); }
+#define MATRIX_PRODUCT(row, of, sum, letter)                                                       \
+    static inline void row(sum *sums, words<4> a, words<2> b)                                      \
+    {                                                                                              \
+        TGC_MATRIX_MODEL(#row, sums, &a, &b);                                                      \
+    }
 #else
-#define MATRIX_PRODUCT(row, of, sum, letter) \
-    static inline void row(sum *sums, words<4> a, words<2> b) \
-    { \
-        asm volatile("mma.sync.aligned." of " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
-                     : "+" letter(sums[0]), "+" letter(sums[1]), "+" letter(sums[2]), "+" letter(sums[3]) \
-                     : "r"(a.x[0]), "r"(a.x[1]), "r"(a.x[2]), "r"(a.x[3]), "r"(b.x[0]), "r"(b.x[1])); \
+#define MATRIX_PRODUCT(row, of, sum, letter)                                                       \
+    static inline void row(sum *sums, words<4> a, words<2> b)                                      \
+    {                                                                                              \
+        asm volatile(                                                                              \
+            "mma.sync.aligned." of                                                                 \
+            " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                     \
+            : "+" letter(sums[0]), "+" letter(sums[1]), "+" letter(sums[2]), "+" letter(sums[3])   \
+            : "r"(a.x[0]), "r"(a.x[1]), "r"(a.x[2]), "r"(a.x[3]), "r"(b.x[0]), "r"(b.x[1]));       \
     }
 #endif
 
@@ -70,7 +78,7 @@ MATRIX_PRODUCT(m16n8k32_e4m3, "m16n8k32.row.col.f32.e4m3.e4m3.f32", float, "f")
 MATRIX_PRODUCT(m16n8k32_e5m2, "m16n8k32.row.col.f32.e5m2.e5m2.f32", float, "f")
 
 //@ cuda_fragment cuda_words
-/* The lane's word whose first element is at p, and those `step` apart behind it. */
+/* The word of elements at p, p + step, p + 2 * step ... */
 template <class E> static inline uint32_t word_at(const E *p, int step)
 {
     enum { EACH = 4 / sizeof(E), BITS = 8 * sizeof(E) };
@@ -83,7 +91,8 @@ template <class E> static inline uint32_t word_at(const E *p, int step)
     return word;
 }
 
-/* The words of eight rows, `side` apart, and of the next eight if there are 16 rows, and the same of k's second half. */
+/* Loads a fragment, rows `side` apart and elements along k `step` apart: the word of rows 0..7,
+ * that of rows 8..15 if there are 16 rows, then the words of the second half of k. */
 template <int N, class E> static inline words<N> fragment(const E *p, int side, int step)
 {
     enum { EACH = 4 / sizeof(E), PARTS = N / 2 };
@@ -97,12 +106,14 @@ template <int N, class E> static inline words<N> fragment(const E *p, int side, 
 }
 
 //@ cuda_rows cuda_words
-/* The same by matrices of eight rows of 16 bytes, one after the other of the side, then of k: lane l gives where row l % 8 of
- * matrix l / 8 begins, and gets word l % 4 of row l / 4; of rows of k (step is not 1) the column's words. */
+/* Loads a fragment by ldmatrix, as 8 x 16-byte matrices: those along the rows first, then along k.
+ * Lane l passes the begin of row l % 8 of matrix l / 8, and gets word l % 4 of row l / 4. If step
+ * is not 1, memory rows are slices at one k, and .trans returns the words of the columns. */
 template <int N, class E> static inline words<N> rows(const E *p, int side, int step)
 {
     enum { EACH = 16 / sizeof(E), PARTS = N / 2 };
-    const int lane = threadIdx.x % 32, row = lane % 8, of_side = lane / 8 % N % PARTS * 8, of_k = lane / 8 % N / PARTS;
+    const int lane = threadIdx.x % 32, row = lane % 8, of_side = lane / 8 % N % PARTS * 8,
+              of_k = lane / 8 % N / PARTS;
     words<N> w;
     p += step == 1 ? (of_side + row) * side + of_k * EACH : (of_k * 8 + row) * step + of_side;
 #ifdef TGC_ROWS_MODEL
@@ -111,20 +122,24 @@ template <int N, class E> static inline words<N> rows(const E *p, int side, int 
     const unsigned at = (unsigned)__cvta_generic_to_shared(p);
     if (N == 4 && step == 1)
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(w.x[0]), "=r"(w.x[1]), "=r"(w.x[N - 2]), "=r"(w.x[N - 1]) : "r"(at) : "memory");
+                     : "=r"(w.x[0]), "=r"(w.x[1]), "=r"(w.x[N - 2]), "=r"(w.x[N - 1])
+                     : "r"(at) : "memory");
     else if (N == 4)
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(w.x[0]), "=r"(w.x[1]), "=r"(w.x[N - 2]), "=r"(w.x[N - 1]) : "r"(at) : "memory");
+                     : "=r"(w.x[0]), "=r"(w.x[1]), "=r"(w.x[N - 2]), "=r"(w.x[N - 1])
+                     : "r"(at) : "memory");
     else if (step == 1)
-        asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];" : "=r"(w.x[0]), "=r"(w.x[1]) : "r"(at) : "memory");
+        asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+                     : "=r"(w.x[0]), "=r"(w.x[1]) : "r"(at) : "memory");
     else
-        asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];" : "=r"(w.x[0]), "=r"(w.x[1]) : "r"(at) : "memory");
+        asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
+                     : "=r"(w.x[0]), "=r"(w.x[1]) : "r"(at) : "memory");
 #endif
     return w;
 }
 
 //@ cuda_pair_m16n8k16_f16 cuda_f32_to_f16
-/* Two floats as halves of a word, the first one below. */
+/* Rounds two floats to the halves of a word, `low` in the lower one. */
 static inline uint32_t pair_m16n8k16_f16(float low, float high)
 {
 #ifdef TGC_HALF_MODEL
@@ -138,7 +153,7 @@ static inline uint32_t pair_m16n8k16_f16(float low, float high)
 
 //@ cuda_pair_m16n8k16_bf16 cuda_bits_f32
 #ifndef __CUDA_ARCH__
-/* Half to even; a NaN stays one. */
+/* Rounds to nearest even; NaN stays NaN. */
 static inline uint32_t upper_half(float v)
 {
     const uint32_t u = bits_f32(v);
@@ -160,7 +175,8 @@ static inline uint32_t pair_m16n8k16_bf16(float low, float high)
 //@for m16n8k16_f16: m16n8k16_bf16:
 
 //@ cuda_a_own_T cuda_words cuda_pair_T
-/* What the thread has of the tile: neighbours of a row, and those of the row eight below, `stride` further on. */
+/* Makes a's fragment of the thread's own sums: two adjacent elements of a row, and of the row eight
+ * below, which is `stride` further on. */
 static inline words<4> a_own_T(const float *p, int stride)
 {
     words<4> w;

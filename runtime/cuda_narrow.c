@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: 0BSD */
-/* cuda_narrow.c - CUDA's conversions of floats of 8 bits: widened by way of f16, rounded by the card's instruction from sm_89 on. Those of
- * which it has none are number.c's, as is what is declared here.
+/* cuda_narrow.c - CUDA's conversions of 8-bit floats: widened by way of f16, and narrowed by the
+ * hardware's instruction from sm_89 on. number.c has the other formats, and the function that is
+ * declared here.
  */
 #include <stdint.h>
 
 //@ cuda_f8e5m2_to_f32 f16_to_f32
-/* It is the upper half of an f16. */
+/* e5m2 is the upper byte of an f16. */
 static inline float f8e5m2_to_f32(uint8_t b) { return f16_to_f32((uint16_t)(b << 8)); }
 
 //@ cuda_f8e4m3fn_to_f32 f16_to_f32
-/* The same, of another exponent. */
+/* The bits as an f16 have another exponent bias: 2^8 makes up for it. */
 static inline float f8e4m3fn_to_f32(uint8_t b)
 {
     const float v = f16_to_f32((uint16_t)((b & 0x80) << 8 | (b & 0x7f) << 7)) * 256;

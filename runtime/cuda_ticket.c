@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: 0BSD */
-/* cuda_ticket.c - blocks count themselves, and the last of them goes on with what the others have stored (the pattern of CUDA's
- * threadFenceReduction sample). The barrier puts what all threads have stored before the first one's fence, which is a release and an acquire for
- * the whole device; the second one puts what that has seen before what the others load.
+/* cuda_ticket.c - the ticket counter by which the last-arriving block goes on with what the others
+ * have stored (the pattern of CUDA's threadFenceReduction sample). The first barrier orders the
+ * stores of all threads before the first fence; the fences are release and acquire at device scope.
+ * The second barrier orders the second fence before the threads' loads.
  */
 #include <stdbool.h>
 
 //@ cuda_ticket
-/* Whether the block is the last of n at the counter, which is 0 again then; all of its threads call this. */
+/* Is this block the last of n to arrive? The counter wraps to 0 then. All threads of the
+ * block call this. */
 static inline bool ticket(unsigned *counter, unsigned n)
 {
     int last = 0;

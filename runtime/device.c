@@ -1,41 +1,44 @@
 /* SPDX-License-Identifier: 0BSD */
-/* device.c - a run on a device, whatever its driver: places of tensors, a list of launches that is
- * recorded once, copies, buffers of the caller's. The model's intermediates, states, inputs and
- * outputs are in one buffer of the device, its weights in another.
+/* device.c - a run on a device, for any driver: where tensors are, a list of launches that is
+ * recorded once, copies, and the caller's buffers. Intermediates, states, inputs and outputs share
+ * one buffer of the device; the weights have another. A "place" is the location of a tensor: a
+ * buffer and an offset.
  *
- * The driver's functions are pieces of its own file (opencl.c, cuda.c), which has `struct NAME`:
+ * The driver's own functions are pieces of its file (opencl.c, graphs.c, metal.c), which also has
+ * the struct of `device`:
  *
- *      open        device_open(), device_close()    what lives as long as the model
- *      record      record(), set_argument()         the list, and what changes of it
- *      map         map_span()                       bytes of the memory, which the host sees at device.seen[i]
- *      to_device   to_device()                      gives them back
- *      write, read write_buffer(), read_buffer()    copies, in the queue's order
- *      start       start()                          kernels of the list, by self->groups
- *      start_queued                                 the same by several queues, as turn_of[] says
- *      queue       look_at_queue()                  whether the queue captures what it is given, which runs later then
- *      end         mark(), wait_all(), check_buffer(), which finds the room of a buffer of the caller's
- *      hold        hold_buffer(), let_buffer()      a buffer of the caller's
+ *      open         device_open(), device_close(): what lives as long as the model
+ *      record       record(), set_argument(): the list, and what changes in it
+ *      map          map_span(): device.seen[i] points the host to some bytes of the memory
+ *      to_device    to_device(): hands them back to the device
+ *      write, read  write_buffer(), read_buffer(): copies, in the queue's order
+ *      start        start(): launches kernels of the list; the grid is self->groups
+ *      start_queued start_queued(): launches them on several queues, as turn_of[] says
+ *      queue        look_at_queue(): is the queue capturing? Then what it is given runs later
+ *      end          mark(), wait_all(), and check_buffer(), which finds the room in a buffer
+ *      hold         hold_buffer(), let_buffer(): references to a buffer of the caller's
  */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 
 //@ device_types
-/* Of a place: its buffer, and the byte in it where it begins; of a buffer of the caller's the bytes from
- * there on. is_stale: kernels may have been told another one. */
+/* Where a tensor is: byte `at` of a buffer. room: the bytes from there to the end of a buffer of
+ * the caller's (is_bound). is_stale: some kernels may still have the location before this one. */
 struct place { void *buffer; size_t at, room; bool is_bound, is_stale; };
-/* A kernel's argument: a tensor, at this byte of a place, or place < 0, a number. varies: the byte or
- * the number is told by each run. */
+/* A kernel's argument: a tensor, `at` bytes after the begin of a place, or a number if place < 0.
+ * varies: each run sets that byte or number. */
 struct argument { int place; bool varies; size_t at; };
-/* A kernel in a run: its function, its arguments in argument_of[], its work-groups and the work-items
- * of each. */
+/* A launch: the function, its arguments argument_of[first .. first + count - 1], blocks in the
+ * grid, threads in a block. */
 struct launch { const char *function; int first, count; size_t groups[3], block[3]; };
 
-/* Bytes of the memory that the host needs; how: 1, it reads them; 2, it stores them, all if it does not read. */
+/* Bytes of the memory that the host accesses. how: 1 reads; 2 overwrites all of them; 3
+ * reads and writes. */
 struct span { size_t at, nbytes; int how; };
 
 //@ device_list open record
-/* A place is the model's own. */
+/* Returns a place to the model's own memory. */
 static void reset_place(model_self *self, int place)
 {
     struct place *p = &self->place[place];
@@ -46,7 +49,7 @@ static void reset_place(model_self *self, int place)
     p->is_bound = false;
 }
 
-/* The list of a run, with the arguments that stay. */
+/* Records the list of launches, with the arguments that are the same in each run. */
 static int begin_list(model_self *self)
 {
     for (int i = 0; i < MODEL_PLACES; i++)
@@ -57,7 +60,7 @@ static int begin_list(model_self *self)
     return record(self);
 }
 
-/* Tells all kernels where the place is. */
+/* Sets the argument of all kernels that use the place. */
 static bool tell_place(model_self *self, int place)
 {
     bool done = true;
@@ -70,7 +73,7 @@ static bool tell_place(model_self *self, int place)
     return done;
 }
 
-/* Before a run: what could not be told before. */
+/* Before a run: sets arguments again where that failed before. */
 static int renew(model_self *self)
 {
     for (int i = 0; i < MODEL_PLACES; i++)
@@ -80,12 +83,13 @@ static int renew(model_self *self)
 }
 
 //@ device_host to_device map queue
-/* Makes these bytes of the memory the host's, until the device goes on. */
+/* Gives the host these bytes of the memory, until to_device(). */
 static int to_host(model_self *self, const struct span *need, int n)
 {
     int status = look_at_queue(self);
     if (status == MODEL_CAPTURING)
-        complain(self, "the host reads what the device computes, which it cannot while options.queue captures");
+        complain(self, "the host reads what the device computes, which it cannot while "
+                       "options.queue captures");
     if (status == MODEL_OK)
         status = to_device(self);
     for (int i = 0; i < n && status == MODEL_OK; i++)
@@ -123,8 +127,8 @@ static int get(model_self *self, int place, void *to, size_t nbytes)
 }
 
 //@ device_vary device_list
-/* Tells of the list's next start what differs from run to run: a kernel's arguments that vary, in their
- * order, and its work-groups, unless they are NULL. */
+/* Sets what differs in the next start of a kernel: the arguments that vary, in their order, and the
+ * grid. NULL: unchanged. */
 static int vary(model_self *self, int index, const uint64_t *varying, const size_t *groups)
 {
     const struct launch *l = &launch_of[index];
@@ -137,23 +141,25 @@ static int vary(model_self *self, int index, const uint64_t *varying, const size
 }
 
 //@ device_launch to_device start device_list
-/* Kernels from .. to - 1 of the list. */
+/* Launches kernels from .. to - 1 of the list. */
 static int run_part(model_self *self, int from, int to)
 {
     return to_device(self) == MODEL_OK && start(self, from, to) ? MODEL_OK : MODEL_DEVICE_FAILED;
 }
 
 //@ device_launch_queued to_device start_queued device_list
-/* The same by several queues. */
+/* Launches them on several queues. */
 static int run_part_queued(model_self *self, int from, int to)
 {
-    return to_device(self) == MODEL_OK && start_queued(self, from, to) ? MODEL_OK : MODEL_DEVICE_FAILED;
+    return to_device(self) == MODEL_OK && start_queued(self, from, to) ? MODEL_OK
+                                                                       : MODEL_DEVICE_FAILED;
 }
 
 //@ device_calls end queue device_list
 static int enqueue_list(model_self *self, const model_inputs *in, model_outputs *out, void **event);
 
-/* If it fails, nothing of it goes on that touches the caller's memory; what a queue captures has not begun. */
+/* After a failure no command is left that touches the caller's memory. What options.queue captures
+ * has not begun, so there is nothing to wait for. */
 int model_enqueue(model_self *self, const model_inputs *in, model_outputs *out, void **event)
 {
     const bool is_open = self && self->opened == self;
@@ -161,7 +167,8 @@ int model_enqueue(model_self *self, const model_inputs *in, model_outputs *out, 
         *event = NULL;
     const int queue = is_open ? look_at_queue(self) : MODEL_OK;
     if (queue == MODEL_CAPTURING && MODEL_RUNS_DIFFER) {
-        complain(self, "options.queue captures, and a state's place or length differs from run to run");
+        complain(self,
+                 "options.queue captures, and a state's place or length differs from run to run");
         return queue;
     }
     if (queue != MODEL_OK && queue != MODEL_CAPTURING)
@@ -188,16 +195,18 @@ int model_run(model_self *self, const model_inputs *in, model_outputs *out)
     if (queue != MODEL_OK)
         return queue;
     int begun = model_enqueue(self, in, out, NULL);
-    int ended = begun == MODEL_NULL_ARGUMENT || begun == MODEL_NOT_INITIALIZED ? begun : model_wait(self);
+    int ended =
+        begun == MODEL_NULL_ARGUMENT || begun == MODEL_NOT_INITIALIZED ? begun : model_wait(self);
     return begun == MODEL_OK ? ended : begun;
 }
 
-/* The caller's buffer, or NULL, the model's own, becomes a place; arguments that were recorded are
- * patched. If that fails the place is what it was. */
+/* Makes the caller's buffer the tensor's memory; NULL: the model's own again. Recorded arguments
+ * are patched. After a failure the place is as before. */
 static int bind_place(model_self *self, int place, void *buffer, size_t at)
 {
     if (buffer && place_info[place].is_of_host) {
-        complain(self, "the host computes with this tensor, so it cannot be a buffer of the caller's");
+        complain(self,
+                 "the host computes with this tensor, so it cannot be a buffer of the caller's");
         return MODEL_BAD_OPTIONS;
     }
     size_t room = 0;
@@ -231,7 +240,8 @@ int model_bind_input(model_self *self, int input, void *buffer, size_t at)
         return MODEL_NULL_ARGUMENT;
     if (self->opened != self)
         return MODEL_NOT_INITIALIZED;
-    return input < 0 || input >= MODEL_INPUTS ? MODEL_BAD_OPTIONS : bind_place(self, 2 + input, buffer, at);
+    return input < 0 || input >= MODEL_INPUTS ? MODEL_BAD_OPTIONS
+                                              : bind_place(self, 2 + input, buffer, at);
 }
 
 int model_bind_output(model_self *self, int output, void *buffer, size_t at)

@@ -1,18 +1,20 @@
 /* embed.c - turns runtime/ into tables of C strings for backends/program/snippets.c. Runs at build
  * time: embed OUT FILE...
  *
- * A file of runtime/ is C that compiles by itself (but main.c). A line "//@ name need need" opens a
- * piece, which ends at the next such line; everything before the first one (includes and typedefs,
- * for compiling the file by itself) is left out. Each piece becomes
+ * A file of runtime/ is C that compiles by itself (except main.c). A line "//@ name need need"
+ * begins a piece, which ends at the next such line. What precedes the first piece (includes and
+ * typedefs, for compiling the file by itself) is left out. Each piece becomes
  *      SNIPPET(file, name, needs, text)
- * A line "//@for f32:float i64:int64_t" makes the pieces up to the next such line once for each: _T
- * at the end of a word becomes _f32, the word T float.
- * as_T(v), as_bits_T(v) see the same bits as another type: OpenCL C's functions. A piece that calls them
- * is there twice, for C with casts, (T)v, and as it stands with the prefix opencl_.
  *
- * embed --code OUT FILE... writes the pieces as C instead, with PROGRAM_ for MODEL_, for tgc to call
- * what emitted programs carry; pieces that need one of a file which is not named are left out. Behind
- * #else, where PIECE is defined, stands PIECE(name) for each that is a function.
+ * A line "//@for f32:float i64:int64_t" repeats the pieces up to the next such line for each pair:
+ * _T at the end of a word becomes _f32, the word T becomes float.
+ *
+ * as_T(v) and as_bits_T(v) reinterpret bits, as OpenCL C's functions do. A piece that calls them is
+ * embedded twice: for C with casts, (T)v, and as it is, with the prefix opencl_.
+ *
+ * embed --code OUT FILE... writes the pieces as C instead, with PROGRAM_ for MODEL_: tgc calls them
+ * itself. Pieces that need one of a file that is not given are left out. Where PIECE is defined,
+ * the file consists of PIECE(name) for each piece that is a function.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -28,7 +30,7 @@ static bool is_word(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-/* With --code: the names of the pieces so far, those that are functions marked. */
+/* For --code: the names of the pieces so far, and which are functions. */
 enum { MOST_PIECES = 1024, MOST_NAME = 64, MOST_TYPES = 24 };
 static struct { char name[MOST_NAME]; bool is_function; } piece_list[MOST_PIECES];
 static int npiece;
@@ -43,7 +45,7 @@ static int cast_length(const char *s, const char *p, const char *end)
     return is_whole && n > 3 && strncmp(p, "as_", 3) == 0 && p[n - 1] == 'T' ? n : 0;
 }
 
-/* Behind the parenthesis that closes the one at p. */
+/* Returns the position after the parenthesis that closes the one at p. */
 static const char *behind(const char *p)
 {
     int depth = 0;
@@ -53,7 +55,7 @@ static const char *behind(const char *p)
     return p;
 }
 
-/* Whether a text is a word, or a call of one. */
+/* Is the text a word, or a call of one? */
 static bool is_primary(const char *s, const char *end)
 {
     const char *p = s;
@@ -65,7 +67,8 @@ static bool is_primary(const char *s, const char *end)
 static void put_text(FILE *out, const char *s, const char *end, const struct type *t, bool code,
                      bool casts);
 
-/* A call of as_T, whose name has n letters, as a cast. Returns what is behind it. */
+/* Writes a call of as_T, whose name has n letters, as a cast. Returns the
+ * position after the call. */
 static const char *put_cast(FILE *out, const char *p, int n, const struct type *t, bool code)
 {
     const char *stop = behind(p + n);
@@ -77,8 +80,8 @@ static const char *put_cast(FILE *out, const char *p, int n, const struct type *
     return stop;
 }
 
-/* The text up to `end`, with T replaced; its quotes escaped, or MODEL_ replaced; casts: written as
- * such. */
+/* Writes the text up to `end`, with T replaced. With `code` MODEL_ is replaced, otherwise quotes
+ * are escaped. casts: calls of as_T become casts. */
 static void put_text(FILE *out, const char *s, const char *end, const struct type *t, bool code,
                      bool casts)
 {
@@ -119,7 +122,7 @@ static void put_piece(FILE *out, const char *file, const char *head, const char 
     fputs("\", \"", out);
     put_text(out, needs, head + line, t, false, false);
     fputs("\",", out);
-    if (body >= end)             /* defined by one that it needs */
+    if (body >= end)             /* another piece, which it needs, defines it */
         fputs("\"\"", out);
     while (body < end) {
         const char *stop = memchr(body, '\n', (size_t)(end - body));
@@ -151,7 +154,7 @@ static bool is_known(const char *name)
     return false;
 }
 
-/* Whether `name(` stands in the text as a function's does: after a blank or a star. */
+/* Does the text define the function `name`: does `name(` follow a blank or a star? */
 static bool defines(const char *body, const char *end, const char *name, size_t n)
 {
     for (const char *p = body; p + n + 1 < end; p++)

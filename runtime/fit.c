@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: 0BSD */
-/* fit.c - sizes of inputs against what the model says of them: the same in tgc and in the emitted
- * program. A rule is a size in postfix, see struct NAME_feed: "$0 2 mul" is twice symbols[0]. */
+/* fit.c - checks sizes of inputs against the model's rules, for tgc and for the emitted program. A
+ * rule is a size in postfix, see struct NAME_feed: "$0 2 mul" is twice symbols[0]. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
 //@ fit_sizes
-/* A size whose symbols' values are known, but for one at most: base + slope * that one. Sums wrap. */
+/* A size with at most one unknown symbol: base + slope * symbol. Arithmetic wraps. */
 struct fit_value {
     uint64_t base, slope;
 };
-/* What a rule says: its value; the symbol that is not known, -1: all are; whether it is no such sum, or
- * has several that are not known. */
+/* What a rule evaluates to. A symbol of -1: none is unknown. The last field: the size is not linear
+ * in the unknown symbol, or has several of them. */
 struct fit_rule {
     struct fit_value value;
     int symbol, is_open;
 };
-/* A size of an input: its rule, NULL: it is fixed. */
+/* A size of an input, and its rule; NULL: it is fixed. */
 struct fit_size {
     const char *rule;
     int64_t size;
@@ -37,7 +37,7 @@ static int64_t fit_divide(int64_t a, int64_t b)
     return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
 
-/* Of two sizes that are known. */
+/* Applies an operator to two known sizes. */
 static int64_t fit_apply(const char *op, int64_t a, int64_t b)
 {
     if (strncmp(op, "floordiv", 8) == 0)
@@ -49,7 +49,8 @@ static int64_t fit_apply(const char *op, int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-static void fit_word(struct fit_rule *r, const char *op, struct fit_value *a, const struct fit_value *b)
+static void fit_word(struct fit_rule *r, const char *op, struct fit_value *a,
+                     const struct fit_value *b)
 {
     if (strncmp(op, "add", 3) == 0) {
         a->base += b->base;
@@ -67,7 +68,7 @@ static void fit_word(struct fit_rule *r, const char *op, struct fit_value *a, co
     }
 }
 
-/* symbol[]: the values, -1 where they are not known. */
+/* symbol[]: values, -1: unknown. */
 static struct fit_rule fit_read(const char *rule, const int64_t *symbol)
 {
     struct fit_value stack[256];
@@ -100,13 +101,13 @@ static struct fit_rule fit_read(const char *rule, const int64_t *symbol)
     return r;
 }
 
-/* Finds values of symbols, -1 where they are not known yet, by n sizes, and compares the sizes with the
- * rules. Returns the first that does not fit, *expected: what it should be, -1 if no value of its symbol
- * makes it; else n. What stays -1 no size says. */
+/* Solves for the unknown symbols (-1) by n sizes, and checks the sizes against the rules. Returns
+ * the first size that does not fit, or n. *expected: what that size should be, or -1 if no value of
+ * its symbol gives it. Symbols that no size determines stay -1. */
 static size_t fit_sizes(const struct fit_size *at, size_t n, int64_t *symbol, int64_t *expected)
 {
     int found = 0;
-    for (int pass = 0; pass < 2 || found; pass++) {          /* symbols that stand alone first */
+    for (int pass = 0; pass < 2 || found; pass++) {          /* rules of one symbol alone first */
         found = 0;
         for (size_t i = 0; i < n; i++) {
             if (!at[i].rule || (pass == 0 && strchr(at[i].rule, ' ')))
@@ -114,7 +115,8 @@ static size_t fit_sizes(const struct fit_size *at, size_t n, int64_t *symbol, in
             const struct fit_rule r = fit_read(at[i].rule, symbol);
             if (r.is_open)
                 continue;
-            int64_t slope = (int64_t)r.value.slope, rest = (int64_t)((uint64_t)at[i].size - r.value.base);
+            int64_t slope = (int64_t)r.value.slope,
+                    rest = (int64_t)((uint64_t)at[i].size - r.value.base);
             if (slope != 0 && rest != INT64_MIN && rest % slope == 0 && rest / slope >= 0) {
                 symbol[r.symbol] = rest / slope;
                 found = 1;

@@ -1,18 +1,24 @@
 /* SPDX-License-Identifier: 0BSD */
-/* graphs.c - a run on a device by a driver whose interface is CUDA's: CUDA itself (cuda.c), or HIP (amd.c), which has
- * the same functions with other names. The program is linked with libc alone; the functions are loaded when
- * the model is opened.
+/* graphs.c - a run on a device by a driver with CUDA's interface: CUDA itself (cuda.c), or HIP
+ * (amd.c), which has the same functions under other names. The program links libc alone; the
+ * driver's functions are loaded when the model is opened.
  *
- * A part of a run's list (device.c) is a graph, made when the model is opened: a node for each kernel,
- * behind those that store what it reads, or access what it stores (behind_of[]): others may run at once. What changes from run to run (run-time sizes, the caller's memory) is
- * told to the nodes that have it. Where hooks ask for kernels one by one, one has no work, or the caller's stream
- * captures, kernels are launched by themselves. The memory is the device's alone. What the host itself reads or stores
- * of it is copied to pinned memory of the host, and back before the device goes on: no managed memory, which the host
- * of many devices may not touch while any kernel runs.
+ * Each part of a run's list (device.c) is a graph, instantiated when the model is opened. A
+ * kernel's node depends on the kernels that store what it reads, and on those that access what it
+ * stores (behind_of[]); independent nodes may overlap. What changes between runs (run-time sizes,
+ * the caller's memory) is set in the nodes that use it.
  *
- * The interface's own file has struct own_calls, the functions that the other one has not, struct kernel_node, whose
- * fields have another order, the names of all functions, of the library's files and of the oldest version that
- * has them; and the piece `own`, the functions that are declared below.
+ * Kernels are launched one by one instead where hooks ask for that, where one has an empty grid,
+ * and while the caller's stream captures.
+ *
+ * Device memory is allocated for the device alone. What the host itself reads or stores of it is
+ * copied to pinned host memory, and back before the device goes on. Managed memory is no choice: on
+ * many devices the host may not touch it while any kernel runs.
+ *
+ * cuda.c and amd.c have what differs: struct own_calls with the functions that the other driver has
+ * not; struct kernel_node, whose fields differ in order; the names of the functions, of the
+ * library's files and of the oldest version with all of them; and the piece `own`, which defines
+ * the functions declared below.
  */
 #include <dlfcn.h>
 #include <stddef.h>
@@ -22,10 +28,11 @@
 #include <string.h>
 
 //@ graphs
-/* A part of the memory of which the host has a copy. lent: where it is, if not in pinned memory. */
+/* A part of the memory of which the host has a copy. lent: its own allocation, where pinned
+ * memory has no room. */
 struct seen_part { size_t at, nbytes; bool is_stored; void *lent; };
 
-/* The driver's functions that are called, in the order of call_name[], and what they return and take. */
+/* The driver's functions, in the order of call_name[]. */
 struct driver {
     int32_t (*init)(unsigned flags);
     int32_t (*count_devices)(int *count);
@@ -45,8 +52,9 @@ struct driver {
     int32_t (*load)(void **module, const void *image, unsigned count, int *option, void **value);
     int32_t (*unload)(void *module);
     int32_t (*get_function)(void **function, void *module, const char *name);
-    int32_t (*launch)(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-                      unsigned bz, unsigned shared_bytes, void *stream, void **parameters, void **extra);
+    int32_t (*launch)(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                      unsigned by, unsigned bz, unsigned shared_bytes, void *stream,
+                      void **parameters, void **extra);
     int32_t (*create_graph)(void **graph, unsigned flags);
     int32_t (*add_kernel)(void **node, void *graph, void *const *after, size_t count,
                           const struct kernel_node *kernel);
@@ -60,40 +68,45 @@ struct driver {
     int32_t (*get_event_time)(float *ms, void *begin, void *end);
     int32_t (*destroy_event)(void *event);
     struct own_calls own_calls;
-    void *library;                  /* open as long as the model is */
+    void *library;                  /* as long as the model is open */
     void *queue, *module, *memory, *weights;
-    bool is_open, owns_queue;       /* is_open: the device is found, and its context */
-    bool captures;                  /* the caller's stream, when it was looked at last */
+    bool is_open, owns_queue;       /* is_open: device and context are known */
+    bool captures;                  /* the caller's stream did, when asked last */
     int device;
     void *pinned;                   /* MODEL_MAPPED bytes of the host */
-    unsigned char *seen[MODEL_SPANS];       /* copies of parts of the memory, in pinned memory or, if they exceed it, lent */
+    unsigned char *seen[MODEL_SPANS];       /* the host's copies, in pinned or lent memory */
     struct seen_part part[MODEL_SPANS];
     int nseen;
-    size_t npinned;                 /* bytes that the copies take of the pinned memory */
+    size_t npinned;                 /* pinned bytes that the copies use */
 };
 
-/* Calls a function of the driver's: the model's status, and an error is said. TRY_AS: the same of what it has returned. */
-#define TRY_AS(call, error) status_of(self, call_name[offsetof(struct driver, call) / sizeof(void *)], error)
+/* Calls a function of the driver; the value is the model's status, and an error is reported.
+ * TRY_AS: for an error code that the call has already returned. */
+#define TRY_AS(call, error)                                                                        \
+    status_of(self, call_name[offsetof(struct driver, call) / sizeof(void *)], error)
 #define TRY(call, ...) TRY_AS(call, self->device.call(__VA_ARGS__))
 static int status_of(const model_self *self, const char *call, int32_t error);
 
-/* The interface's own: */
+/* Defined by cuda.c or amd.c: */
 static const char *words_of(const model_self *self, int32_t error);
-static int open_context(model_self *self);               /* finds the device, and what is the thread's below */
+static int open_context(model_self *self);               /* finds the device and its context */
 static void close_context(model_self *self);
-static int enter(model_self *self);                      /* the model's device is the thread's, until leave() */
+static int enter(model_self *self);                      /* makes it current, until leave() */
 static void leave(model_self *self);
 static int open_module(model_self *self);
-static int check_owner(const model_self *self, uint64_t at, bool *is_ours);     /* memory of the model's device? */
-static int allow_local(const model_self *self, int index);      /* the kernel's launches name so much of a block's memory */
-static int ask_capture(model_self *self, int *state);    /* of the queue; 0: it does not capture */
-static int begin_arguments(model_self *self);            /* before the first one is told */
+/* memory of the model's device? */
+static int check_owner(const model_self *self, uint64_t at, bool *is_ours);
+/* opts in to the kernel's dynamic shared memory */
+static int allow_local(const model_self *self, int index);
+static int ask_capture(model_self *self, int *state);    /* of the queue; 0: not capturing */
+static int begin_arguments(model_self *self);            /* before the first set_argument() */
 static int put_argument(model_self *self, int argument); /* self->value[argument] has changed */
 
 //@ graphs_driver_load own
 enum { STUB = 34 };
 
-/* Whether it is an error of a kernel's, or of the device's, that all later calls return, whoever makes them. */
+/* Is it a sticky error: one of a kernel or the device, which every later call in this
+ * context returns? */
 static bool stays(int32_t error)
 {
     static const int32_t staying[] = {214, 220, 700, 702, 710, 714, 715, 716, 717, 718, 719};
@@ -109,37 +122,41 @@ static void complain_of(const model_self *self, const char *call, int32_t error)
     const char *text = words_of(self, error);
     char line[300];
     snprintf(line, sizeof line, "%s: %s (%d)%s", call, text ? text : "unknown error", (int)error,
-             stays(error) ? ", of a kernel that ran before, of whichever program of this context: the context does nothing more, close what "
-                            "uses it and open another"
-           : error == STUB ? ", the library that was found is the toolkit's stand-in for linking, and no driver" : "");
+             stays(error) ? ", of a kernel that ran before, of whichever program of this context: "
+                            "the context does nothing more, close what uses it and open another"
+             : error == STUB ? ", the library that was found is the toolkit's stand-in for "
+                               "linking, and no driver"
+                             : "");
     complain(self, line);
 }
 
-/* The numbers are the same, of what both have. */
+/* Errors that CUDA and HIP share have the same numbers. */
 static int status_of(const model_self *self, const char *call, int32_t error)
 {
-    enum { OUT_OF_MEMORY = 2, OLD_RUNTIME = 35, OLD_DRIVER = 36, NO_DEVICE = 100, INVALID_DEVICE = 101, NO_CODE = 209,
-           NO_JIT = 221, OLD_PTX = 222, MISMATCH = 803 };
+    enum { OUT_OF_MEMORY = 2, OLD_RUNTIME = 35, OLD_DRIVER = 36, NO_DEVICE = 100,
+           INVALID_DEVICE = 101, NO_CODE = 209, NO_JIT = 221, OLD_PTX = 222, MISMATCH = 803 };
     if (error != 0)
         complain_of(self, call, error);
     switch (error) {
     case 0: return MODEL_OK;
     case OUT_OF_MEMORY: return MODEL_DEVICE_MEMORY;
     case NO_DEVICE: case INVALID_DEVICE: case STUB: return MODEL_NO_DEVICE;
-    case OLD_RUNTIME: case OLD_DRIVER: case OLD_PTX: case NO_JIT: case MISMATCH: return MODEL_OLD_DRIVER;
+    case OLD_RUNTIME: case OLD_DRIVER: case OLD_PTX: case NO_JIT: case MISMATCH:
+        return MODEL_OLD_DRIVER;
     case NO_CODE: return MODEL_OTHER_DEVICE;
     default: return MODEL_DEVICE_FAILED;
     }
 }
 
-/* The status of a call, behind which the thread's device is its own again. */
+/* Passes on a status, and restores the thread's own device. */
 static int done(model_self *self, int status)
 {
     leave(self);
     return status;
 }
 
-/* The library. Where no file has such a name that is said, else why the first that is there does not load. */
+/* Opens the library. Reports that no file has such a name, or else why the first file
+ * found does not load. */
 static void find_library(model_self *self)
 {
     struct driver *d = &self->device;
@@ -154,7 +171,7 @@ static void find_library(model_self *self)
         complain(self, *why ? why : no_library);
 }
 
-/* The library, and its functions. */
+/* Loads the library and its functions. */
 static int load_driver(model_self *self)
 {
     struct driver *d = &self->device;
@@ -163,7 +180,8 @@ static int load_driver(model_self *self)
     for (size_t i = 0; d->library && i < sizeof call_name / sizeof *call_name; i++) {
         void *function = dlsym(d->library, call_name[i]);
         if (!function) {
-            snprintf(line, sizeof line, "the driver has no %s: it is older than %s", call_name[i], oldest_version);
+            snprintf(line, sizeof line, "the driver has no %s: it is older than %s", call_name[i],
+                     oldest_version);
             complain(self, line);
             return MODEL_OLD_DRIVER;
         }
@@ -173,13 +191,13 @@ static int load_driver(model_self *self)
 }
 
 //@ graphs_driver_hold
-/* Device memory of the caller's is an address; it has no count of holders. */
+/* The caller's device memory is an address, without a reference count. */
 static bool hold_buffer(const model_self *self, void *buffer) { (void)self; return buffer != NULL; }
 static void let_buffer(const model_self *self, void *buffer) { (void)self; (void)buffer; }
 
 //@ graphs_driver_queue load
-/* MODEL_CAPTURING: the caller's stream records a graph, so that what is launched runs later, and a wait for it would end the
- * record. Another stream is the model's own. */
+/* MODEL_CAPTURING: the caller's stream records a graph. What is launched runs later, and waiting
+ * would invalidate the capture. The model's own stream never captures. */
 static int look_at_queue(model_self *self)
 {
     struct driver *d = &self->device;
@@ -194,7 +212,7 @@ static int look_at_queue(model_self *self)
 }
 
 //@ graphs_driver_open load hold queue
-/* Ends what has been begun. */
+/* Releases whatever has been acquired so far. */
 static void device_close(model_self *self)
 {
     struct driver *d = &self->device;
@@ -234,19 +252,23 @@ static int choose_device(model_self *self, int wanted)
     int n = 0;
     int status = TRY(count_devices, &n);
     if (status == MODEL_OK && (n == 0 || wanted > n))
-        complain(self, n == 0 ? "the driver has no device" : "options.device is more than there are devices");
+        complain(self, n == 0 ? "the driver has no device"
+                              : "options.device is more than there are devices");
     if (status == MODEL_OK && (n == 0 || wanted > n))
         return MODEL_NO_DEVICE;
-    return status == MODEL_OK ? TRY(get_device, &self->device.device, wanted > 0 ? wanted - 1 : 0) : status;
+    return status == MODEL_OK ? TRY(get_device, &self->device.device, wanted > 0 ? wanted - 1 : 0)
+                              : status;
 }
 
-/* The device: that of what the caller passed, which is `theirs`, or, where that is -1, the one it names. */
+/* Settles on `theirs`, the device of the context or stream that the caller passed; if that is -1,
+ * on the device that options.device names. */
 static int settle_device(model_self *self, int theirs)
 {
     const int wanted = self->options.device;
     int status = theirs < 0 || wanted > 0 ? choose_device(self, wanted) : MODEL_OK;
     if (status == MODEL_OK && theirs >= 0 && wanted > 0 && self->device.device != theirs) {
-        complain(self, "options.context or options.queue is of another device than options.device names");
+        complain(self,
+                 "options.context or options.queue is of another device than options.device names");
         return MODEL_BAD_OPTIONS;
     }
     if (theirs >= 0)
@@ -254,7 +276,7 @@ static int settle_device(model_self *self, int theirs)
     return status;
 }
 
-/* The sizes are compared first: a part of what does not fit as a whole is not taken from others. */
+/* Sizes are compared first, so that nothing is taken from others if the whole does not fit. */
 static int open_memory(model_self *self, size_t weights)
 {
     struct driver *d = &self->device;
@@ -271,8 +293,10 @@ static int open_memory(model_self *self, size_t weights)
         status = TRY(allocate, &at, weights);
     d->weights = (void *)(uintptr_t)at;
     if (status == MODEL_DEVICE_MEMORY) {
-        snprintf(line, sizeof line, "the model needs %zu bytes and %zu for its weights, and of the device's %zu "
-                 "bytes %zu are free: give smaller bounds by --dim", (size_t)MODEL_DEVICE_BYTES, weights, all, left);
+        snprintf(line, sizeof line,
+                 "the model needs %zu bytes and %zu for its weights, and of the device's %zu "
+                 "bytes %zu are free: give smaller bounds by --dim",
+                 (size_t)MODEL_DEVICE_BYTES, weights, all, left);
         complain(self, line);
     }
     if (status == MODEL_OK && MODEL_MAPPED > 0)
@@ -280,7 +304,7 @@ static int open_memory(model_self *self, size_t weights)
     return status;
 }
 
-/* The driver, a device, a stream, the memory, the kernels. */
+/* Opens the driver, a device, a stream, the memory, the kernels. */
 static int device_open(model_self *self, size_t weights)
 {
     enum { NON_BLOCKING = 1 };
@@ -313,12 +337,16 @@ static int device_open(model_self *self, size_t weights)
 }
 
 //@ graphs_driver_argument
-/* Arguments are addresses and numbers. */
+/* Arguments are addresses and numbers: nothing is to be prepared. */
 static int begin_arguments(model_self *self) { (void)self; return MODEL_OK; }
-static int put_argument(model_self *self, int argument) { (void)self, (void)argument; return MODEL_OK; }
+static int put_argument(model_self *self, int argument)
+{
+    (void)self, (void)argument;
+    return MODEL_OK;
+}
 
 //@ graphs_driver_record argument
-/* An argument of the next start. */
+/* Sets an argument for the next start. */
 static bool set_argument(model_self *self, int index, int i, uint64_t value)
 {
     const struct argument *a = &argument_of[launch_of[index].first + i];
@@ -329,7 +357,8 @@ static bool set_argument(model_self *self, int index, int i, uint64_t value)
     return put_argument(self, launch_of[index].first + i) == MODEL_OK;
 }
 
-/* A node of a graph has work, be it none in this run; then nobody starts the graph. */
+/* A node must have a non-empty grid, even where this run's is empty; such a
+ * graph is not started. */
 static struct kernel_node node_of(model_self *self, int index)
 {
     const struct launch *l = &launch_of[index];
@@ -345,7 +374,8 @@ static struct kernel_node node_of(model_self *self, int index)
     return n;
 }
 
-/* The graph of the kernels from .. to - 1; none, if the driver's take no functions of modules (HIP's of ROCm 5). */
+/* Makes the graph of the kernels from .. to - 1. There is none if the driver takes no functions of
+ * modules in graphs (HIP of ROCm 5). */
 static int record_part(model_self *self, int from, int to)
 {
     enum { NO_FUNCTION_OF_GRAPHS = 98 };
@@ -356,8 +386,8 @@ static int record_part(model_self *self, int from, int to)
         void *behind[MODEL_BEHIND];
         for (int k = 0; k < count; k++)
             behind[k] = self->node[behind_of[behind_first[i] + k]];
-        const int32_t error = self->device.add_kernel(&self->node[i], self->graph[from], count ? behind : NULL,
-                                                      (size_t)count, &node);
+        const int32_t error = self->device.add_kernel(&self->node[i], self->graph[from],
+                                                      count ? behind : NULL, (size_t)count, &node);
         if (error == NO_FUNCTION_OF_GRAPHS)
             return MODEL_OK;
         status = TRY_AS(add_kernel, error);
@@ -366,7 +396,7 @@ static int record_part(model_self *self, int from, int to)
     return status == MODEL_OK ? TRY(instantiate, &self->list[from], self->graph[from], 0) : status;
 }
 
-/* The kernels, and the graphs of the run's parts. */
+/* Finds the kernels, and makes the graph of each part. */
 static int record(model_self *self)
 {
     int status = enter(self);
@@ -375,7 +405,9 @@ static int record(model_self *self)
     status = begin_arguments(self);
     for (int i = 0; i < MODEL_KERNELS && status == MODEL_OK; i++) {
         const struct launch *l = &launch_of[i];
-        status = status_of(self, l->function, self->device.get_function(&self->kernel[i], self->device.module, l->function));
+        status = status_of(
+            self, l->function,
+            self->device.get_function(&self->kernel[i], self->device.module, l->function));
         if (status == MODEL_OK && local_of[i])
             status = allow_local(self, i);
         for (int k = 0; k < l->count && status == MODEL_OK; k++) {
@@ -391,8 +423,9 @@ static int record(model_self *self)
 }
 
 //@ graphs_driver_map to_device
-/* Where the host gets its copy of a part of the memory: behind those of the same step, or, of all states, which may be
- * many bytes and are rarely wanted, in memory that is lent until they go back. */
+/* Where the host's copy of a part goes: into pinned memory, after the other copies of the
+ * same step. Saving all states may need more and is rare, so that memory is lent until they
+ * are handed back. */
 static unsigned char *place_copy(model_self *self, struct seen_part *part)
 {
     enum { ALIGN = 64 };
@@ -408,8 +441,9 @@ static unsigned char *place_copy(model_self *self, struct seen_part *part)
     return (unsigned char *)d->pinned + d->npinned - nbytes;
 }
 
-/* The i-th span that the host sees: copied if it reads it. waits: for all of them, and until what it gave back before
- * has been read. If that fails there is nothing to give back. */
+/* Gives the host the i-th span; copies it if the host reads it. waits: until all spans are
+ * copied, and until the device has read what the host handed back before. After a failure
+ * nothing is handed back. */
 static bool map_span(model_self *self, int i, const struct span *s, bool waits)
 {
     enum { READS = 1, WRITES = 2 };
@@ -425,7 +459,8 @@ static bool map_span(model_self *self, int i, const struct span *s, bool waits)
     int status = d->seen[i] ? enter(self) : MODEL_DEVICE_MEMORY;
     if (status == MODEL_OK) {
         if ((s->how & READS) && s->nbytes > 0)
-            status = TRY(read, d->seen[i], (uint64_t)(uintptr_t)d->memory + s->at, s->nbytes, d->queue);
+            status =
+                TRY(read, d->seen[i], (uint64_t)(uintptr_t)d->memory + s->at, s->nbytes, d->queue);
         if (waits && status == MODEL_OK)
             status = TRY(wait, d->queue);
         leave(self);
@@ -436,7 +471,7 @@ static bool map_span(model_self *self, int i, const struct span *s, bool waits)
 }
 
 //@ graphs_driver_to_device
-/* Gives what the host has stored back to the device. */
+/* Copies back to the device what the host has stored. */
 static int to_device(model_self *self)
 {
     struct driver *d = &self->device;
@@ -447,7 +482,8 @@ static int to_device(model_self *self)
     for (int i = 0; i < d->nseen; i++) {
         const struct seen_part *part = &d->part[i];
         if (part->is_stored && part->nbytes > 0 && status == MODEL_OK)
-            status = TRY(write, (uint64_t)(uintptr_t)d->memory + part->at, d->seen[i], part->nbytes, d->queue);
+            status = TRY(write, (uint64_t)(uintptr_t)d->memory + part->at, d->seen[i], part->nbytes,
+                         d->queue);
         waits |= part->lent != NULL;
     }
     if (waits) {
@@ -460,7 +496,7 @@ static int to_device(model_self *self)
 }
 
 //@ graphs_driver_start
-/* A kernel by itself; its time, if that is asked for. */
+/* Launches one kernel, and reports its time if a hook asks for it. */
 static int start_one(model_self *self, int index)
 {
     const struct driver *d = &self->device;
@@ -478,8 +514,8 @@ static int start_one(model_self *self, int index)
     if (timed && status == MODEL_OK)
         status = TRY(record_event, event[0], d->queue);
     if (status == MODEL_OK)
-        status = TRY(launch, n.function, n.groups[0], n.groups[1], n.groups[2], n.block[0], n.block[1], n.block[2],
-                     n.shared_bytes, d->queue, n.parameters, NULL);
+        status = TRY(launch, n.function, n.groups[0], n.groups[1], n.groups[2], n.block[0],
+                     n.block[1], n.block[2], n.shared_bytes, d->queue, n.parameters, NULL);
     if (timed && status == MODEL_OK)
         status = TRY(record_event, event[1], d->queue);
     if (status == MODEL_OK && (timed || self->options.on_kernel) && !d->captures)
@@ -487,14 +523,15 @@ static int start_one(model_self *self, int index)
     if (timed && status == MODEL_OK)
         status = TRY(get_event_time, &ms, event[0], event[1]);
     if (timed && status == MODEL_OK)
-        self->options.on_kernel_time(self->options.user, index, kernel_info[index].name, (double)ms * 1e6);
+        self->options.on_kernel_time(self->options.user, index, kernel_info[index].name,
+                                     (double)ms * 1e6);
     for (int i = 0; i < 2; i++)
         if (event[i])
             d->destroy_event(event[i]);
     return status;
 }
 
-/* The graph of a part, with what has changed since. */
+/* Updates the nodes that changed, and launches the part's graph. */
 static int start_graph(model_self *self, int from, int to)
 {
     int status = MODEL_OK;
@@ -510,7 +547,8 @@ static int start_graph(model_self *self, int from, int to)
 
 static bool start(model_self *self, int from, int to)
 {
-    bool whole = self->list[from] && !self->options.on_kernel && !self->options.on_kernel_time && !self->device.captures;
+    bool whole = self->list[from] && !self->options.on_kernel && !self->options.on_kernel_time &&
+                 !self->device.captures;
     for (int i = from; i < to; i++)
         for (int d = 0; d < 3; d++)
             whole &= self->groups[i][d] > 0;
@@ -523,7 +561,8 @@ static bool start(model_self *self, int from, int to)
 }
 
 //@ graphs_driver_write
-static bool write_buffer(model_self *self, void *buffer, size_t at, size_t nbytes, const void *from, bool waits)
+static bool write_buffer(model_self *self, void *buffer, size_t at, size_t nbytes, const void *from,
+                         bool waits)
 {
     if (enter(self) != MODEL_OK)
         return false;
@@ -537,11 +576,12 @@ static bool write_buffer(model_self *self, void *buffer, size_t at, size_t nbyte
 static bool read_buffer(model_self *self, void *buffer, size_t at, size_t nbytes, void *to)
 {
     return enter(self) == MODEL_OK &&
-           done(self, TRY(read, to, (uint64_t)(uintptr_t)buffer + at, nbytes, self->device.queue)) == MODEL_OK;
+           done(self, TRY(read, to, (uint64_t)(uintptr_t)buffer + at, nbytes,
+                          self->device.queue)) == MODEL_OK;
 }
 
 //@ graphs_driver_end to_device
-/* The end of a run's list: an event of the caller's, if it asks for one. */
+/* Ends a run's list, with an event if the caller asks for one. */
 static int mark(model_self *self, void **event)
 {
     enum { NO_TIMING = 2 };
@@ -566,7 +606,8 @@ static bool wait_all(model_self *self)
     return enter(self) == MODEL_OK && done(self, TRY(wait, self->device.queue)) == MODEL_OK;
 }
 
-/* Whether the caller's memory can be this place. */
+/* Can the caller's memory hold this tensor? *room: the bytes from there to the end
+ * of the allocation. */
 static int check_buffer(model_self *self, int place, void *buffer, size_t at, size_t *room)
 {
     const uint64_t address = (uint64_t)(uintptr_t)buffer;
@@ -584,7 +625,8 @@ static int check_buffer(model_self *self, int place, void *buffer, size_t at, si
         return MODEL_BAD_OPTIONS;
     nbytes -= (size_t)(address - begin);
     if (!is_ours)
-        complain(self, "the memory is of another context than the model: pass that one in options.context");
+        complain(self, "the memory is of another context than the model: "
+                       "pass that one in options.context");
     else if (at % 128 != 0 || address % 128 != 0)
         complain(self, "a tensor begins at a multiple of 128 bytes");
     else if (at >= nbytes || place_info[place].nbytes > nbytes - at)

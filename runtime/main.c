@@ -95,7 +95,7 @@ static const char *npy_descr(const char *dtype)
     return "|u1";
 }
 
-/* Whether the file may hold the input's bits under another kind: unsigned integers, or as ml_dtypes
+/* May the file hold the input's bits under another kind? As unsigned integers, or as ml_dtypes
  * writes what NumPy has no name for: V1, V2, f1. */
 static int is_kind_of_bits(const char *dtype, const char *descr, const char *wanted)
 {
@@ -156,8 +156,8 @@ static size_t bound_bytes(const struct model_tensor *t)
     return n;
 }
 
-/* Whether a size of the input follows from one that only the context knows, such as a state's length:
- * a run may read more than another. */
+/* Does a size of the input follow from one that only the context knows, such as a state's length?
+ * Then a run may read more than another. */
 static int grows(const struct model_tensor *t, const struct model_feed *feed)
 {
     const struct model_info *info = model_describe();
@@ -169,8 +169,8 @@ static int grows(const struct model_tensor *t, const struct model_feed *feed)
 }
 
 /* The bytes of one tensor, and its shape as the file says. */
-static const void *read_npy(const char *path, const struct model_tensor *t, const struct model_feed *feed,
-                            int64_t *shape)
+static const void *read_npy(const char *path, const struct model_tensor *t,
+                            const struct model_feed *feed, int64_t *shape)
 {
     size_t n, header, at;
     const unsigned char *s = (const unsigned char *)read_file(path, &n);
@@ -328,7 +328,7 @@ static int run_once(struct session *s)
     return status;
 }
 
-/* The same; where a state is full, all of them begin anew. */
+/* Runs again; if a state is full, resets all states and repeats the run. */
 static void run_again(struct session *s)
 {
     int status = run_once(s);
@@ -350,8 +350,10 @@ static void set_symbol(struct session *s, int index, int64_t value)
 
 enum { RANKS = 16 };
 
-/* The run-time dimensions, by the shapes of the files, which are of the inputs from the first on. */
-static void settle_symbols(struct session *s, int first, int nfile, char **file, int64_t (*shape)[RANKS])
+/* Finds the run-time dimensions from the shapes of the files, which are those of the inputs
+ * from `first` on. */
+static void settle_symbols(struct session *s, int first, int nfile, char **file,
+                           int64_t (*shape)[RANKS])
 {
     const struct model_info *info = model_describe();
     size_t n = (size_t)nfile * RANKS, count = (size_t)info->symbol_count;
@@ -367,8 +369,8 @@ static void settle_symbols(struct session *s, int first, int nfile, char **file,
     size_t bad = fit_sizes(at, n, symbol, &expected);
     if (bad < n) {
         const struct model_tensor *t = &info->inputs[first + (int)(bad / RANKS)];
-        fprintf(stderr, "%s: dimension %d of input '%s', %s, is %lld", file[bad / RANKS], (int)(bad % RANKS),
-                t->name, t->dim[bad % RANKS].symbol, (long long)at[bad].size);
+        fprintf(stderr, "%s: dimension %d of input '%s', %s, is %lld", file[bad / RANKS],
+                (int)(bad % RANKS), t->name, t->dim[bad % RANKS].symbol, (long long)at[bad].size);
         if (expected < 0)
             fprintf(stderr, ", which no value of its symbol makes\n");
         else
@@ -446,7 +448,7 @@ static void fill_session(struct session *s, const int64_t *symbol)
 
 /* ---- the commands */
 
-/* The entry of that name, with the inputs and outputs that it has; of a model without entries, all. */
+/* The entry of that name, with its inputs and outputs; without entries, all of the model's. */
 static struct model_entry find_entry(const char *name, int *index)
 {
     const struct model_info *info = model_describe();
@@ -461,7 +463,8 @@ static struct model_entry find_entry(const char *name, int *index)
             *index = e;
             return info->entries[e];
         }
-    fail(name ? name : info->name, name ? "there is no such entry" : "has several entries: give --entry NAME");
+    fail(name ? name : info->name,
+         name ? "there is no such entry" : "has several entries: give --entry NAME");
     return all;
 }
 
@@ -499,8 +502,8 @@ static int run_files(char **file, int nfile, const char *folder, const char *wei
     return 0;
 }
 
-/* The element at p, whose bytes are stored in that order, as the bits of a double: a compiler that
- * was told that there is no NaN does not pass one on. */
+/* The element at p, in the given byte order, as the bits of a double: a compiler that assumes no
+ * NaN does not pass one on. */
 static uint64_t element(const char *dtype, size_t nbytes, const char *p, int little_endian)
 {
     uint64_t u = 0, bits;
@@ -540,8 +543,8 @@ static double value(uint64_t bits)
     return v;
 }
 
-/* Elements outside |a - b| <= rtol*|b| + atol*(largest |b|). Integers must be equal. a is the
- * machine's, b has the least significant byte first. */
+/* Counts elements outside |a - b| <= rtol*|b| + atol*(largest |b|). Integers must be equal. a is in
+ * the machine's byte order, b in little-endian order. */
 static size_t count_wrong(const struct model_tensor *t, const char *a, const char *b, size_t n)
 {
     size_t wrong = 0, size = t->element_bytes;
@@ -585,7 +588,7 @@ static int selftest(const char *weights_path, const model_options *options)
     }
     check(run_once(&s), "run");
 #ifdef MODEL_STATE_BYTES
-    /* the first run is the reference's; a second one may change the states, which then begin anew
+    /* the reference has one run; a second one may change the states, which are then reset
      */
     int status = run_once(&s);
     check(status == MODEL_STATE_FULL ? MODEL_OK : status, "run");
@@ -612,7 +615,7 @@ static int selftest(const char *weights_path, const model_options *options)
     return failed;
 }
 
-/* Seconds since the first call, and how many are long beside the clock's steps. */
+/* Seconds since the first call, and how many are long compared with the clock's resolution. */
 #ifdef TIME_UTC
 static const double long_time = 1e-4;
 
@@ -634,7 +637,7 @@ static double now(void)
 #endif
 
 struct profile {
-    double *seconds, *least; /* of each kernel: in this run, in the run where it took least */
+    double *seconds, *least; /* of each kernel: in this run, and in its fastest run */
     double since;
     int kernel;
 };
@@ -654,7 +657,7 @@ static int bench(const char *weights_path, double seconds, const model_options *
     const struct model_info *info = model_describe();
     struct session s;
     double best = 1e30, total = 0;
-    int runs = 0, at_once = 1; /* as many as take a long time */
+    int runs = 0, at_once = 1; /* so many that they take a long time */
     open_session(&s, weights_path, options);
     fill_session(&s, NULL);
     run_again(&s);

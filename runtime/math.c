@@ -142,8 +142,9 @@ static inline double sqrt_f64(double x)
     else
         for (e = 1; m >> 52 == 0; e--)
             m <<= 1;
-    /* x = m * 2^(e - 1075), the power even: two digits of m for each of the root, one behind the
-     * last among them, which the rest never leaves halfway */
+    /* x = m * 2^(e - 1075), with an even power. Each digit of the root takes two digits of m.
+     * One digit more than the result needs decides the rounding: the remainder is never
+     * exactly halfway. */
     m <<= e & 1 ? 10 : 11;
     for (int i = 0; i < 54; i++, m <<= 2) {
         rest = rest << 2 | m >> 62;
@@ -197,8 +198,9 @@ static inline float sqrt_f32(float x)
     else
         for (e = 1; m >> 23 == 0; e--)
             m <<= 1;
-    /* x = m * 2^(e - 150), the power even: two digits of m for each of the root, one behind the
-     * last among them, which the rest never leaves halfway */
+    /* x = m * 2^(e - 150), with an even power. Each digit of the root takes two digits of m.
+     * One digit more than the result needs decides the rounding: the remainder is never
+     * exactly halfway. */
     m <<= e & 1 ? 7 : 8;
     for (int i = 0; i < 25; i++, m <<= 2) {
         rest = rest << 2 | m >> 30;
@@ -215,8 +217,8 @@ static inline float sqrt_f32(float x)
 }
 
 //@ mul_add_f32
-/* a * b + c. Rounded twice on processors, so that all have the same bits; once in the languages of GPUs, whose
- * compilers fuse nothing of themselves. */
+/* a * b + c. Rounded twice on processors, so that all have the same bits; once in the languages of
+ * GPUs, whose compilers fuse nothing of themselves. */
 static inline float mul_add_f32(float a, float b, float c) { return a * b + c; }
 
 //@ exp_f32 mul_add_f32 bits_f32 float_bits

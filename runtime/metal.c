@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: 0BSD */
-/* metal.c - Metal from a program that is linked with libc alone, by messages of the Objective-C
- * runtime, which is loaded with the framework when the model is opened; and MSL's versions of pieces
- * of number.c and math.c. No header of Apple's is needed: constants are those of Metal's headers.
+/* metal.c - Metal from a program that links libc alone. The Objective-C runtime and the framework
+ * are loaded when the model is opened, and called by messages. Also MSL's versions of pieces of
+ * number.c and math.c. No header of Apple's is needed: constants are those of Metal's headers.
  *
- * Buffers are in memory that both see. A kernel's arguments are in a buffer, too, where they were written when the
- * model was opened; what a run changes of them it writes again, elsewhere if commands that are under way may read them:
+ * Host and device share all buffers. A kernel's arguments are in a buffer, too, written when the
+ * model is opened. What a run changes is written again: to the ring, if commands in flight may
+ * still read the arguments in place.
  *
  *      arguments    kernel 0 | kernel 1 | ...          ring: kernel 7 of this run | ...
  *
- * So a run tells of each kernel three things: its code, where its arguments are, how many threads. A run is one
- * command buffer with one compute encoder, whose kernels follow each other; where the host needs a tensor it is committed
- * and waited for. What a message returns is the caller's if its name begins with "new"; all else ends with the
- * pool that is open, so what outlives a function is retained.
+ * So a run encodes three things for each kernel: its code, where its arguments are, how many
+ * threads. A run is one command buffer with one compute encoder, which runs kernels in order. Where
+ * the host needs a tensor, the command buffer is committed and waited for.
+ *
+ * An object that a message returns is owned by the caller if the message's name begins with "new".
+ * Any other object lives until the open autorelease pool is drained, so what outlives a function is
+ * retained.
  */
 #include <dlfcn.h>
 #include <stdint.h>
@@ -24,7 +28,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Where macOS has the framework and the Objective-C runtime; a build may name others. */
+/* Where macOS has the framework and the Objective-C runtime; a build may define other paths. */
 #ifndef METAL_FRAMEWORK
 #define METAL_FRAMEWORK "/System/Library/Frameworks/Metal.framework/Metal"
 #endif
@@ -34,37 +38,40 @@
 
 /* MTLSize */
 struct metal_size { size_t width, height, depth; };
-/* Of a kernel's arguments: where they are, and were first; their bytes; whether they are to be written again, and
- * whether commands that are not waited for read them. */
+/* A kernel's arguments: where they are, where they were at first, and their bytes. is_changed: to
+ * be written again. is_read: commands in flight may read them. */
 struct told { size_t at, first, nbytes; bool is_changed, is_read; };
 
 struct metal {
     /* functions, in the order of metal_load() */
     void *(*find_class)(const char *name);
     void *(*find_selector)(const char *name);
-    void (*send)(void);                 /* of as many types as there are messages */
+    void (*send)(void);                 /* cast to the type of each message */
     void *(*retain)(void *object);
     void (*release)(void *object);
     void *(*push)(void);
     void (*pop)(void *pool);
     void *(*default_device)(void);
     void *(*all_devices)(void);
-    void *runtime, *framework;          /* open as long as the model is */
+    void *runtime, *framework;          /* as long as the model is open */
     void *device, *queue, *library, *memory, *weights;
-    void *arguments, *resident;         /* resident: keeps the three in the device's reach; NULL: the system has none such */
-    size_t ring, ring_first, ring_end;  /* bytes of the arguments: free from, and in all */
-    void *commands, *encoder;           /* what is being encoded; NULL: nothing is */
-    void *last;                         /* the command buffer that was committed last, until it is waited for */
-    void *set_kernel, *set_buffer, *dispatch;       /* selectors of the encoder's */
-    unsigned char *seen[MODEL_SPANS];   /* parts of the memory */
+    void *arguments, *resident;         /* resident: the residency set of memory, weights and
+                                         * arguments; NULL: the system is older than macOS 15 */
+    size_t ring, ring_first, ring_end;  /* bytes of `arguments`: first free one of the ring, its
+                                         * begin, its end */
+    void *commands, *encoder;           /* being encoded, or NULL */
+    void *last;                         /* committed last, and not yet waited for */
+    void *set_kernel, *set_buffer, *dispatch;       /* selectors of the encoder */
+    unsigned char *seen[MODEL_SPANS];   /* where the host sees parts of the memory */
 };
 
 //@ metal_driver_load
 static int metal_load(model_self *self)
 {
-    static const char *const name[] = {"objc_getClass", "sel_registerName", "objc_msgSend", "objc_retain",
-                                       "objc_release", "objc_autoreleasePoolPush", "objc_autoreleasePoolPop",
-                                       "MTLCreateSystemDefaultDevice", "MTLCopyAllDevices"};
+    static const char *const name[] = {
+        "objc_getClass", "sel_registerName", "objc_msgSend", "objc_retain", "objc_release",
+        "objc_autoreleasePoolPush", "objc_autoreleasePoolPop", "MTLCreateSystemDefaultDevice",
+        "MTLCopyAllDevices"};
     struct metal *m = &self->device;
     char line[120];
     m->runtime = dlopen(METAL_RUNTIME, RTLD_NOW | RTLD_LOCAL);
@@ -74,7 +81,8 @@ static int metal_load(model_self *self)
         return MODEL_NO_DEVICE;
     }
     for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
-        void *function = dlsym(strncmp(name[i], "MTL", 3) == 0 ? m->framework : m->runtime, name[i]);
+        void *function =
+            dlsym(strncmp(name[i], "MTL", 3) == 0 ? m->framework : m->runtime, name[i]);
         if (!function) {
             snprintf(line, sizeof line, "the system has no %s: it is older than macOS 12", name[i]);
             complain(self, line);
@@ -86,7 +94,7 @@ static int metal_load(model_self *self)
 }
 
 //@ metal_driver_messages load
-/* Messages by the types of what they take and return. */
+/* objc_msgSend by the types of what messages take and return. */
 static void *ask(const model_self *self, void *object, const char *message)
 {
     void *(*const send)(void *, void *) = (void *(*)(void *, void *))self->device.send;
@@ -95,14 +103,17 @@ static void *ask(const model_self *self, void *object, const char *message)
 
 static void *ask_with(const model_self *self, void *object, const char *message, const void *with)
 {
-    void *(*const send)(void *, void *, const void *) = (void *(*)(void *, void *, const void *))self->device.send;
+    void *(*const send)(void *, void *, const void *) =
+        (void *(*)(void *, void *, const void *))self->device.send;
     return send(object, self->device.find_selector(message), with);
 }
 
-/* The last argument is where an error is stored. */
-static void *ask_or_error(const model_self *self, void *object, const char *message, void *with, void **error)
+/* A message whose last argument is the NSError to set. */
+static void *ask_or_error(const model_self *self, void *object, const char *message, void *with,
+                          void **error)
 {
-    void *(*const send)(void *, void *, void *, void **) = (void *(*)(void *, void *, void *, void **))self->device.send;
+    void *(*const send)(void *, void *, void *, void **) =
+        (void *(*)(void *, void *, void *, void **))self->device.send;
     return send(object, self->device.find_selector(message), with, error);
 }
 
@@ -128,7 +139,7 @@ static void complain_of(const model_self *self, const char *what, void *error)
     complain(self, line);
 }
 
-/* The status of a message that returns an object. */
+/* The status of a message that returns an object; a failure is reported. */
 static int made(const model_self *self, const void *object, const char *message, int status)
 {
     char line[120];
@@ -140,11 +151,14 @@ static int made(const model_self *self, const void *object, const char *message,
 }
 
 //@ metal_driver_hold
-static bool hold_buffer(const model_self *self, void *buffer) { return self->device.retain(buffer) != NULL; }
+static bool hold_buffer(const model_self *self, void *buffer)
+{
+    return self->device.retain(buffer) != NULL;
+}
 static void let_buffer(const model_self *self, void *buffer) { self->device.release(buffer); }
 
 //@ metal_driver_commands messages
-/* Waits for a command buffer, of which this is the last use. */
+/* Waits for a command buffer, and releases it. */
 static int await(const model_self *self, void *commands)
 {
     enum { COMPLETED = 4 };
@@ -161,8 +175,9 @@ static int await(const model_self *self, void *commands)
     return status;
 }
 
-/* What kernels find by addresses alone the encoder is told of, so that it is there, and in order with what other encoders do
- * to it: all that they read, and all that they write. */
+/* Declares the buffers that kernels reach through addresses in argument buffers: all that they
+ * read, and all that they write. That makes them resident, and orders them with other
+ * encoders' accesses. */
 static void use_buffers(const model_self *self)
 {
     enum { READ = 1, WRITE = 2 };
@@ -180,7 +195,7 @@ static void use_buffers(const model_self *self)
     use(m->encoder, m->find_selector("useResources:count:usage:"), writes, nwrite, READ | WRITE);
 }
 
-/* There is an encoder, for what comes next. */
+/* Makes an encoder, unless one is open. */
 static int begin_commands(model_self *self)
 {
     struct metal *m = &self->device;
@@ -202,7 +217,8 @@ static int begin_commands(model_self *self)
     return status;
 }
 
-/* Commits what is encoded. Two command buffers are under way at most: the one before the last is waited for. */
+/* Commits what is encoded. At most two command buffers are in flight: this one and the last, so the
+ * one before that is waited for. */
 static int commit_commands(model_self *self)
 {
     struct metal *m = &self->device;
@@ -219,7 +235,7 @@ static int commit_commands(model_self *self)
     return before ? await(self, before) : MODEL_OK;
 }
 
-/* Nothing is under way: all arguments may be where they were first. */
+/* No command is in flight: the ring is free, and arguments return to their first place. */
 static void forget_readers(model_self *self)
 {
     self->device.ring = self->device.ring_first;
@@ -231,7 +247,7 @@ static void forget_readers(model_self *self)
     }
 }
 
-/* All that was encoded has been done. */
+/* Commits what is encoded, and waits until all of it is done. */
 static int finish_commands(model_self *self)
 {
     struct metal *m = &self->device;
@@ -244,11 +260,11 @@ static int finish_commands(model_self *self)
 }
 
 //@ metal_driver_open messages hold commands
-/* Ends what has been begun. */
+/* Releases whatever has been acquired so far. */
 static void device_close(model_self *self)
 {
     struct metal *m = &self->device;
-    if (m->encoder) {                   /* of a run that failed: an encoder ends before it is released */
+    if (m->encoder) {              /* after a failed run: encoding must end before the release */
         tell(self, m->encoder, "endEncoding");
         m->release(m->encoder);
         m->release(m->commands);
@@ -263,7 +279,8 @@ static void device_close(model_self *self)
         if (self->encoder[i])
             m->release(self->encoder[i]);
     }
-    void *const object[] = {m->resident, m->library, m->arguments, m->weights, m->memory, m->queue, m->device};
+    void *const object[] = {m->resident, m->library, m->arguments, m->weights,
+                            m->memory,   m->queue,   m->device};
     for (size_t i = 0; i < sizeof object / sizeof *object; i++)
         if (object[i])
             m->release(object[i]);
@@ -274,8 +291,8 @@ static void device_close(model_self *self)
     memset(m, 0, sizeof *m);
 }
 
-/* The wanted-th device, counted from 1; 0: the system's first choice, or, where it makes none for a
- * program without Core Graphics, the first. It is the caller's to release. */
+/* The wanted-th device, counted from 1. 0: the system's default, or the first one where there is no
+ * default, as in a program without Core Graphics. The caller releases it. */
 static void *choose_device(const model_self *self, int wanted)
 {
     const struct metal *m = &self->device;
@@ -289,25 +306,29 @@ static void *choose_device(const model_self *self, int wanted)
     if (index < n)
         found = m->retain(send(all, m->find_selector("objectAtIndex:"), index));
     else
-        complain(self, n == 0 ? "Metal has no device here" : "options.device is more than there are devices");
+        complain(self, n == 0 ? "Metal has no device here"
+                              : "options.device is more than there are devices");
     if (all)
         m->release(all);
     return found;
 }
 
-/* The caller's device, that of the caller's queue, or the one that options.device names; a queue. */
+/* Takes the caller's device, the device of the caller's queue, or the one that options.device
+ * names; then a queue of it. */
 static int open_queue(model_self *self)
 {
     struct metal *m = &self->device;
     const model_options *o = &self->options;
-    void *of_queue = o->queue ? ask(self, o->queue, "device") : NULL, *given = o->context ? o->context : of_queue;
+    void *of_queue = o->queue ? ask(self, o->queue, "device") : NULL,
+         *given = o->context ? o->context : of_queue;
     if (o->context && of_queue && of_queue != o->context) {
         complain(self, "options.queue is of another device than options.context");
         return MODEL_BAD_OPTIONS;
     }
     m->device = !given || o->device > 0 ? choose_device(self, o->device) : m->retain(given);
     if (m->device && given && m->device != given) {
-        complain(self, "options.context or options.queue is of another device than options.device names");
+        complain(self,
+                 "options.context or options.queue is of another device than options.device names");
         return MODEL_BAD_OPTIONS;
     }
     if (!m->device)
@@ -316,43 +337,47 @@ static int open_queue(model_self *self)
     return made(self, m->queue, "newCommandQueue", MODEL_DEVICE_FAILED);
 }
 
-/* Matrices of a SIMD group's are of Apple's GPUs from family 7 on, argument buffers of the second tier from 6 on. */
+/* SIMD-group matrices need Apple's GPU family 7; argument buffers of tier 2 need family 6. */
 static int check_family(const model_self *self)
 {
     enum { APPLE7 = 1007, SECOND_TIER = 1 };
     const struct metal *m = &self->device;
     bool (*const send)(void *, void *, size_t) = (bool (*)(void *, void *, size_t))m->send;
     if (MODEL_SECOND_TIER && ask_number(self, m->device, "argumentBuffersSupport") < SECOND_TIER) {
-        complain(self, "a kernel has more than 31 tensors and run-time sizes, and the device's argument buffers have no more: compile with -O0");
+        complain(self, "a kernel has more than 31 tensors and run-time sizes, and the device's "
+                       "argument buffers have no more: compile with -O0");
         return MODEL_OTHER_DEVICE;
     }
     if (!MODEL_SIMD_MATRICES || send(m->device, m->find_selector("supportsFamily:"), APPLE7))
         return MODEL_OK;
-    complain(self, "kernels multiply matrices by SIMD groups, and the device is older than Apple's M1 and A14, or another "
-             "maker's: compile with --no-locals");
+    complain(self, "kernels multiply matrices by SIMD groups, and the device is older than Apple's "
+                   "M1 and A14, or another maker's: compile with --no-locals");
     return MODEL_OTHER_DEVICE;
 }
 
-/* A tensor without elements may begin where all others end, and Metal wants that within the buffer. */
+/* Allocates memory and weights. BEHIND: a tensor without elements may begin at the end of all
+ * others, and Metal requires an offset within the buffer. */
 static int open_memory(model_self *self, size_t weights)
 {
     enum { SHARED = 0, BEHIND = 16 };
     struct metal *m = &self->device;
-    void *(*const send)(void *, void *, size_t, size_t) = (void *(*)(void *, void *, size_t, size_t))m->send;
+    void *(*const send)(void *, void *, size_t, size_t) =
+        (void *(*)(void *, void *, size_t, size_t))m->send;
     void *const make = m->find_selector("newBufferWithLength:options:");
     char line[200];
     m->memory = send(m->device, make, MODEL_DEVICE_BYTES + BEHIND, SHARED);
     m->weights = m->memory ? send(m->device, make, weights + BEHIND, SHARED) : NULL;
     if (m->weights)
         return MODEL_OK;
-    snprintf(line, sizeof line, "the model needs %zu bytes and %zu for its weights, and the device has buffers of "
-             "%zu bytes at most, or less memory: give smaller bounds by --dim", (size_t)MODEL_DEVICE_BYTES, weights,
-             ask_number(self, m->device, "maxBufferLength"));
+    snprintf(line, sizeof line,
+             "the model needs %zu bytes and %zu for its weights, and the device has buffers of "
+             "%zu bytes at most, or less memory: give smaller bounds by --dim",
+             (size_t)MODEL_DEVICE_BYTES, weights, ask_number(self, m->device, "maxBufferLength"));
     complain(self, line);
     return MODEL_DEVICE_MEMORY;
 }
 
-/* A string of the text's, which ends with the pool. */
+/* Joins the texts to an NSString, which lives until the pool is drained. */
 static void *join_text(const model_self *self, const char *const *text, size_t n)
 {
     size_t nbytes = 0;
@@ -367,12 +392,13 @@ static void *join_text(const model_self *self, const char *const *text, size_t n
         end += more;
     }
     *end = 0;
-    void *string = ask_with(self, self->device.find_class("NSString"), "stringWithUTF8String:", all);
+    void *string =
+        ask_with(self, self->device.find_class("NSString"), "stringWithUTF8String:", all);
     free(all);
     return string;
 }
 
-/* Infinities and NaN are numbers that kernels compute with. */
+/* Fast math is off, since kernels compute with infinities and NaN. */
 static void *make_options(const model_self *self)
 {
     const struct metal *m = &self->device;
@@ -391,10 +417,12 @@ static int open_library(model_self *self, const char *const *text, size_t n)
     struct metal *m = &self->device;
     void *(*const send)(void *, void *, void *, void *, void **) =
         (void *(*)(void *, void *, void *, void *, void **))m->send;
-    void *error = NULL, *string = join_text(self, text, n), *options = string ? make_options(self) : NULL;
+    void *error = NULL, *string = join_text(self, text, n),
+         *options = string ? make_options(self) : NULL;
     if (!options)
         return made(self, NULL, string ? "MTLCompileOptions" : "NSString", MODEL_DEVICE_FAILED);
-    m->library = send(m->device, m->find_selector("newLibraryWithSource:options:error:"), string, options, &error);
+    m->library = send(m->device, m->find_selector("newLibraryWithSource:options:error:"), string,
+                      options, &error);
     m->release(options);
     if (m->library)
         return MODEL_OK;
@@ -402,7 +430,7 @@ static int open_library(model_self *self, const char *const *text, size_t n)
     return MODEL_DEVICE_FAILED;
 }
 
-/* The framework, a device, a queue, the memory, the kernels. */
+/* Opens the framework, a device, a queue, the memory, the kernels. */
 static int device_open(model_self *self, const char *const *text, size_t n, size_t weights)
 {
     struct metal *m = &self->device;
@@ -427,7 +455,7 @@ static int device_open(model_self *self, const char *const *text, size_t n, size
 }
 
 //@ metal_driver_record
-/* An argument of the next start. */
+/* Sets an argument for the next start. */
 static bool set_argument(model_self *self, int index, int i, uint64_t value)
 {
     self->value[launch_of[index].first + i] = value;
@@ -435,7 +463,7 @@ static bool set_argument(model_self *self, int index, int i, uint64_t value)
     return true;
 }
 
-/* Whether the device runs a kernel in work-groups of this size. */
+/* Does the device run the kernel in threadgroups of this size? */
 static int check_kernel(const model_self *self, void *kernel, const struct launch *l)
 {
     const struct metal *m = &self->device;
@@ -448,14 +476,20 @@ static int check_kernel(const model_self *self, void *kernel, const struct launc
     if (threads <= most && local <= room && width % MODEL_SIMD_WIDTH == 0)
         return MODEL_OK;
     if (threads > most)
-        snprintf(line, sizeof line, "kernel %s has %zu threads in a threadgroup, and the device runs %zu of it: compile "
-                 "with --no-locals", l->function, threads, most);
+        snprintf(line, sizeof line,
+                 "kernel %s has %zu threads in a threadgroup, and the device runs %zu of it: "
+                 "compile with --no-locals",
+                 l->function, threads, most);
     else if (local > room)
-        snprintf(line, sizeof line, "kernel %s has %zu bytes of threadgroup memory, and the device %zu: compile "
-                 "with --no-locals", l->function, local, room);
+        snprintf(line, sizeof line,
+                 "kernel %s has %zu bytes of threadgroup memory, and the device %zu: compile "
+                 "with --no-locals",
+                 l->function, local, room);
     else
-        snprintf(line, sizeof line, "kernel %s is for SIMD groups of %d threads, and the device's have %zu: compile with "
-                 "--no-locals", l->function, MODEL_SIMD_WIDTH, width);
+        snprintf(line, sizeof line,
+                 "kernel %s is for SIMD groups of %d threads, and the device's have %zu: "
+                 "compile with --no-locals",
+                 l->function, MODEL_SIMD_WIDTH, width);
     complain(self, line);
     return MODEL_OTHER_DEVICE;
 }
@@ -476,37 +510,44 @@ static int make_kernel(model_self *self, int index)
     if (!function)
         return made(self, NULL, l->function, MODEL_DEVICE_FAILED);
     void *(*const send)(void *, void *, size_t) = (void *(*)(void *, void *, size_t))m->send;
-    self->encoder[index] = send(function, m->find_selector("newArgumentEncoderWithBufferIndex:"), 0);
-    self->kernel[index] = ask_or_error(self, m->device, "newComputePipelineStateWithFunction:error:", function, &error);
+    self->encoder[index] =
+        send(function, m->find_selector("newArgumentEncoderWithBufferIndex:"), 0);
+    self->kernel[index] = ask_or_error(
+        self, m->device, "newComputePipelineStateWithFunction:error:", function, &error);
     m->release(function);
     if (self->kernel[index])
-        return self->encoder[index] ? check_kernel(self, self->kernel[index], l)
-                                    : made(self, NULL, "newArgumentEncoderWithBufferIndex:", MODEL_DEVICE_FAILED);
+        return self->encoder[index]
+                   ? check_kernel(self, self->kernel[index], l)
+                   : made(self, NULL, "newArgumentEncoderWithBufferIndex:", MODEL_DEVICE_FAILED);
     complain_of(self, l->function, error);
     return MODEL_DEVICE_FAILED;
 }
 
-/* The buffer of all kernels' arguments, of which as many fit in again, of commands that are not waited for. */
+/* Allocates the buffer of all kernels' arguments, then a ring of at least as many bytes for
+ * arguments that commands in flight do not share. */
 static int make_arguments(model_self *self)
 {
     enum { SHARED = 0, ALIGN = 256, LEAST_RING = 1 << 16 };
     struct metal *m = &self->device;
-    void *(*const send)(void *, void *, size_t, size_t) = (void *(*)(void *, void *, size_t, size_t))m->send;
+    void *(*const send)(void *, void *, size_t, size_t) =
+        (void *(*)(void *, void *, size_t, size_t))m->send;
     size_t end = 0;
     for (int i = 0; i < MODEL_KERNELS; i++) {
         struct told *t = &self->told[i];
         t->at = t->first = end;
-        t->nbytes = (ask_number(self, self->encoder[i], "encodedLength") + ALIGN - 1) / ALIGN * ALIGN;
+        t->nbytes =
+            (ask_number(self, self->encoder[i], "encodedLength") + ALIGN - 1) / ALIGN * ALIGN;
         end += t->nbytes;
     }
     m->ring = m->ring_first = end;
     m->ring_end = end + (end > LEAST_RING ? end : LEAST_RING);
-    m->arguments = send(m->device, m->find_selector("newBufferWithLength:options:"), m->ring_end, SHARED);
+    m->arguments =
+        send(m->device, m->find_selector("newBufferWithLength:options:"), m->ring_end, SHARED);
     return made(self, m->arguments, "newBufferWithLength:options:", MODEL_DEVICE_MEMORY);
 }
 
-/* From macOS 15 on what a queue's commands use can stay in the device's reach between them. That saves time alone, so
- * programs go on without. */
+/* From macOS 15 on, a residency set keeps what the queue's commands use resident between them. It
+ * only saves time, so programs run without it. */
 static void keep_resident(model_self *self)
 {
     struct metal *m = &self->device;
@@ -514,7 +555,8 @@ static void keep_resident(model_self *self)
     void *const wanted = kind ? ask(self, kind, "new") : NULL;
     if (!wanted)
         return;
-    m->resident = ask_or_error(self, m->device, "newResidencySetWithDescriptor:error:", wanted, &error);
+    m->resident =
+        ask_or_error(self, m->device, "newResidencySetWithDescriptor:error:", wanted, &error);
     m->release(wanted);
     if (!m->resident)
         return;
@@ -526,7 +568,7 @@ static void keep_resident(model_self *self)
     ask_with(self, m->queue, "addResidencySet:", m->resident);
 }
 
-/* The kernels, and the arguments that stay. */
+/* Makes the kernels, and sets the arguments that are the same in each run. */
 static int record(model_self *self)
 {
     const struct metal *m = &self->device;
@@ -546,7 +588,7 @@ static int record(model_self *self)
 }
 
 //@ metal_driver_map commands
-/* Both see the memory; the host waits until the device is done with it. */
+/* Host and device share the memory; the host waits until the device is done with it. */
 static bool map_span(model_self *self, int i, const struct span *s, bool waits)
 {
     struct metal *m = &self->device;
@@ -560,13 +602,14 @@ static bool map_span(model_self *self, int i, const struct span *s, bool waits)
 static int to_device(const model_self *self) { (void)self; return MODEL_OK; }
 
 //@ metal_driver_start commands
-/* Writes a kernel's arguments at that byte of their buffer. */
+/* Writes a kernel's arguments at byte `at` of their buffer. */
 static int write_arguments(const model_self *self, int index, size_t at)
 {
     const struct metal *m = &self->device;
     const struct launch *l = &launch_of[index];
     void *const encoder = self->encoder[index];
-    void (*const set_place)(void *, void *, void *, size_t) = (void (*)(void *, void *, void *, size_t))m->send;
+    void (*const set_place)(void *, void *, void *, size_t) =
+        (void (*)(void *, void *, void *, size_t))m->send;
     void (*const set_buffer)(void *, void *, void *, size_t, size_t) =
         (void (*)(void *, void *, void *, size_t, size_t))m->send;
     void *(*const bytes_of)(void *, void *, size_t) = (void *(*)(void *, void *, size_t))m->send;
@@ -575,7 +618,8 @@ static int write_arguments(const model_self *self, int index, size_t at)
         const struct argument *a = &argument_of[l->first + i];
         const uint64_t *value = &self->value[l->first + i];
         const struct place *p = a->place >= 0 ? &self->place[a->place] : NULL;
-        void *const bytes = p ? NULL : bytes_of(encoder, m->find_selector("constantDataAtIndex:"), (size_t)i);
+        void *const bytes =
+            p ? NULL : bytes_of(encoder, m->find_selector("constantDataAtIndex:"), (size_t)i);
         if (p)
             set_buffer(encoder, m->set_buffer, p->buffer, p->at + (size_t)*value, (size_t)i);
         else if (bytes)
@@ -586,7 +630,8 @@ static int write_arguments(const model_self *self, int index, size_t at)
     return MODEL_OK;
 }
 
-/* The arguments of the next start are written, where no command that is under way reads others. */
+/* Writes the arguments of the next start, if they changed: in place, or in the ring if commands in
+ * flight read the old ones. */
 static int settle_arguments(model_self *self, int index)
 {
     struct metal *m = &self->device;
@@ -606,7 +651,7 @@ static int settle_arguments(model_self *self, int index)
     return status;
 }
 
-/* Tells the encoder a kernel and where its arguments are. */
+/* Encodes a kernel's launch. */
 static void encode(const model_self *self, int index)
 {
     const struct metal *m = &self->device;
@@ -616,14 +661,15 @@ static void encode(const model_self *self, int index)
         (void (*)(void *, void *, void *, size_t, size_t))m->send;
     void (*const dispatch)(void *, void *, struct metal_size, struct metal_size) =
         (void (*)(void *, void *, struct metal_size, struct metal_size))m->send;
-    const struct metal_size groups = {self->groups[index][0], self->groups[index][1], self->groups[index][2]};
+    const struct metal_size groups = {self->groups[index][0], self->groups[index][1],
+                                      self->groups[index][2]};
     const struct metal_size block = {l->block[0], l->block[1], l->block[2]};
     set(m->encoder, m->set_kernel, self->kernel[index]);
     set_buffer(m->encoder, m->set_buffer, m->arguments, self->told[index].at, 0);
     dispatch(m->encoder, m->dispatch, groups, block);
 }
 
-/* The device's time for the command buffer that was committed last, once it is done. */
+/* Waits for the command buffer committed last, and reports its time on the device. */
 static int tell_time(model_self *self, int index)
 {
     const struct metal *m = &self->device;
@@ -643,7 +689,7 @@ static int tell_time(model_self *self, int index)
     return status;
 }
 
-/* A kernel whose time is asked for is a command buffer by itself. */
+/* A kernel whose time is asked for has a command buffer of its own. */
 static int start_one(model_self *self, int index)
 {
     const bool timed = self->options.on_kernel_time != NULL;
@@ -673,14 +719,16 @@ static bool start(model_self *self, int from, int to)
 }
 
 //@ metal_driver_contents commands
-/* The buffer's bytes, once the device is done with it; NULL: the device failed, or has them for itself. */
+/* The buffer's bytes, once the device is done with them. NULL: the device failed, or the buffer is
+ * private to it. */
 static unsigned char *contents_of(model_self *self, void *buffer)
 {
     return finish_commands(self) == MODEL_OK ? ask(self, buffer, "contents") : NULL;
 }
 
 //@ metal_driver_write contents
-static bool write_buffer(model_self *self, void *buffer, size_t at, size_t nbytes, const void *from, bool waits)
+static bool write_buffer(model_self *self, void *buffer, size_t at, size_t nbytes, const void *from,
+                         bool waits)
 {
     unsigned char *to = contents_of(self, buffer);
     (void)waits;
@@ -699,11 +747,11 @@ static bool read_buffer(model_self *self, void *buffer, size_t at, size_t nbytes
 }
 
 //@ metal_driver_queue
-/* No queue captures. */
+/* Metal's queues do not capture. */
 static int look_at_queue(const model_self *self) { (void)self; return MODEL_OK; }
 
 //@ metal_driver_end to_device commands
-/* The end of a run's list: a command buffer for the caller to wait for, if it asks for one. */
+/* Ends a run's list, with a command buffer for the caller to wait for if it asks for one. */
 static int mark(model_self *self, void **event)
 {
     int status = event ? begin_commands(self) : MODEL_OK;
@@ -716,7 +764,8 @@ static int mark(model_self *self, void **event)
 
 static bool wait_all(model_self *self) { return finish_commands(self) == MODEL_OK; }
 
-/* Whether the caller's buffer can be this place. */
+/* Can the caller's buffer hold this tensor? *room: the bytes from there to the
+ * end of the buffer. */
 static int check_buffer(const model_self *self, int place, void *buffer, size_t at, size_t *room)
 {
     const size_t nbytes = ask_number(self, buffer, "length");
@@ -724,7 +773,8 @@ static int check_buffer(const model_self *self, int place, void *buffer, size_t 
     const bool is_of_device = ask(self, buffer, "device") == self->device.device;
     self->device.pop(pool);
     if (!is_of_device)
-        complain(self, "the buffer is of another device than the model: pass that one in options.context");
+        complain(self, "the buffer is of another device than the model: "
+                       "pass that one in options.context");
     else if (at % 128 != 0)
         complain(self, "a tensor begins at a multiple of 128 bytes of a buffer");
     else if (at >= nbytes || place_info[place].nbytes > nbytes - at)
@@ -760,7 +810,7 @@ typedef half stored_half;
 #define KEPT_TWICE 2
 
 //@ metal_shuffle_f32
-/* What the thread has whose number is t ^ m: one of the same SIMD group, which has 32 of them. */
+/* The value of thread t ^ m, which is in the same SIMD group of 32. */
 static inline float shuffle_f32(float x, unsigned m) { return simd_shuffle_xor(x, (ushort)m); }
 
 //@ metal_spaces
@@ -834,13 +884,22 @@ static inline int64_t to_i64(float v)
 }
 
 //@ metal_to_u32
-static inline uint32_t to_u32(float v) { return v >= 4294967296.0f ? UINT32_MAX : v > 0 ? (uint32_t)v : 0; }
+static inline uint32_t to_u32(float v)
+{
+    return v >= 4294967296.0f ? UINT32_MAX : v > 0 ? (uint32_t)v : 0;
+}
 
 //@ metal_to_u64
-static inline uint64_t to_u64(float v) { return v >= 18446744073709551616.0f ? UINT64_MAX : v > 0 ? (uint64_t)v : 0; }
+static inline uint64_t to_u64(float v)
+{
+    return v >= 18446744073709551616.0f ? UINT64_MAX : v > 0 ? (uint64_t)v : 0;
+}
 
 //@ metal_to_int
-static inline int to_int(float v, int low, int high) { return v >= high ? high : v > low ? (int)v : v <= low ? low : 0; }
+static inline int to_int(float v, int low, int high)
+{
+    return v >= high ? high : v > low ? (int)v : v <= low ? low : 0;
+}
 
 //@ metal_sqrt_f32
 static inline float sqrt_f32(float x) { return precise::sqrt(x); }

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: 0BSD */
-/* metal_matrix.c - Metal's instructions of ir/matrix.def: matrices of 8 x 8 that a SIMD group loads from threadgroup memory
- * and multiplies.
+/* metal_matrix.c - Metal's instructions of ir/matrix.def: 8 x 8 matrices that a SIMD group loads
+ * from threadgroup memory and multiplies.
  *
- * A tile's rows are `stride` elements apart; a_across, b_across: they are the other coordinate's. A row of a tile of b is, along k, a
- * column of b. Each thread has two neighbours of a row of the sums.
+ * The rows of a tile in memory are `stride` elements apart. They are the rows of a and the columns
+ * of b, each contiguous along k; a_across, b_across: the transpose, contiguous along the other
+ * axis. Each thread holds two adjacent elements of a row of the sums.
  */
 
 //@ metal_add_product8x8
-/* The SIMD group's sums, of which sum[0] and sum[1] are the thread's, plus a times b. */
+/* sum += a * b for the SIMD group's sums, of which sum[0] and sum[1] are the thread's. */
 template <class S, class M> static inline void add_product8x8(S sum, M a, M b)
 {
     simdgroup_float8x8 m;
@@ -28,19 +29,21 @@ template <class S, class M> static inline void add_product8x8(S sum, M a, M b)
 #define m8n8k8_f32(sum, a, b) add_product8x8(sum, a, b)
 
 //@ metal_loaded metal_spaces
-/* A matrix from threadgroup memory. */
+/* Loads a matrix from threadgroup memory; turned: transposed. */
 template <class M, class P> static inline M loaded(P p, int stride, bool turned)
 {
     M m;
     simdgroup_load(m, p, (ulong)stride, ulong2(0), turned);
     return m;
 }
-#define loaded_f16(p, stride, turned) loaded<simdgroup_half8x8>((SPACE_local const stored_half *)(p), stride, turned)
-#define loaded_bf16(p, stride, turned) loaded<simdgroup_bfloat8x8>((SPACE_local const bfloat *)(p), stride, turned)
+#define loaded_f16(p, stride, turned)                                                              \
+    loaded<simdgroup_half8x8>((SPACE_local const stored_half *)(p), stride, turned)
+#define loaded_bf16(p, stride, turned)                                                             \
+    loaded<simdgroup_bfloat8x8>((SPACE_local const bfloat *)(p), stride, turned)
 #define loaded_f32(p, stride, turned) loaded<simdgroup_float8x8>(p, stride, turned)
 
 //@ metal_own
-/* A matrix of which each thread has two neighbours of a row. */
+/* Makes a matrix of which each thread holds two adjacent elements of a row. */
 template <class M, class E, class P> static inline M own(P p)
 {
     M m;

@@ -11,7 +11,7 @@
 #include <string.h>
 
 //@ four_bytes
-/* neighbours in memory as one int, in the order of the machine */
+/* four bytes in memory as one int, in the machine's byte order */
 static inline int32_t four_bytes(const void *p)
 {
     int32_t v;
@@ -286,14 +286,14 @@ static inline double double_bits(uint64_t u)
 }
 
 //@ f16_to_f32 bits_f32 float_bits
-/* f16 travels as its bits. */
+/* f16 is passed as its bits. */
 static inline float f16_to_f32(uint16_t h)
 {
     uint32_t sign = (uint32_t)(h & 0x8000) << 16, rest = (uint32_t)(h & 0x7fff) << 13;
     if ((h & 0x7c00) == 0x7c00)
         return float_bits(sign | 0x7f800000u | rest);
-    /* Subnormals are normalized as the fraction of 2^-14, which is subtracted: processors that take
-     * subnormal floats for zero have none to take. */
+    /* A subnormal is built as the fraction of 2^-14, which is then subtracted: this never feeds a
+     * subnormal float to arithmetic, which may take it for zero (DAZ). */
     if ((h & 0x7c00) == 0)
         return float_bits(sign | bits_f32(float_bits(rest + 0x38800000u) - 0x1p-14f));
     return float_bits(sign | (rest + 0x38000000u));
@@ -350,7 +350,8 @@ static inline float f32_odd(double v)
 }
 
 //@ u64_odd
-/* The same of an integer: 17 bits at least, the last of which is 1 where any was dropped. */
+/* An integer to float, rounding to odd: keeps 17 bits at least, the last of which is 1 if any
+ * dropped bit was. */
 static inline float u64_odd(uint64_t v)
 {
     float unit = 1;
@@ -360,7 +361,10 @@ static inline float u64_odd(uint64_t v)
 }
 
 //@ i64_odd u64_odd
-static inline float i64_odd(int64_t v) { return v < 0 ? -u64_odd(0 - (uint64_t)v) : u64_odd((uint64_t)v); }
+static inline float i64_odd(int64_t v)
+{
+    return v < 0 ? -u64_odd(0 - (uint64_t)v) : u64_odd((uint64_t)v);
+}
 
 //@ minifloat_to_f32 float_bits
 /* The 8- and 4-bit floats, which saturate: sign, exponent and mantissa without special values;
@@ -372,13 +376,14 @@ static inline float minifloat_to_f32(unsigned bits, int mantissa, int bias)
 }
 
 //@ f32_to_minifloat bits_f32 float_bits
-/* |v| rounded half to even; a result beyond the format is the caller's to saturate. */
+/* |v| rounded half to even; the caller saturates what the format cannot represent. */
 static inline unsigned f32_to_minifloat(float v, int mantissa, int bias)
 {
     uint32_t u = bits_f32(v) & 0x7fffffffu;
     int drop = 23 - mantissa;
     if (u >> 23 < (uint32_t)(128 - bias)) {    /* below the least normal number */
-        float scaled = float_bits(u) * (float)(1 << (bias - 1 + mantissa)); /* exact: a power of two */
+        /* exact: a power of two */
+        float scaled = float_bits(u) * (float)(1 << (bias - 1 + mantissa));
         unsigned n = (unsigned)scaled;
         float rest = scaled - (float)n;
         return n + (rest > 0.5f || (rest == 0.5f && (n & 1)) ? 1 : 0);
@@ -445,7 +450,7 @@ static uint8_t f32_to_f8e5m2(float v)
 //@ round_f8e5m2 f8e5m2_to_f32 f32_to_f8e5m2
 static inline float round_f8e5m2(float v) { return f8e5m2_to_f32(f32_to_f8e5m2(v)); }
 
-/* Of a number that the format has, infinity among them: a conversion saturates. */
+/* Without saturation: the value is one of the format, infinity included. */
 //@ store_f8e5m2 f32_to_f8e5m2
 static inline uint8_t store_f8e5m2(float v)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: 0BSD */
-/* opencl.c - OpenCL from a program that is linked with libc alone: the driver is loaded when the
- * model is opened; and OpenCL C's versions of pieces of number.c and math.c.
+/* opencl.c - OpenCL from a program that links libc alone: the driver is loaded when the model is
+ * opened. Also OpenCL C's versions of pieces of number.c and math.c.
  *
- * A run's list (device.c) is a kernel object for each launch, whose arguments stay. Tensors that the
- * host accesses (a condition, a host step) are mapped, which costs nothing if host and device share
- * their memory; only then is the memory asked for where the host is. Weights are one buffer, or several
- * where the device has none so large. Only functions of OpenCL 1.2 are called. The API's constants are those of the
- * specification's cl.h.
+ * A run's list (device.c) is a kernel object for each launch, which keeps its arguments. Tensors
+ * that the host accesses (a condition, a host step) are mapped. That is free where host and device
+ * share memory; only there is the buffer allocated in host-accessible memory. The weights are one
+ * buffer, or several if the device allows none so large. Only functions of OpenCL 1.2 are called.
+ * The API's constants are those of the specification's cl.h.
  */
 #include <dlfcn.h>
 #include <stdint.h>
@@ -20,7 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A buffer of weights, and the first of their bytes that it has. */
+/* A buffer of weights; begin: the first byte of the weights in it. */
 enum { OPENCL_PARTS = 32 };
 struct weights_part { void *buffer; size_t begin; };
 
@@ -31,10 +31,11 @@ struct image_shape {
     void *buffer;
 };
 
-/* OpenCL's functions that are called, and what they return and take. */
+/* The functions of OpenCL that are called, in the order of call_name[]. */
 struct opencl {
     int32_t (*get_platforms)(uint32_t most, void **platform, uint32_t *count);
-    int32_t (*get_devices)(void *platform, uint64_t type, uint32_t most, void **device, uint32_t *n);
+    int32_t (*get_devices)(void *platform, uint64_t type, uint32_t most, void **device,
+                           uint32_t *n);
     int32_t (*get_device_info)(void *device, uint32_t what, size_t size, void *value, size_t *n);
     void *(*create_context)(const intptr_t *properties, uint32_t count, void *const *device,
                             void (*notify)(const char *, const void *, size_t, void *), void *user,
@@ -90,16 +91,16 @@ struct opencl {
                           const struct image_shape *shape, void *host, int32_t *error);
     int32_t (*fill_image)(void *queue, void *from, void *image, size_t at, const size_t *origin,
                           const size_t *region, uint32_t waits, void *const *wait, void **event);
-    void *library;                  /* open as long as the model is */
+    void *library;                  /* as long as the model is open */
     void *device, *context, *queue, *program, *memory, *weights;
-    void *side[MODEL_QUEUES];       /* queues beside it; behind the last is NULL */
-    unsigned char *seen[MODEL_SPANS];       /* where the host sees parts of the memory */
+    void *side[MODEL_QUEUES];       /* further queues; the last one is followed by NULL */
+    unsigned char *seen[MODEL_SPANS];       /* where parts of the memory are mapped */
     int nseen, nweights;
     struct weights_part weights_of[OPENCL_PARTS];
-    uint32_t units;                 /* of the device: a processor's cores */
+    uint32_t units;                 /* compute units; of a CPU, its cores */
 };
 
-/* The functions' names, in the order of the struct. */
+/* The functions' names, in the order of struct opencl. */
 static const char *const call_name[] = {
     "clGetPlatformIDs", "clGetDeviceIDs", "clGetDeviceInfo", "clCreateContext",
     "clGetContextInfo", "clCreateCommandQueue", "clGetCommandQueueInfo", "clCreateBuffer",
@@ -114,17 +115,23 @@ static const char *const call_name[] = {
     "clEnqueueCopyBufferToImage"};
 
 //@ opencl_driver_load
-/* Calls a function of the driver's; false: it has failed, which is said. TRY_MADE: the same of a handle that it returns. */
-#define TRY(call, ...) is_done(self, call_name[offsetof(struct opencl, call) / sizeof(void *)], self->device.call(__VA_ARGS__))
-#define TRY_MADE(call, handle, error) is_made(self, call_name[offsetof(struct opencl, call) / sizeof(void *)], handle, error)
+/* Calls a function of the driver; false: it has failed, and that is reported. TRY_MADE: for a call
+ * that has returned a handle. */
+#define TRY(call, ...)                                                                             \
+    is_done(self, call_name[offsetof(struct opencl, call) / sizeof(void *)],                       \
+            self->device.call(__VA_ARGS__))
+#define TRY_MADE(call, handle, error)                                                              \
+    is_made(self, call_name[offsetof(struct opencl, call) / sizeof(void *)], handle, error)
 
 /* "clEnqueueNDRangeKernel: out of resources (-5)" */
 static bool is_done(const model_self *self, const char *call, int32_t error)
 {
     static const struct { int32_t error; const char *text; } known[] = {
-        {-1, "no device is found"}, {-2, "the device is not available"}, {-4, "the memory cannot be allocated"}, {-5, "out of resources"},
-        {-6, "out of the host's memory"}, {-11, "the program does not build"}, {-34, "invalid context"}, {-36, "invalid queue"},
-        {-38, "invalid memory object"}, {-54, "invalid size of a work-group"}, {-61, "invalid size of a buffer"}};
+        {-1, "no device is found"}, {-2, "the device is not available"},
+        {-4, "the memory cannot be allocated"}, {-5, "out of resources"},
+        {-6, "out of the host's memory"}, {-11, "the program does not build"},
+        {-34, "invalid context"}, {-36, "invalid queue"}, {-38, "invalid memory object"},
+        {-54, "invalid size of a work-group"}, {-61, "invalid size of a buffer"}};
     const char *text = "see cl.h";
     char line[160];
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
@@ -142,7 +149,7 @@ static bool is_made(const model_self *self, const char *call, const void *handle
     return handle ? true : is_done(self, call, error ? error : -6);
 }
 
-/* false: a function is missing. The order is that of the struct. */
+/* Loads the library and its functions; false: one is missing. */
 static bool opencl_load(struct opencl *cl)
 {
     cl->library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -157,8 +164,8 @@ static bool opencl_load(struct opencl *cl)
     return cl->library != NULL;
 }
 
-/* The wanted-th device, counted through all platforms from 1; 0: the first GPU, or else the first
- * device of another kind; NULL: there is none. */
+/* The wanted-th device, counted from 1 through all platforms. 0: the first GPU, or else the first
+ * device of another kind. NULL: there is none. */
 static void *opencl_choose(const struct opencl *cl, int wanted)
 {
     enum { MOST = 64 };
@@ -194,10 +201,10 @@ static uint64_t hash_bytes(uint64_t hash, const void *p, size_t nbytes)
     return hash;
 }
 
-/* Names a program built for this device by this driver: 32 digits. false: the driver does not say who
- * it is. */
-static bool opencl_key(const struct opencl *cl, const char *const *text, uint32_t count, const char *flags,
-                       char key[33])
+/* Hashes sources, flags, device and driver into a key of 32 digits. false: the driver does
+ * not say what it is. */
+static bool opencl_key(const struct opencl *cl, const char *const *text, uint32_t count,
+                       const char *flags, char key[33])
 {
     static const uint32_t fact[] = {0x102b /* NAME */, 0x102c /* VENDOR */, 0x102d /* DRIVER */,
                                     0x102f /* VERSION */};
@@ -206,7 +213,8 @@ static bool opencl_key(const struct opencl *cl, const char *const *text, uint32_
     for (uint32_t i = 0; i < count + sizeof fact / sizeof *fact; i++) {
         const char *s = i < count ? text[i] : value;
         memset(value, 0, sizeof value);
-        if (i >= count && cl->get_device_info(cl->device, fact[i - count], sizeof value - 1, value, NULL) != 0)
+        if (i >= count &&
+            cl->get_device_info(cl->device, fact[i - count], sizeof value - 1, value, NULL) != 0)
             return false;
         for (int h = 0; h < 2; h++)
             hash[h] = hash_bytes(hash[h], s, strlen(s) + 1);
@@ -217,8 +225,8 @@ static bool opencl_key(const struct opencl *cl, const char *const *text, uint32_
     return true;
 }
 
-/* What the cache keeps: a head, and the driver's binary. Drivers die of damaged ones, and a cache may mix up
- * keys, so the hash is of both. */
+/* A cache entry is this head, then the driver's binary. The hash covers key and binary: a damaged
+ * binary can crash the driver, and a cache may mix up keys. */
 struct kept_program { uint64_t nbytes, hash; };
 
 static uint64_t hash_kept(const char *key, const void *binary, size_t nbytes)
@@ -226,8 +234,8 @@ static uint64_t hash_kept(const char *key, const void *binary, size_t nbytes)
     return hash_bytes(hash_bytes(0, key, strlen(key)), binary, nbytes);
 }
 
-/* The program from the caller's cache; NULL: it is not there, or it is damaged, or this driver does not
- * take it. */
+/* The program from the caller's cache. NULL: it is not there, it is damaged, or this driver
+ * does not take it. */
 static void *opencl_cached(const model_self *self, const char *key)
 {
     const struct opencl *cl = &self->device;
@@ -242,7 +250,8 @@ static void *opencl_cached(const model_self *self, const char *key)
     if (kept && o->load_program(o->user, key, kept, n) == n)
         memcpy(&head, kept, sizeof head);
     if (kept && head.nbytes == size && head.hash == hash_kept(key, binary, size))
-        program = cl->create_from_binary(cl->context, 1, &cl->device, &size, &binary, &status, &error);
+        program =
+            cl->create_from_binary(cl->context, 1, &cl->device, &size, &binary, &status, &error);
     if (program && (status != 0 || cl->build(program, 1, &cl->device, "", NULL, NULL) != 0)) {
         cl->release_program(program);
         program = NULL;
@@ -258,16 +267,18 @@ static void opencl_keep(const model_self *self, const char *key)
     const model_options *o = &self->options;
     uint32_t devices = 0;
     size_t n = 0;
-    /* as many binaries as the program has devices, those of the caller's context */
+    /* a program has one binary for each device of its context, which may be the caller's */
     if (!o->save_program ||
-        cl->get_program_info(cl->program, 0x1162 /* NUM_DEVICES */, sizeof devices, &devices, NULL) != 0 ||
+        cl->get_program_info(cl->program, 0x1162 /* NUM_DEVICES */, sizeof devices, &devices,
+                             NULL) != 0 ||
         devices != 1 ||
         cl->get_program_info(cl->program, 0x1165 /* BINARY_SIZES */, sizeof n, &n, NULL) != 0 ||
         n == 0 || n > SIZE_MAX / 2)
         return;
     unsigned char *kept = (unsigned char *)malloc(sizeof(struct kept_program) + n);
     unsigned char *binary = kept ? kept + sizeof(struct kept_program) : NULL;
-    if (kept && cl->get_program_info(cl->program, 0x1166 /* BINARIES */, sizeof binary, &binary, NULL) == 0) {
+    if (kept && cl->get_program_info(cl->program, 0x1166 /* BINARIES */, sizeof binary, &binary,
+                                     NULL) == 0) {
         const struct kept_program head = {n, hash_kept(key, binary, n)};
         memcpy(kept, &head, sizeof head);
         o->save_program(o->user, key, kept, sizeof head + n);
@@ -277,10 +288,14 @@ static void opencl_keep(const model_self *self, const char *key)
 
 //@ opencl_driver_hold
 static bool hold_buffer(const model_self *self, void *buffer) { return TRY(retain_buffer, buffer); }
-static void let_buffer(const model_self *self, void *buffer) { self->device.release_buffer(buffer); }
+static void let_buffer(const model_self *self, void *buffer)
+{
+    self->device.release_buffer(buffer);
+}
 
 //@ opencl_driver_memory load hold
-/* Waits for the queue, and for those beside it, where a run that failed may have left some of its kernels. */
+/* Waits for all queues. The further ones matter after a run that failed, which may have left
+ * kernels in them. */
 static bool wait_all(const model_self *self)
 {
     const struct opencl *cl = &self->device;
@@ -290,7 +305,7 @@ static bool wait_all(const model_self *self)
     return done;
 }
 
-/* Ends what has been begun. */
+/* Releases whatever has been acquired so far. */
 static void end_device(model_self *self)
 {
     struct opencl *cl = &self->device;
@@ -317,7 +332,7 @@ static void end_device(model_self *self)
     memset(cl, 0, sizeof *cl);
 }
 
-/* The caller's queue and context, or new ones; the device of both. */
+/* Takes the caller's queue and context, or makes new ones, and finds their device. */
 static int open_queue(model_self *self)
 {
     enum { PROFILING = 2, OUT_OF_ORDER = 1 };
@@ -333,10 +348,12 @@ static int open_queue(model_self *self)
         void *context = NULL;
         if (!TRY(get_queue_info, o->queue, 0x1090 /* CONTEXT */, sizeof context, &context, NULL) ||
             !TRY(get_queue_info, o->queue, 0x1091 /* DEVICE */, sizeof of_queue, &of_queue, NULL) ||
-            !TRY(get_queue_info, o->queue, 0x1093 /* PROPERTIES */, sizeof properties, &properties, NULL))
+            !TRY(get_queue_info, o->queue, 0x1093 /* PROPERTIES */, sizeof properties, &properties,
+                 NULL))
             return MODEL_DEVICE_FAILED;
         if (properties & OUT_OF_ORDER)
-            complain(self, "options.queue is out of order, and a run needs its order: pass another one");
+            complain(self,
+                     "options.queue is out of order, and a run needs its order: pass another one");
         if (o->context && o->context != context)
             complain(self, "options.queue is of another context than options.context");
         if ((properties & OUT_OF_ORDER) || (o->context && o->context != context))
@@ -351,7 +368,8 @@ static int open_queue(model_self *self)
         return cl->context && cl->queue ? MODEL_OK : MODEL_DEVICE_FAILED;
     }
     if (o->context) {
-        if (!TRY(get_context_info, o->context, 0x1081 /* DEVICES */, sizeof device, device, &n) || n == 0)
+        if (!TRY(get_context_info, o->context, 0x1081 /* DEVICES */, sizeof device, device, &n) ||
+            n == 0)
             return MODEL_DEVICE_FAILED;
         void *chosen = o->device > 0 ? opencl_choose(cl, o->device) : device[0];
         for (size_t i = 0; i < n / sizeof *device; i++)
@@ -374,11 +392,13 @@ static int open_queue(model_self *self)
             return MODEL_DEVICE_FAILED;
     }
     if (cl->context)
-        cl->queue = cl->create_queue(cl->context, cl->device, o->on_kernel_time ? PROFILING : 0, &error);
+        cl->queue =
+            cl->create_queue(cl->context, cl->device, o->on_kernel_time ? PROFILING : 0, &error);
     return cl->context && TRY_MADE(create_queue, cl->queue, error) ? MODEL_OK : MODEL_DEVICE_FAILED;
 }
 
-/* Whether the device has what the model needs, apart from what kernels do. */
+/* Has the device what the model needs, other than for its kernels? *most: its largest
+ * buffer, in bytes. */
 static int check_device(const model_self *self, bool doubles, uint64_t *most)
 {
     const struct opencl *cl = &self->device;
@@ -388,22 +408,26 @@ static int check_device(const model_self *self, bool doubles, uint64_t *most)
     for (size_t i = 0; i + 1 < sizeof weight_begin / sizeof *weight_begin; i++)
         if (weight_begin[i + 1] - weight_begin[i] > largest)
             largest = weight_begin[i + 1] - weight_begin[i];
-    if (doubles && (!TRY(get_device_info, cl->device, 0x1032 /* DOUBLE_CONFIG */, sizeof config, &config,
-                                        NULL) || config == 0)) {
+    if (doubles && (!TRY(get_device_info, cl->device, 0x1032 /* DOUBLE_CONFIG */, sizeof config,
+                         &config, NULL) ||
+                    config == 0)) {
         complain(self, "the model computes 64-bit floats, which the device does not have");
         return MODEL_DEVICE_LACKS;
     }
-    if (!TRY(get_device_info, cl->device, 0x1010 /* MAX_MEM_ALLOC_SIZE */, sizeof *most, most, NULL))
+    if (!TRY(get_device_info, cl->device, 0x1010 /* MAX_MEM_ALLOC_SIZE */, sizeof *most, most,
+             NULL))
         return MODEL_DEVICE_FAILED;
     if (largest <= *most)
         return MODEL_OK;
-    snprintf(text, sizeof text, "the model needs %zu bytes in one buffer, and the device allows %llu: "
-                                "give smaller bounds by --dim", largest, (unsigned long long)*most);
+    snprintf(text, sizeof text,
+             "the model needs %zu bytes in one buffer, and the device allows %llu: "
+             "give smaller bounds by --dim",
+             largest, (unsigned long long)*most);
     complain(self, text);
     return MODEL_DEVICE_LACKS;
 }
 
-/* A buffer that the model needs. */
+/* Allocates a buffer that the model cannot do without. */
 static int give_buffer(model_self *self, uint64_t flags, size_t nbytes, void **made)
 {
     const struct opencl *cl = &self->device;
@@ -417,7 +441,7 @@ static int give_buffer(model_self *self, uint64_t flags, size_t nbytes, void **m
     return MODEL_DEVICE_LACKS;
 }
 
-/* The weights: as few buffers of up to `most` bytes as hold whole tensors. */
+/* Allocates the weights: as few buffers of up to `most` bytes as hold whole tensors. */
 static int open_weights(model_self *self, uint64_t most)
 {
     enum { READ_ONLY = 1 << 2 };
@@ -442,17 +466,18 @@ static int open_weights(model_self *self, uint64_t most)
     return status;
 }
 
-/* Whether host and device have the same memory. */
+/* Do host and device share memory? */
 static int share_memory(const model_self *self, bool *is_shared)
 {
     uint32_t unified = 0;
-    if (!TRY(get_device_info, self->device.device, 0x1035 /* HOST_UNIFIED_MEMORY */, sizeof unified, &unified, NULL))
+    if (!TRY(get_device_info, self->device.device, 0x1035 /* HOST_UNIFIED_MEMORY */, sizeof unified,
+             &unified, NULL))
         return MODEL_DEVICE_FAILED;
     *is_shared = unified != 0;
     return MODEL_OK;
 }
 
-/* The driver, the queue, the memory. doubles: the kernels have 64-bit floats. */
+/* Opens the driver, the queue, the memory. doubles: the kernels use 64-bit floats. */
 static int open_memory(model_self *self, bool doubles)
 {
     enum { READ_WRITE = 1 << 0, HOST_MEMORY = 1 << 4 };
@@ -462,7 +487,8 @@ static int open_memory(model_self *self, bool doubles)
     bool is_shared = false;
     if (!opencl_load(cl)) {
         complain(self, cl->library ? "libOpenCL.so.1 lacks functions of OpenCL 1.2"
-                                   : "no libOpenCL.so.1 is found, or it does not load: OpenCL is not installed");
+                                   : "no libOpenCL.so.1 is found, or it does not load: "
+                                     "OpenCL is not installed");
         return MODEL_NO_DEVICE;
     }
     int status = open_queue(self);
@@ -475,17 +501,21 @@ static int open_memory(model_self *self, bool doubles)
     if (status == MODEL_OK && MODEL_MAPPED > 0)
         status = share_memory(self, &is_shared);
     if (status == MODEL_OK)
-        status = give_buffer(self, READ_WRITE | (is_shared ? HOST_MEMORY : 0), MODEL_DEVICE_BYTES, &cl->memory);
+        status = give_buffer(self, READ_WRITE | (is_shared ? HOST_MEMORY : 0), MODEL_DEVICE_BYTES,
+                             &cl->memory);
     if (status == MODEL_OK)
         status = open_weights(self, most);
     if (status != MODEL_OK)
         return status;
-    if (!TRY(get_device_info, cl->device, 0x1002 /* MAX_COMPUTE_UNITS */, sizeof cl->units, &cl->units, NULL) || cl->units == 0)
+    if (!TRY(get_device_info, cl->device, 0x1002 /* MAX_COMPUTE_UNITS */, sizeof cl->units,
+             &cl->units, NULL) ||
+        cl->units == 0)
         return MODEL_DEVICE_FAILED;
     return MODEL_OK;
 }
 
-/* The buffer of byte *at of another one: of weights it may be one of several, in which that byte is another. */
+/* The buffer that holds byte *at of `buffer`. The weights may be several buffers; then *at becomes
+ * the byte's offset in its own one. */
 static void *buffer_of(const model_self *self, void *buffer, uint64_t *at)
 {
     const struct opencl *cl = &self->device;
@@ -498,7 +528,7 @@ static void *buffer_of(const model_self *self, void *buffer, uint64_t *at)
     return cl->weights_of[i].buffer;
 }
 
-/* Waits for what has been begun. */
+/* Unmaps everything, and waits for all commands. */
 static void end_runs(model_self *self)
 {
     struct opencl *cl = &self->device;
@@ -508,7 +538,7 @@ static void end_runs(model_self *self)
 }
 
 //@ opencl_driver_build memory binary
-/* Says what the compiler of the driver has said. */
+/* Reports the build log of the driver's compiler. */
 static int complain_of_build(const model_self *self)
 {
     const struct opencl *cl = &self->device;
@@ -519,12 +549,14 @@ static int complain_of_build(const model_self *self)
         memset(log, 0, n + 1);
         cl->get_build_info(cl->program, cl->device, 0x1183 /* LOG */, n, log, NULL);
     }
-    complain(self, log && *log ? log : "the driver does not compile the kernels, and does not say why");
+    complain(self,
+             log && *log ? log : "the driver does not compile the kernels, and does not say why");
     free(log);
     return MODEL_DEVICE_FAILED;
 }
 
-static int open_program(model_self *self, const char *const *text, uint32_t count, const char *flags)
+static int open_program(model_self *self, const char *const *text, uint32_t count,
+                        const char *flags)
 {
     struct opencl *cl = &self->device;
     char key[33];
@@ -544,7 +576,7 @@ static int open_program(model_self *self, const char *const *text, uint32_t coun
 }
 
 //@ opencl_driver_open memory build
-/* The kernels, built for the device; its memory. */
+/* Opens the device's memory, and builds the kernels for it. */
 static int device_open(model_self *self, const char *const *text, uint32_t count, bool doubles)
 {
     int status = open_memory(self, doubles);
@@ -558,8 +590,8 @@ static void device_close(model_self *self)
 }
 
 //@ opencl_driver_argument memory
-/* Tells a kernel object its i-th argument, whose byte or number is `value`. A tensor is two of OpenCL's
- * arguments. */
+/* Sets the i-th argument of a kernel object; `value` is a tensor's offset or a number. A tensor is
+ * two arguments of OpenCL, buffer and offset. */
 static bool set_argument(model_self *self, int index, int i, uint64_t value)
 {
     const struct argument *a = &argument_of[launch_of[index].first];
@@ -576,7 +608,7 @@ static bool set_argument(model_self *self, int index, int i, uint64_t value)
 //@ opencl_driver_record argument
 static bool set_argument(model_self *self, int index, int i, uint64_t value);
 
-/* Whether the device has the work-items and the local memory that a kernel object needs. */
+/* Has the device the work-items and the local memory that a kernel object needs? */
 static int check_kernel(const model_self *self, int index)
 {
     const struct opencl *cl = &self->device;
@@ -586,27 +618,34 @@ static int check_kernel(const model_self *self, int index)
     size_t items = 0, along[16] = {0};
     uint64_t local = 0, most = 0;
     char text[300], what[160] = "";
-    if (!TRY(get_kernel_info, kernel, cl->device, 0x11b0 /* WORK_GROUP_SIZE */, sizeof items, &items, NULL) ||
-        !TRY(get_kernel_info, kernel, cl->device, 0x11b2 /* LOCAL_MEM_SIZE */, sizeof local, &local, NULL) ||
-        !TRY(get_device_info, cl->device, 0x1005 /* MAX_WORK_ITEM_SIZES */, sizeof along, along, NULL) ||
+    if (!TRY(get_kernel_info, kernel, cl->device, 0x11b0 /* WORK_GROUP_SIZE */, sizeof items,
+             &items, NULL) ||
+        !TRY(get_kernel_info, kernel, cl->device, 0x11b2 /* LOCAL_MEM_SIZE */, sizeof local, &local,
+             NULL) ||
+        !TRY(get_device_info, cl->device, 0x1005 /* MAX_WORK_ITEM_SIZES */, sizeof along, along,
+             NULL) ||
         !TRY(get_device_info, cl->device, 0x1023 /* LOCAL_MEM_SIZE */, sizeof most, &most, NULL))
         return MODEL_DEVICE_FAILED;
     if (b[0] * b[1] * b[2] > items)
-        snprintf(what, sizeof what, "work-groups of %zu, and the device allows it %zu", b[0] * b[1] * b[2], items);
+        snprintf(what, sizeof what, "work-groups of %zu, and the device allows it %zu",
+                 b[0] * b[1] * b[2], items);
     for (int i = 0; i < 3 && !*what; i++)
         if (b[i] > along[i])
-            snprintf(what, sizeof what, "%zu work-items along axis %d, and the device allows %zu", b[i], i, along[i]);
+            snprintf(what, sizeof what, "%zu work-items along axis %d, and the device allows %zu",
+                     b[i], i, along[i]);
     if (!*what && local > most)
         snprintf(what, sizeof what, "%llu bytes of local memory, and the device has %llu",
                  (unsigned long long)local, (unsigned long long)most);
     if (!*what)
         return MODEL_OK;
-    snprintf(text, sizeof text, "kernel %s needs %s: compile with --cpu=DEVICE or --no-locals", l->function, what);
+    snprintf(text, sizeof text, "kernel %s needs %s: compile with --cpu=DEVICE or --no-locals",
+             l->function, what);
     complain(self, text);
     return MODEL_DEVICE_LACKS;
 }
 
-/* The list of a run: an object for each kernel, with the arguments that stay. */
+/* Records the list: a kernel object for each launch, with the arguments that are the
+ * same in each run. */
 static int record(model_self *self)
 {
     struct opencl *cl = &self->device;
@@ -627,13 +666,14 @@ static int record(model_self *self)
 }
 
 //@ opencl_driver_map
-/* The i-th span that the host sees; waits: for it and those before it. */
+/* Maps the i-th span for the host. waits: until it and those before it are mapped. */
 static bool map_span(model_self *self, int i, const struct span *s, bool waits)
 {
     enum { READ = 1, READ_WRITE = 3, WRITE_ALL = 4 };
     struct opencl *cl = &self->device;
     int32_t error = 0;
-    void *at = cl->map(cl->queue, cl->memory, waits, s->how == 1 ? READ : s->how == 2 ? WRITE_ALL : READ_WRITE, s->at,
+    void *at = cl->map(cl->queue, cl->memory, waits,
+                       s->how == 1 ? READ : s->how == 2 ? WRITE_ALL : READ_WRITE, s->at,
                        s->nbytes ? s->nbytes : 1, 0, NULL, NULL, &error);
     if (!TRY_MADE(map, at, error))
         return false;
@@ -643,7 +683,7 @@ static bool map_span(model_self *self, int i, const struct span *s, bool waits)
 }
 
 //@ opencl_driver_to_device
-/* Gives what the host sees back to the device. */
+/* Unmaps what the host has accessed. */
 static int to_device(model_self *self)
 {
     struct opencl *cl = &self->device;
@@ -654,7 +694,7 @@ static int to_device(model_self *self)
 }
 
 //@ opencl_driver_kernel
-/* The kernel's time by the device's clock, told to the caller. */
+/* Reports the kernel's time, by the device's clock, to the caller's hook. */
 static bool tell_time(const model_self *self, int index, void *event)
 {
     const struct opencl *cl = &self->device;
@@ -672,9 +712,9 @@ static bool tell_time(const model_self *self, int index, void *event)
     return done;
 }
 
-/* A kernel behind `count` events; where there are no work-groups nothing but its event. */
-static bool enqueue_kernel(const model_self *self, void *queue, int index, uint32_t count, void *const *wait,
-                           void **event)
+/* Enqueues a kernel that waits for `count` events. An empty grid leaves only its event. */
+static bool enqueue_kernel(const model_self *self, void *queue, int index, uint32_t count,
+                           void *const *wait, void **event)
 {
     const struct opencl *cl = &self->device;
     const struct launch *l = &launch_of[index];
@@ -689,10 +729,11 @@ static bool enqueue_kernel(const model_self *self, void *queue, int index, uint3
     if (all == 0)
         return !(count || event) || TRY(enqueue_marker, queue, count, count ? wait : NULL, event);
     return TRY(enqueue, queue, self->kernel[index], 3, NULL, items,
-               MODEL_PER_CORE || l->block[0] * l->block[1] * l->block[2] > 1 ? l->block : NULL, count, count ? wait : NULL, event);
+               MODEL_PER_CORE || l->block[0] * l->block[1] * l->block[2] > 1 ? l->block : NULL,
+               count, count ? wait : NULL, event);
 }
 
-/* One kernel. */
+/* Launches one kernel, and waits for it if a hook is to see its time. */
 static bool start_one(model_self *self, int index)
 {
     const size_t *groups = self->groups[index];
@@ -701,8 +742,9 @@ static bool start_one(model_self *self, int index)
     step(self, index);
     if (groups[0] == 0 || groups[1] == 0 || groups[2] == 0)
         return true;
-    bool done = enqueue_kernel(self, self->device.queue, index, 0, NULL, self->options.on_kernel_time ? &event : NULL);
-    if (done && asked)              /* so that the hooks' times are the kernels' */
+    bool done = enqueue_kernel(self, self->device.queue, index, 0, NULL,
+                               self->options.on_kernel_time ? &event : NULL);
+    if (done && asked)              /* so that each hook sees one kernel's time */
         done = tell_time(self, index, event);
     return done;
 }
@@ -717,22 +759,26 @@ static bool start(model_self *self, int from, int to)
 }
 
 //@ opencl_driver_start_queued start
-/* A kernel in its queue, behind those of others and, the first of a queue, behind `begin`. */
+/* Enqueues a kernel in its own queue. It waits for the kernels of other queues in turn_of[]; the
+ * first of a queue, for `begin`. */
 static bool start_turn(model_self *self, int index, void *begin)
 {
     const struct opencl *cl = &self->device;
-    void *wait[MODEL_QUEUES + 1], *const queue = turn_of[index].queue ? cl->side[turn_of[index].queue - 1] : cl->queue;
+    void *wait[MODEL_QUEUES + 1],
+         *const queue = turn_of[index].queue ? cl->side[turn_of[index].queue - 1] : cl->queue;
     uint32_t count = 0;
     for (int i = 0; i < turn_of[index].count; i++)
         wait[count++] = self->done[turn_of[index].wait[i]];
     if (begin)
         wait[count++] = begin;
-    return enqueue_kernel(self, queue, index, count, wait, turn_of[index].signals ? &self->done[index] : NULL) &&
+    return enqueue_kernel(self, queue, index, count, wait,
+                          turn_of[index].signals ? &self->done[index] : NULL) &&
            (!turn_of[index].signals || TRY(flush, queue));
 }
 
-/* Kernels from .. to - 1 by several queues. What the caller's queue was told before comes before all of them, and
- * all of them before what it is told then. Hooks get one kernel after the other. */
+/* Launches kernels from .. to - 1 on several queues. All of them start after what the caller's
+ * queue was given before, and end before what it is given next. Where hooks are set, kernels run
+ * one after the other. */
 static bool start_queued(model_self *self, int from, int to)
 {
     const struct opencl *cl = &self->device;
@@ -765,8 +811,8 @@ static bool start_queued(model_self *self, int from, int to)
 }
 
 //@ opencl_driver_write memory
-static bool write_buffer(const model_self *self, void *buffer, size_t at, size_t nbytes, const void *from,
-                         bool waits)
+static bool write_buffer(const model_self *self, void *buffer, size_t at, size_t nbytes,
+                         const void *from, bool waits)
 {
     uint64_t begin = at;
     void *const to = buffer_of(self, buffer, &begin);
@@ -781,13 +827,13 @@ static bool read_buffer(const model_self *self, void *buffer, size_t at, size_t 
 }
 
 //@ opencl_driver_queue
-/* No queue captures. */
+/* OpenCL's queues do not capture. */
 static int look_at_queue(const model_self *self) { (void)self; return MODEL_OK; }
 
 //@ opencl_driver_end to_device
 static int to_device(model_self *self);
 
-/* The end of a run's list: an event of the caller's, if it asks for one. */
+/* Ends a run's list, with an event if the caller asks for one. */
 static int mark(model_self *self, void **event)
 {
     const struct opencl *cl = &self->device;
@@ -802,7 +848,8 @@ static int mark(model_self *self, void **event)
     return MODEL_DEVICE_FAILED;
 }
 
-/* Whether the caller's buffer can be this place. */
+/* Can the caller's buffer hold this tensor? *room: the bytes from there to the
+ * end of the buffer. */
 static int check_buffer(const model_self *self, int place, void *buffer, size_t at, size_t *room)
 {
     const struct opencl *cl = &self->device;
@@ -812,7 +859,8 @@ static int check_buffer(const model_self *self, int place, void *buffer, size_t 
         !TRY(get_buffer_info, buffer, 0x1102 /* SIZE */, sizeof nbytes, &nbytes, NULL))
         return MODEL_DEVICE_FAILED;
     if (context != cl->context)
-        complain(self, "the buffer is of another context than the model: pass that one in options.context");
+        complain(self, "the buffer is of another context than the model: "
+                       "pass that one in options.context");
     else if (at % 128 != 0)
         complain(self, "a tensor begins at a multiple of 128 bytes of a buffer");
     else if (at >= nbytes || place_info[place].nbytes > nbytes - at)
@@ -853,8 +901,8 @@ typedef half stored_half;
 #define KEPT_TWICE 2
 
 //@ opencl_shuffle_f32
-/* What the thread has whose number is t ^ m: by the sub-group if that is the whole work-group, and
- * otherwise through `exchanged`. */
+/* The value of work-item t ^ m: a sub-group shuffle if the sub-group is the whole work-group,
+ * otherwise an exchange through local memory. */
 #if defined cl_khr_subgroups && defined cl_khr_subgroup_shuffle
 #pragma OPENCL EXTENSION cl_khr_subgroups : enable
 #pragma OPENCL EXTENSION cl_khr_subgroup_shuffle : enable
@@ -872,29 +920,33 @@ float shuffle_f32(local float *exchanged, float x, uint m)
 }
 
 //@ opencl_image_f32x4 f32x4 pixels
-/* Four elements from element `at` on, a multiple of 4, of an image whose rows have 2^shift pixels. */
+/* Loads elements at .. at + 3, one pixel, of an image with 2^shift pixels a row; `at` is
+ * a multiple of 4. */
 #ifdef PIXELS_IN_LINE
 #define image_f32x4(i, at, shift) read_imagef(i, (int)(at) >> 2)
 #else
-#define image_f32x4(i, at, shift) \
-    read_imagef(i, outside_is_zero, (int2)((int)(at) >> 2 & ((1 << shift) - 1), (int)(at) >> (shift + 2)))
+#define image_f32x4(i, at, shift)                                                                  \
+    read_imagef(i, outside_is_zero,                                                                \
+                (int2)((int)(at) >> 2 & ((1 << shift) - 1), (int)(at) >> (shift + 2)))
 #endif
 
 //@ opencl_image_where_f32x4 image_f32x4
-/* The same, zeros unless `valid`: there is no row -1. */
+/* image_f32x4, or zeros if not `valid`: row -1 is out of bounds, which the sampler reads as 0. */
 #ifdef PIXELS_IN_LINE
-#define image_where_f32x4(i, valid, at, shift) ((valid) ? image_f32x4(i, at, shift) : (float4)(0.0f))
+#define image_where_f32x4(i, valid, at, shift)                                                     \
+    ((valid) ? image_f32x4(i, at, shift) : (float4)(0.0f))
 #else
 #define image_where_f32x4(i, valid, at, shift) image_f32x4(i, (valid) ? (int)(at) : -4, shift)
 #endif
 
 //@ opencl_pixels
-/* PIXELS_IN_LINE: images are of one axis, as NAME_init() decides. */
+/* PIXELS_IN_LINE: images have one dimension, as NAME_init() decides. */
 #ifdef PIXELS_IN_LINE
 #define image2d_pixels image1d_buffer_t
 #else
 #define image2d_pixels image2d_t
-constant sampler_t outside_is_zero = CLK_NORMALIZED_COORDS_FALSE | CLK_ADDRESS_CLAMP | CLK_FILTER_NEAREST;
+constant sampler_t outside_is_zero =
+    CLK_NORMALIZED_COORDS_FALSE | CLK_ADDRESS_CLAMP | CLK_FILTER_NEAREST;
 #endif
 
 //@ opencl_bits_f32
@@ -910,7 +962,7 @@ uint64_t bits_f64(double v) { return as_ulong(v); }
 double double_bits(uint64_t u) { return as_double(u); }
 
 //@ opencl_f16_to_f32
-/* Halves as their bits, converted in memory, which needs no extension. */
+/* Halves are passed as bits. Loads and stores convert them, which needs no extension. */
 float f16_to_f32(uint16_t h) { return vload_half(0, (const stored_half *)&h); }
 
 //@ opencl_f32_to_f16

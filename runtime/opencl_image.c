@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: 0BSD */
-/* opencl_image.c - what an OpenCL program has besides if its kernels read tensors as images (--image):
- * RGBA of floats or halves, four elements a pixel, rows of a power of two of pixels.
+/* opencl_image.c - what an OpenCL program needs in addition if its kernels read tensors as images
+ * (--image): RGBA of floats or halves, four elements a pixel, a power of two of pixels a row.
+ * Images are made in one of three ways:
  *
- *      1  rows of the memory     images of two axes over parts of buffers (cl_khr_image2d_from_buffer)
- *      2  a line of the memory   images of one axis over parts of buffers
- *      3  copies                 images with memory of their own, filled before a kernel reads them if
- *                                the tensor was stored since
+ *      1  rows     2D images over sub-buffers (cl_khr_image2d_from_buffer)
+ *      2  line     1D images over sub-buffers
+ *      3  copies   2D images with memory of their own: filled before a kernel reads one
+ *                  if its tensor was stored since
  *
- * Kernels store to buffers in all of them. What a kernel stores may be no part of an image that it reads,
- * so in 1 and 2 each tensor is a part of the memory, as OpenCL knows it, and all arguments are such parts.
+ * Kernels store to buffers in all three. A kernel's result must not alias an image that it reads.
+ * So in 1 and 2 each tensor is a sub-buffer, and all arguments are sub-buffers.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,17 +18,17 @@
 #include <string.h>
 
 //@ opencl_image_types
-/* A tensor that kernels read as an image: its place and the byte there, pixels, log2 of those in a row, and
- * whether they are of halves. */
+/* A tensor that kernels read as an image: its place and offset there, its pixels, log2 of the
+ * pixels in a row, whether they are halves. */
 struct image_of { int place; size_t at, pixels; int shift; bool is_half; };
-/* Where a place is in the memory, and its size. */
+/* A place's offset and size in the model's memory. */
 struct part_of { size_t at, nbytes; };
-/* The image, the part of the weights that it may be made of, and whether it is still to be filled. */
+/* An image. part: the sub-buffer of the weights that it is made of. is_stale: to be filled. */
 struct image { void *image, *part; bool is_stale; };
 enum image_way { IMAGE_ROWS = 1, IMAGE_LINE, IMAGE_COPY };
 
 //@ opencl_image_open memory build
-/* A number that the driver knows of the device; 0: it does not. */
+/* A numeric property of the device; 0: unknown. */
 static uint64_t device_number(const model_self *self, uint32_t what)
 {
     const struct opencl *cl = &self->device;
@@ -45,10 +46,12 @@ static bool has_extension(const model_self *self, const char *name)
 {
     const struct opencl *cl = &self->device;
     size_t n = 0;
-    char *all = cl->get_device_info(cl->device, 0x1030 /* EXTENSIONS */, 0, NULL, &n) == 0 && n < SIZE_MAX
-                    ? (char *)calloc(n + 1, 1)
-                    : NULL;
-    bool has = all && cl->get_device_info(cl->device, 0x1030, n, all, NULL) == 0 && strstr(all, name);
+    char *all =
+        cl->get_device_info(cl->device, 0x1030 /* EXTENSIONS */, 0, NULL, &n) == 0 && n < SIZE_MAX
+            ? (char *)calloc(n + 1, 1)
+            : NULL;
+    bool has =
+        all && cl->get_device_info(cl->device, 0x1030, n, all, NULL) == 0 && strstr(all, name);
     free(all);
     return has;
 }
@@ -72,37 +75,47 @@ static size_t rows_of(const struct image_of *i)
     return (i->pixels + ((size_t)1 << i->shift) - 1) >> i->shift;
 }
 
-/* What keeps a tensor from being an image in this way, in text; false: nothing. */
-static bool limits_image(const model_self *self, enum image_way way, const struct image_of *i, char text[300])
+/* Is there a reason why a tensor cannot be an image in this way? It is written to `text`. */
+static bool limits_image(const model_self *self, enum image_way way, const struct image_of *i,
+                         char text[300])
 {
-    const uint64_t width = device_number(self, 0x1011 /* WIDTH */), height = device_number(self, 0x1012 /* HEIGHT */),
+    const uint64_t width = device_number(self, 0x1011 /* WIDTH */),
+                   height = device_number(self, 0x1012 /* HEIGHT */),
                    line = device_number(self, 0x1040 /* IMAGE_MAX_BUFFER_SIZE */),
-                   pitch = device_number(self, 0x104a /* PITCH */), base = device_number(self, 0x104b /* BASE */),
+                   pitch = device_number(self, 0x104a /* PITCH */),
+                   base = device_number(self, 0x104b /* BASE */),
                    align = device_number(self, 0x1019 /* MEM_BASE_ADDR_ALIGN, bits */) / 8;
     const size_t at = i->place == 1 ? i->at : part_of[i->place].at, row = (size_t)1 << i->shift;
     const unsigned long long pixels = i->pixels;
     if (!has_format(self, way == IMAGE_LINE ? 0x10f6 : 0x10f1, i->is_half))
-        snprintf(text, 300, "the device has no such images of %s", i->is_half ? "halves: compile without --half-storage"
-                                                                            : "floats");
+        snprintf(text, 300, "the device has no such images of %s",
+                 i->is_half ? "halves: compile without --half-storage" : "floats");
     else if (way == IMAGE_LINE && pixels > line)
-        snprintf(text, 300, "an image of a buffer has up to %llu pixels on the device, and a tensor has %llu",
+        snprintf(text, 300,
+                 "an image of a buffer has up to %llu pixels on the device, and a tensor has %llu",
                  (unsigned long long)line, pixels);
     else if (way != IMAGE_LINE && (row > width || rows_of(i) > height))
-        snprintf(text, 300, "an image has up to %llu x %llu pixels on the device, and a tensor needs %zu x %zu",
+        snprintf(text, 300,
+                 "an image has up to %llu x %llu pixels on the device, and a tensor needs "
+                 "%zu x %zu",
                  (unsigned long long)width, (unsigned long long)height, row, rows_of(i));
-    else if (way == IMAGE_ROWS && (pitch == 0 || row % pitch != 0 || (base > 0 && at / pixel_nbytes(i) % base != 0)))
-        snprintf(text, 300, "rows of images over buffers are multiples of %llu pixels on the device, and begin at "
-                 "multiples of %llu, and the model's are of %zu, from pixel %zu on", (unsigned long long)pitch,
-                 (unsigned long long)base, row, at / pixel_nbytes(i));
+    else if (way == IMAGE_ROWS &&
+             (pitch == 0 || row % pitch != 0 || (base > 0 && at / pixel_nbytes(i) % base != 0)))
+        snprintf(text, 300,
+                 "rows of images over buffers are multiples of %llu pixels on the device, and "
+                 "begin at multiples of %llu, and the model's are of %zu, from pixel %zu on",
+                 (unsigned long long)pitch, (unsigned long long)base, row, at / pixel_nbytes(i));
     else if (way != IMAGE_COPY && align > 0 && at % align != 0)
-        snprintf(text, 300, "parts of buffers begin at multiples of %llu bytes on the device, and the model's at %zu",
+        snprintf(text, 300,
+                 "parts of buffers begin at multiples of %llu bytes on the device, and the model's "
+                 "at %zu",
                  (unsigned long long)align, at);
     else
         return false;
     return true;
 }
 
-/* Whether the device can make all images in this way; else why not. */
+/* Can the device make all images in this way? If not, `text` says why. */
 static bool can_make_images(const model_self *self, enum image_way way, char text[300])
 {
     if (!device_number(self, 0x1016 /* IMAGE_SUPPORT */)) {
@@ -110,7 +123,8 @@ static bool can_make_images(const model_self *self, enum image_way way, char tex
         return false;
     }
     if (way == IMAGE_ROWS && !has_extension(self, "cl_khr_image2d_from_buffer")) {
-        snprintf(text, 300, "the device makes no images of two axes over a buffer (cl_khr_image2d_from_buffer)");
+        snprintf(text, 300, "the device makes no images of two axes over a buffer "
+                            "(cl_khr_image2d_from_buffer)");
         return false;
     }
     for (int i = 0; i < MODEL_IMAGES; i++)
@@ -119,7 +133,7 @@ static bool can_make_images(const model_self *self, enum image_way way, char tex
     return true;
 }
 
-/* Ends the images and the parts of the memory. */
+/* Releases the images and sub-buffers. */
 static void drop_images(model_self *self)
 {
     const struct opencl *cl = &self->device;
@@ -137,8 +151,9 @@ static void drop_images(model_self *self)
     }
 }
 
-/* The part of a buffer from `at` on. */
-static void *make_part(const model_self *self, void *buffer, size_t at, size_t nbytes, int32_t *error)
+/* A sub-buffer from `at` on. */
+static void *make_part(const model_self *self, void *buffer, size_t at, size_t nbytes,
+                       int32_t *error)
 {
     const size_t region[2] = {at, nbytes};
     return self->device.create_part(buffer, 0, 0x1220 /* REGION */, region, error);
@@ -157,7 +172,8 @@ static bool make_image(model_self *self, enum image_way way, int index, int32_t 
     if (way != IMAGE_COPY && i->place == 1) {
         uint64_t at = i->at;
         void *const weights = buffer_of(self, cl->weights, &at);
-        made->part = make_part(self, weights, (size_t)at, rows_of(i) * row * pixel_nbytes(i), error);
+        made->part =
+            make_part(self, weights, (size_t)at, rows_of(i) * row * pixel_nbytes(i), error);
         if (!made->part)
             return false;
     }
@@ -171,27 +187,28 @@ static bool make_image(model_self *self, enum image_way way, int index, int32_t 
     return made->image != NULL;
 }
 
-/* All images in this way; false: the driver refuses one, though its limits allow it. */
+/* Makes all images in this way. false: the driver refuses one, although its limits allow it. */
 static bool make_images(model_self *self, enum image_way way, char text[300])
 {
     bool made = true;
     int32_t error = 0;
     for (int i = 2; i < MODEL_PLACES && way != IMAGE_COPY && made; i++)
         if (part_of[i].nbytes > 0) {
-            self->part[i] = make_part(self, self->device.memory, part_of[i].at, part_of[i].nbytes, &error);
+            self->part[i] =
+                make_part(self, self->device.memory, part_of[i].at, part_of[i].nbytes, &error);
             made = self->part[i] != NULL;
         }
     for (int i = 0; i < MODEL_IMAGES && made; i++)
         made = make_image(self, way, i, &error);
     if (!made)
-        snprintf(text, 300, "the driver makes no image of %s: error %ld", way == IMAGE_COPY ? "this size"
-                 : "a part of a buffer", (long)error);
+        snprintf(text, 300, "the driver makes no image of %s: error %ld",
+                 way == IMAGE_COPY ? "this size" : "a part of a buffer", (long)error);
     if (!made)
         drop_images(self);
     return made;
 }
 
-/* Chooses how images are made, options.images or the first way that the device has, and makes them. */
+/* Makes the images: in the way of options.images, or in the first one that the device supports. */
 static int open_images(model_self *self)
 {
     const int asked = self->options.images;
@@ -199,7 +216,8 @@ static int open_images(model_self *self)
     int way = asked ? asked : IMAGE_ROWS;
     if (asked < 0 || asked > IMAGE_COPY)
         return MODEL_BAD_OPTIONS;
-    while (!can_make_images(self, (enum image_way)way, text) || !make_images(self, (enum image_way)way, text)) {
+    while (!can_make_images(self, (enum image_way)way, text) ||
+           !make_images(self, (enum image_way)way, text)) {
         if (asked || way == IMAGE_COPY) {
             complain(self, text);
             return MODEL_DEVICE_LACKS;
@@ -210,16 +228,17 @@ static int open_images(model_self *self)
     return MODEL_OK;
 }
 
-/* The kernels, built for the device; its memory; images. */
+/* Opens the device's memory, makes the images, and builds the kernels. */
 static int device_open(model_self *self, const char *const *text, uint32_t count, bool doubles)
 {
     int status = open_memory(self, doubles);
     if (status == MODEL_OK)
         status = open_images(self);
-    return status == MODEL_OK ? open_program(self, text, count, self->image_way == IMAGE_LINE
-                                                                    ? "-cl-std=CL1.2 -DPIXELS_IN_LINE"
-                                                                    : "-cl-std=CL1.2")
-                              : status;
+    return status == MODEL_OK
+               ? open_program(self, text, count,
+                              self->image_way == IMAGE_LINE ? "-cl-std=CL1.2 -DPIXELS_IN_LINE"
+                                                            : "-cl-std=CL1.2")
+               : status;
 }
 
 static void device_close(model_self *self)
@@ -231,12 +250,13 @@ static void device_close(model_self *self)
 }
 
 //@ opencl_image_argument memory
-/* Tells a kernel object its i-th argument, whose byte or number is `value`. A tensor is two of OpenCL's
- * arguments, an image one. */
+/* Sets the i-th argument of a kernel object; `value` is a tensor's offset or a number. A tensor is
+ * two arguments of OpenCL, buffer and offset; an image is one. */
 static bool set_argument(model_self *self, int index, int i, uint64_t value)
 {
     const struct argument *a = &argument_of[launch_of[index].first];
-    const struct place *p = a[i].place < 0 || a[i].place >= MODEL_PLACES ? NULL : &self->place[a[i].place];
+    const struct place *p =
+        a[i].place < 0 || a[i].place >= MODEL_PLACES ? NULL : &self->place[a[i].place];
     void *const own = p && !p->is_bound ? self->part[a[i].place] : NULL;
     uint64_t number = (p && !own ? p->at : 0) + value;
     void *const buffer = own ? own : p ? buffer_of(self, p->buffer, &number) : NULL;
@@ -244,13 +264,14 @@ static bool set_argument(model_self *self, int index, int i, uint64_t value)
     for (int k = 0; k < i; k++)
         at += a[k].place < 0 || a[k].place >= MODEL_PLACES ? 1 : 2;
     if (a[i].place >= MODEL_PLACES)
-        return TRY(set_argument, self->kernel[index], at, sizeof(void *), &self->image[a[i].place - MODEL_PLACES].image);
+        return TRY(set_argument, self->kernel[index], at, sizeof(void *),
+                   &self->image[a[i].place - MODEL_PLACES].image);
     return (!p || TRY(set_argument, self->kernel[index], at++, sizeof buffer, &buffer)) &&
            TRY(set_argument, self->kernel[index], at, sizeof number, &number);
 }
 
 //@ opencl_image_to_device
-/* Gives the memory back to the device; the host may have stored any of what it saw. */
+/* Unmaps what the host has accessed. It may have stored anywhere, so all images are stale. */
 static int to_device(model_self *self)
 {
     struct opencl *cl = &self->device;
@@ -270,13 +291,14 @@ static bool fill_image(model_self *self, int index)
     const size_t origin[3] = {0, 0, 0}, region[3] = {(size_t)1 << i->shift, rows_of(i), 1};
     uint64_t at = i->at + (i->place == 1 ? 0 : part_of[i->place].at);
     void *const from = buffer_of(self, i->place == 1 ? cl->weights : cl->memory, &at);
-    if (!TRY(fill_image, cl->queue, from, self->image[index].image, (size_t)at, origin, region, 0, NULL, NULL))
+    if (!TRY(fill_image, cl->queue, from, self->image[index].image, (size_t)at, origin, region, 0,
+             NULL, NULL))
         return false;
     self->image[index].is_stale = false;
     return true;
 }
 
-/* One kernel, once the images that it reads are filled. */
+/* Launches one kernel, after it has filled the stale images that the kernel reads. */
 static bool start_filled(model_self *self, int index)
 {
     const struct argument *a = &argument_of[launch_of[index].first];

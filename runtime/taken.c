@@ -1,13 +1,16 @@
-/* taken.c - the macros of emitted C, as a table for backends/program/naming.c: no tensor or dimension gets
- * such a name. Runs at build time: taken OUT FILE...
+/* taken.c - finds the names that emitted C uses, as a table for backends/program/naming.c: no
+ * tensor or dimension gets such a name. Runs at build time: taken OUT FILE...
  *
- * What is emitted are string literals: those of snippets.inc, which has runtime/, and those of backends/. What
- * is found, each word once:
- *      TAKEN(word)     what a #define names
- *      TAKEN_FILE(word) functions and objects of file scope: what a line that begins with `static` declares
- *      TAKEN_MAIN(word) likewise, of the program around it alone
- *      TAKEN_CALL(word) fields of a driver, which TRY(word, ...) names: not the program's name
- *      TAKEN_OWN(word) of MODEL_word or %s_word: macros and enumerators that begin with the program's name
+ * Emitted text is in string literals: those of snippets.inc, which has runtime/, and those of
+ * backends/. Each word is listed once:
+ *
+ *      TAKEN(word)       what a #define names
+ *      TAKEN_FILE(word)  functions and objects of file scope: what a line that begins with
+ *                        `static` declares
+ *      TAKEN_MAIN(word)  the same, where only the program around the model has it
+ *      TAKEN_CALL(word)  a driver's field, which TRY(word, ...) names: not a name of the program
+ *      TAKEN_OWN(word)   from MODEL_word or %s_word: a macro or enumerator that begins with the
+ *                        program's name
  */
 #include <ctype.h>
 #include <stdbool.h>
@@ -27,7 +30,7 @@ static size_t word_length(const char *s)
     return n;
 }
 
-/* false: there is no room. */
+/* Adds macro(word), unless it is there; false: the table is full. */
 static bool put(FILE *out, const char *macro, const char *s, size_t n)
 {
     char row[LENGTH];
@@ -49,7 +52,8 @@ static bool is_capital(const char *s, size_t n)
     return n > 0 && isupper((unsigned char)*s);
 }
 
-/* The last word before the first of "(=[;" in the line; NULL: it is none, or not whole. */
+/* The last word before the first of "(=[;" in the line; NULL: there is none, or a format's
+ * directive is a part of it. */
 static const char *declared(const char *line, size_t *n)
 {
     size_t end = strcspn(line, "(=[;\n");
@@ -59,12 +63,13 @@ static const char *declared(const char *line, size_t *n)
     while (begin > 0 && (isalnum((unsigned char)line[begin - 1]) || line[begin - 1] == '_'))
         begin--;
     *n = end - begin;
-    bool whole = *n > 0 && begin > 0 && !isdigit((unsigned char)line[begin]) && memchr(line, '%', begin) != line + begin - 1 &&
+    bool whole = *n > 0 && begin > 0 && !isdigit((unsigned char)line[begin]) &&
+                 memchr(line, '%', begin) != line + begin - 1 &&
                  (begin < 2 || line[begin - 2] != '%') && strncmp(line + begin, "model_", 6) != 0;
     return whole ? line + begin : NULL;
 }
 
-/* The words of emitted text. A word before a % is not whole. */
+/* Lists the words of emitted text. A word that touches a % is a part of one. */
 static bool scan(FILE *out, const char *s)
 {
     bool defines = false, fits = true, of_main = false;
@@ -72,7 +77,8 @@ static bool scan(FILE *out, const char *s)
         size_t n = 0;
         const char *word = strncmp(line, "static ", 7) == 0 ? declared(line, &n) : NULL;
         if (*line == '\f')
-            of_main = strncmp(line + 1, "main", 4) == 0 || strncmp(line + 1, "fill", 4) == 0 || strncmp(line + 1, "fit", 3) == 0;
+            of_main = strncmp(line + 1, "main", 4) == 0 || strncmp(line + 1, "fill", 4) == 0 ||
+                      strncmp(line + 1, "fit", 3) == 0;
         if (word)
             fits &= put(out, of_main ? "TAKEN_MAIN" : "TAKEN_FILE", word, n);
     }
@@ -84,10 +90,14 @@ static bool scan(FILE *out, const char *s)
             fits &= put(out, "TAKEN_OWN", s + own, n);
         else if (!own && whole && defines && !isdigit((unsigned char)*s))
             fits &= put(out, "TAKEN", s, n);
-        size_t call = own ? 0 : strncmp(s, "TRY(", 4) == 0 ? 4 : strncmp(s, "TRY_AS(", 7) == 0 ? 7 : 0;
+        size_t call = own                             ? 0
+                      : strncmp(s, "TRY(", 4) == 0    ? 4
+                      : strncmp(s, "TRY_AS(", 7) == 0 ? 7
+                                                      : 0;
         if (call && word_length(s + call) > 0)
             fits &= put(out, "TAKEN_CALL", s + call, word_length(s + call));
-        defines = (own + n == 6 && strncmp(s, "define", 6) == 0) || (own + n == 0 && defines && *s == ' ');
+        defines = (own + n == 6 && strncmp(s, "define", 6) == 0) ||
+                  (own + n == 0 && defines && *s == ' ');
         s += own + n ? own + n : 1;
     }
     return fits;
@@ -108,9 +118,9 @@ static size_t unit_length(const char *s)
     return n + (s[n] != 0);
 }
 
-/* The string literals of a file, one behind the other, with blanks for escapes but newlines. Of a SNIPPET's
- * the first three, its file, name and needs, are a line of their own, which begins with a form feed. to: as
- * large as s, and half as much again */
+/* Joins a file's string literals; escapes become blanks, except newlines. The first three of a
+ * SNIPPET (file, name, needs) become a line of their own that begins with a form feed. to: room
+ * for 1.5 times s. */
 static void join_literals(const char *s, char *to)
 {
     int heads = 0;
@@ -137,7 +147,8 @@ static int read_file(FILE *out, const char *path)
     FILE *in = fopen(path, "rb");
     size_t cap = 1 << 22, n = 0;
     char *text = malloc(cap), *literals = malloc(cap + cap / 2);
-    bool ok = in && text && literals && (n = fread(text, 1, cap - 1, in)) < cap - 1 && fclose(in) == 0;
+    bool ok =
+        in && text && literals && (n = fread(text, 1, cap - 1, in)) < cap - 1 && fclose(in) == 0;
     if (ok) {
         text[n] = 0;
         join_literals(text, literals);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: 0BSD */
-/* vector_amx.c - products of tiles of bytes for AMX; all else is as in vector_avx512vnni.c.
+/* vector_amx.c - products of tiles of bytes for AMX; all else is in vector_avx512vnni.c.
  *
- * TGC_AMX_MODEL, if it is defined, is the name of a header that has the same in C, for machines
- * without AMX.
+ * TGC_AMX_MODEL, if defined, names a header with the same functions in C, for machines without AMX.
  */
 #include <immintrin.h>
 #include <stdbool.h>
@@ -13,8 +12,8 @@
 static inline bool has_amx(void) { return true; }
 #else
 #include <cpuid.h>
-/* Whether the processor multiplies tiles of bytes, the system keeps their registers, and lets this
- * process use them: Linux wants to be asked. */
+/* Does the processor multiply tiles of bytes, does the system save their registers, and may this
+ * process use them? Linux requires a request. */
 static inline bool has_amx(void)
 {
     unsigned a, b, c, d;
@@ -46,8 +45,8 @@ static inline bool has_amx(void)
 #define IN_amx                                                                                     \
     __attribute__((target("amx-tile,amx-int8,avx512vnni,avx512f,avx512vl,avx512dq,avx512bw,"       \
                           "avx2,fma")))
-/* Tiles, by the numbers of their registers. Memory stays as the text has it: gcc 12 would move
- * stores across a load of a tile. */
+/* Tiles, by the numbers of their registers. They are compiler barriers: gcc 12 would move stores
+ * across a load of a tile. */
 #define zero_tile(to) _tile_zero(to)
 #define load_tile(to, from, stride)                                                                \
     do {                                                                                           \
@@ -56,9 +55,9 @@ static inline bool has_amx(void)
         __asm__ volatile("" : : : "memory");                                                       \
     } while (0)
 #define store_tile(from, to, stride) _tile_stored(from, to, stride)
-/* sum + the products of bytes a (0..255) of a row and b (-128..127) of a column */
+/* sum += a * b, of bytes: a's 0..255, b's -128..127 */
 #define tile_dot(sum, a, b) _tile_dpbusd(sum, a, b)
-/* shape: of each register the rows, and the bytes of a row */
+/* shape: the rows of each register, and the bytes of a row */
 static inline IN_amx void begin_tiles(const unsigned char *shape)
 {
     unsigned char config[64] = {1};

@@ -91,8 +91,9 @@ static inline IN_f32x8 f32x8 load_bf16_f32x8(const uint16_t *p)
 }
 
 //@ load_f16_f32x8 f32x8
-/* Exponent and mantissa moved into place, then the exponent by 112, but for those of infinity. A subnormal is
- * the fraction of 2^-14, which is subtracted: processors that take subnormal floats for zero have none to take. */
+/* Shifts exponent and mantissa into place and adds 112 to the exponent, which is all ones for
+ * infinity and NaN. A subnormal is built as the fraction of 2^-14, which is then subtracted: this
+ * never feeds a subnormal float to arithmetic, which may take it for zero (DAZ). */
 static inline IN_f32x8 f32x8 load_f16_f32x8(const uint16_t *p)
 {
     const bits_f32x8 h =
@@ -116,7 +117,7 @@ static inline IN_f32x8 void half_f32x8(uint16_t *p, bits_f32x8 v)
 }
 
 //@ store_f16_f32x8 half_f32x8
-/* the nearest, half to even: what is less than a normal number is rounded by a sum */
+/* Rounds to nearest even; below the least normal number, adding 0.5 rounds. */
 static inline IN_f32x8 void store_f16_f32x8(uint16_t *p, f32x8 v)
 {
     const bits_f32x8 bits = (bits_f32x8)v, size = bits & 0x7fffffff;
@@ -211,7 +212,7 @@ static inline IN_f32x8 f32x8 trunc_f32x8(f32x8 v) { return _mm256_round_ps(v, 11
 static inline IN_f32x8 f32x8 round_f32x8(f32x8 v) { return _mm256_round_ps(v, 8); }
 
 //@ turn_f32x8 f32x8
-/* Neighbours that are `by` apart change places: a fold is as many of these as it has halves. */
+/* Exchanges groups of `by` lanes in pairs; log2(lanes) of these are a reduction. */
 static inline IN_f32x8 f32x8 turn_f32x8(f32x8 v, int by)
 {
     return by == 4   ? _mm256_permute2f128_ps(v, v, 1)
@@ -220,7 +221,7 @@ static inline IN_f32x8 f32x8 turn_f32x8(f32x8 v, int by)
 }
 
 //@ evens_f32x8 f32x8
-/* The even ones of the groups of `by` lanes: a's, each with b's behind it. */
+/* The even groups of `by` lanes of a, each followed by that of b. */
 static inline IN_f32x8 f32x8 evens_f32x8(f32x8 a, f32x8 b, int by)
 {
     return by == 4   ? _mm256_permute2f128_ps(a, b, 0x20)
@@ -252,8 +253,8 @@ static inline IN_f32x8 void store_i32x8(int32_t *p, i32x8 v)
 }
 
 //@ store_apart_i32x8 store_i32x8
-/* the first n, each `step` behind the one before; clang has one place for all such arrays, but one
- * for each vector whose lanes it reads in a loop */
+/* Stores the first n lanes, `step` apart. It reads them from an array: clang has one stack slot for
+ * all such arrays, but one for each vector whose lanes are read in a loop. */
 static inline IN_f32x8 void store_apart_i32x8(int32_t *p, i32x8 v, int64_t step, int n)
 {
     int32_t a[8];
@@ -276,7 +277,8 @@ static inline IN_f32x8 void store_bytes_i32x8(void *p, i32x8 v)
 }
 
 //@ lookup_i32x8 i32x8
-/* Row `row` of 16 bytes, less the next one, for the numbers up to its last one; 0 for others. */
+/* For indices 0 .. 0x7f - up_to: the entry of a 16-byte row XOR that of the next row; 0
+ * for other indices. */
 static inline IN_f32x8 __m256i lookup_row_i32x8(const __m128i *row, __m256i at, char up_to)
 {
     const __m128i more = _mm_xor_si128(_mm_loadu_si128(row), _mm_loadu_si128(row + 1));
@@ -284,7 +286,8 @@ static inline IN_f32x8 __m256i lookup_row_i32x8(const __m128i *row, __m256i at, 
                                _mm256_adds_epu8(at, _mm256_set1_epi8(up_to)));
 }
 
-/* By numbers of 0..127, 0 for others: the sum of row h, less h + 1, row h + 1, less h + 2, ... */
+/* Entry h of the table for indices 0..127, 0 for others. XORs row h ^ row h+1, row h+1 ^ row h+2
+ * and so on up to the last row, which leaves row h. */
 static inline IN_f32x8 __m256i lookup_half_i32x8(const void *table, __m256i at)
 {
     const __m128i *row = (const __m128i *)table;
@@ -299,7 +302,7 @@ static inline IN_f32x8 __m256i lookup_half_i32x8(const void *table, __m256i at)
     return _mm256_xor_si256(y, lookup_row_i32x8(row, at, 0x70));
 }
 
-/* for each of 32 bytes the table's byte of that number */
+/* looks up each of 32 bytes in a table of 256 */
 static inline IN_f32x8 i32x8 lookup_i32x8(const void *table, i32x8 bytes)
 {
     const __m256i at = (__m256i)bytes, above = _mm256_xor_si256(at, _mm256_set1_epi8(-128));
@@ -308,14 +311,14 @@ static inline IN_f32x8 i32x8 lookup_i32x8(const void *table, i32x8 bytes)
 }
 
 //@ lookup_i8_i32x8 lookup_i32x8
-/* by bytes of -128..127, the first element is that of -128 */
+/* for bytes of -128..127; the table begins with the entry of -128 */
 static inline IN_f32x8 i32x8 lookup_i8_i32x8(const void *table, i32x8 bytes)
 {
     return lookup_i32x8(table, bytes ^ 0x80808080u);
 }
 
 //@ load_groups_i32x8 i32x8
-/* four bytes in each lane, each `step` behind the one before; lanes are neighbours */
+/* four bytes in each lane, `step` apart; lane i begins i bytes on */
 static inline IN_f32x8 i32x8 load_groups_i32x8(const void *p, int64_t step)
 {
     const char *s = (const char *)p;
@@ -347,7 +350,7 @@ static inline IN_f32x8 i32x8 splat_i32x8(int32_t v) { return (i32x8)_mm256_set1_
 static inline IN_f32x8 f32x8 from_i32_f32x8(i32x8 v) { return _mm256_cvtepi32_ps((__m256i)v); }
 
 //@ store_u8_f32x8 f32x8
-/* without what follows the point; 0 for NaN, the nearest for what is out of range */
+/* truncated and saturated; NaN becomes 0 */
 static inline IN_f32x8 void store_u8_f32x8(uint8_t *p, f32x8 v)
 {
     const __m256 near =
@@ -369,7 +372,7 @@ static inline IN_f32x8 void store_number_u8_f32x8(uint8_t *p, f32x8 v)
 }
 
 //@ store_i8_f32x8 f32x8
-/* without what follows the point; 0 for NaN, the nearest for what is out of range */
+/* truncated and saturated; NaN becomes 0 */
 static inline IN_f32x8 void store_i8_f32x8(int8_t *p, f32x8 v)
 {
     const __m256 number = _mm256_and_ps(v, _mm256_cmp_ps(v, v, _CMP_ORD_Q));
@@ -399,8 +402,8 @@ static inline IN_f32x8 void store_nearest_i8_f32x8(int8_t *p, f32x8 v)
 }
 
 //@ dot_i32x8 i32x8
-/* sum + the four products of bytes a (0..255) and b (-128..127) in each lane: those at even places,
- * then those at odd ones, as products of 16 bits, since those of bytes saturate */
+/* sum + the dot product of four bytes of a, 0..255, and of b, -128..127, in each lane. Even and odd
+ * bytes are multiplied as 16-bit integers, since the instruction for bytes saturates. */
 static inline IN_f32x8 i32x8 dot_i32x8(i32x8 sum, i32x8 a, i32x8 b)
 {
     const __m256i x = (__m256i)a, w = (__m256i)b;
@@ -451,7 +454,7 @@ static inline IN_f32x8 i32x8 lanes_i32x8(void)
 }
 
 //@ narrow_f32_i32x8 i32x8
-/* without what follows the point, -most..most; 0 for NaN */
+/* truncated and clamped to -most..most; NaN becomes 0 */
 static inline IN_f32x8 i32x8 narrow_f32_i32x8(f32x8 v, int most)
 {
     const __m256 number = _mm256_and_ps(v, _mm256_cmp_ps(v, v, _CMP_ORD_Q));
@@ -490,7 +493,7 @@ static inline IN_f32x8 f32x8 gather_where_f32x8(const float *p, i32x8 at, mask_f
 }
 
 //@ narrow_apart_i64_i32x8 i32x8
-/* the same of those that lie `step` apart */
+/* of 64-bit integers that are `step` apart */
 static inline IN_f32x8 i32x8 narrow_apart_i64_i32x8(const int64_t *p, int64_t step, int most)
 {
     int32_t v[8];

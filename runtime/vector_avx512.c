@@ -216,7 +216,7 @@ static inline IN_f32x16 f32x16 round_f32x16(f32x16 v)
 }
 
 //@ turn_f32x16 f32x16 macros_f32x16
-/* Neighbours that are `by` apart change places: a fold is as many of these as it has halves. */
+/* Exchanges groups of `by` lanes in pairs; log2(lanes) of these are a reduction. */
 static inline IN_f32x16 f32x16 turn_f32x16(f32x16 v, int by)
 {
     return by == 8   ? _mm512_maskz_shuffle_f32x4(ALL_f32x16, v, v, 0x4e)
@@ -226,7 +226,7 @@ static inline IN_f32x16 f32x16 turn_f32x16(f32x16 v, int by)
 }
 
 //@ evens_f32x16 f32x16 macros_f32x16
-/* The even ones of the groups of `by` lanes: a's, each with b's behind it. */
+/* The even groups of `by` lanes of a, each followed by that of b. */
 static inline IN_f32x16 f32x16 evens_f32x16(f32x16 a, f32x16 b, int by)
 {
     return by == 8   ? _mm512_maskz_shuffle_f32x4(ALL_f32x16, a, b, 0x44)
@@ -245,7 +245,8 @@ static inline IN_f32x16 f32x16 odds_f32x16(f32x16 a, f32x16 b, int by)
 }
 
 //@ half_f32x16 f32x16 f32x8 macros_f32x16
-/* the first eight lanes; clang would make them anew from what all lanes were made of */
+/* the first eight lanes; without the barrier clang computes them again from the
+ * inputs of all lanes */
 static inline IN_f32x16 f32x8 half_f32x16(f32x16 v)
 {
 #ifdef __clang__
@@ -293,8 +294,8 @@ static inline IN_f32x16 void store_i32x16(int32_t *p, i32x16 v)
 }
 
 //@ store_apart_i32x16 store_i32x16
-/* the first n, each `step` behind the one before; clang has one place for all such arrays, but one
- * for each vector whose lanes it reads in a loop */
+/* Stores the first n lanes, `step` apart. It reads them from an array: clang has one stack slot for
+ * all such arrays, but one for each vector whose lanes are read in a loop. */
 static inline IN_f32x16 void store_apart_i32x16(int32_t *p, i32x16 v, int64_t step, int n)
 {
     int32_t a[16];
@@ -317,8 +318,8 @@ static inline IN_f32x16 void store_bytes_i32x16(void *p, i32x16 v)
 }
 
 //@ lookup_i32x16 i32x16
-/* For each of 64 bytes the table's byte of that number: pairs of neighbours are looked up, for the
- * bytes at even places and for those at odd ones. */
+/* Looks up each of 64 bytes in a table of 256. The instruction looks up pairs of entries: once for
+ * the even bytes, once for the odd ones. */
 static inline IN_f32x16 i32x16 lookup_i32x16(const void *table, i32x16 bytes)
 {
     const char *t = (const char *)table;
@@ -332,7 +333,7 @@ static inline IN_f32x16 i32x16 lookup_i32x16(const void *table, i32x16 bytes)
     const __m512i pair1 = _mm512_mask_blend_epi16(_mm512_movepi16_mask(odd),
                                                   _mm512_permutex2var_epi16(t0, at1, t1),
                                                   _mm512_permutex2var_epi16(t2, at1, t3));
-    /* the second one of a pair, if the number is odd */
+    /* the second entry of the pair, if the index is odd */
     const __mmask32 last0 = _mm512_test_epi16_mask(odd, _mm512_set1_epi16(1));
     const __mmask32 last1 = _mm512_test_epi16_mask(odd, _mm512_set1_epi16(256));
     const __m512i y0 = _mm512_mask_srli_epi16(pair0, last0, pair0, 8);
@@ -341,7 +342,7 @@ static inline IN_f32x16 i32x16 lookup_i32x16(const void *table, i32x16 bytes)
 }
 
 //@ lookup_i8_i32x16 lookup_i32x16
-/* by bytes of -128..127, the first element is that of -128 */
+/* for bytes of -128..127; the table begins with the entry of -128 */
 static inline IN_f32x16 i32x16 lookup_i8_i32x16(const void *table, i32x16 bytes)
 {
     return lookup_i32x16(table, bytes ^ 0x80808080u);
@@ -362,7 +363,7 @@ static inline IN_f32x16 i32x16 load_u8_i32x16(const uint8_t *p)
 }
 
 //@ load_groups_i32x16 load_u8_i32x16
-/* four bytes in each lane, each `step` behind the one before; lanes are neighbours */
+/* four bytes in each lane, `step` apart; lane i begins i bytes on */
 static inline IN_f32x16 i32x16 load_groups_i32x16(const void *p, int64_t step)
 {
     const uint8_t *s = (const uint8_t *)p;
@@ -381,7 +382,7 @@ static inline IN_f32x16 f32x16 from_i32_f32x16(i32x16 v)
 }
 
 //@ whole_f32x16 f32x16
-/* what stands before the point */
+/* truncated */
 static inline IN_f32x16 __m512i whole_f32x16(f32x16 v)
 {
     return _mm512_maskz_cvttps_epi32(ALL_f32x16, v);
@@ -395,7 +396,7 @@ static inline IN_f32x16 __m512i nearest_f32x16(f32x16 v)
 }
 
 //@ store_u8_f32x16 whole_f32x16 higher_f32x16 lower_f32x16 splat_f32x16
-/* without what follows the point; 0 for NaN, the nearest for what is out of range */
+/* truncated and saturated; NaN becomes 0 */
 static inline IN_f32x16 void store_u8_f32x16(uint8_t *p, f32x16 v)
 {
     const f32x16 near = lower_f32x16(higher_f32x16(v, splat_f32x16(0.0f)), splat_f32x16(255.0f));
@@ -412,7 +413,7 @@ static inline IN_f32x16 void store_number_u8_f32x16(uint8_t *p, f32x16 v)
 }
 
 //@ store_i8_f32x16 whole_f32x16 higher_f32x16 lower_f32x16 splat_f32x16 equal_f32x16
-/* without what follows the point; 0 for NaN, the nearest for what is out of range */
+/* truncated and saturated; NaN becomes 0 */
 static inline IN_f32x16 void store_i8_f32x16(int8_t *p, f32x16 v)
 {
     const f32x16 number = _mm512_maskz_mov_ps(equal_f32x16(v, v), v);
@@ -440,8 +441,8 @@ static inline IN_f32x16 void store_nearest_i8_f32x16(int8_t *p, f32x16 v)
 }
 
 //@ put_apart_f32x16 f32x16
-/* the low bytes of the first n, each `step` behind the one before: an image's channels, four bytes
- * a pixel, at once */
+/* the low bytes of the first n lanes, `step` apart. For an image's channels, four bytes a pixel are
+ * stored at once. */
 static inline IN_f32x16 void put_apart_f32x16(uint8_t *p, __m512i v, int64_t step, int n)
 {
     uint8_t a[16];
@@ -455,7 +456,7 @@ static inline IN_f32x16 void put_apart_f32x16(uint8_t *p, __m512i v, int64_t ste
 }
 
 //@ store_apart_u8_f32x16 put_apart_f32x16 whole_f32x16 higher_f32x16 lower_f32x16 splat_f32x16
-/* as store_u8, each of the first n `step` behind the one before */
+/* as store_u8, of the first n lanes, `step` apart */
 static inline IN_f32x16 void store_apart_u8_f32x16(uint8_t *p, f32x16 v, int64_t step, int n)
 {
     const f32x16 near = lower_f32x16(higher_f32x16(v, splat_f32x16(0.0f)), splat_f32x16(255.0f));
@@ -463,7 +464,7 @@ static inline IN_f32x16 void store_apart_u8_f32x16(uint8_t *p, f32x16 v, int64_t
 }
 
 //@ store_apart_nearest_u8_f32x16 put_apart_f32x16 nearest_f32x16
-/* as store_nearest_u8, each of the first n `step` behind the one before */
+/* as store_nearest_u8, of the first n lanes, `step` apart */
 static inline IN_f32x16 void store_apart_nearest_u8_f32x16(uint8_t *p, f32x16 v, int64_t step,
                                                            int n)
 {
@@ -473,8 +474,8 @@ static inline IN_f32x16 void store_apart_nearest_u8_f32x16(uint8_t *p, f32x16 v,
 }
 
 //@ dot_i32x16 i32x16
-/* sum + the four products of bytes a (0..255) and b (-128..127) in each lane: those at even places,
- * then those at odd ones, as products of 16 bits */
+/* sum + the dot product of four bytes of a, 0..255, and of b, -128..127, in each lane; even and odd
+ * bytes are multiplied as 16-bit integers */
 static inline IN_f32x16 i32x16 dot_i32x16(i32x16 sum, i32x16 a, i32x16 b)
 {
     const __m512i x = (__m512i)a, w = (__m512i)b;
@@ -528,7 +529,7 @@ static inline IN_f32x16 i32x16 lanes_i32x16(void)
 }
 
 //@ narrow_f32_i32x16 i32x16
-/* without what follows the point, -most..most; 0 for NaN */
+/* truncated and clamped to -most..most; NaN becomes 0 */
 static inline IN_f32x16 i32x16 narrow_f32_i32x16(f32x16 v, int most)
 {
     const __mmask16 number = _mm512_cmp_ps_mask(v, v, _CMP_ORD_Q);
@@ -570,7 +571,7 @@ static inline IN_f32x16 f32x16 gather_where_f32x16(const float *p, i32x16 at, ma
 }
 
 //@ narrow_apart_i64_i32x16 i32x16
-/* the same of those that lie `step` apart */
+/* of 64-bit integers that are `step` apart */
 static inline IN_f32x16 i32x16 narrow_apart_i64_i32x16(const int64_t *p, int64_t step, int most)
 {
     int32_t v[16];

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: 0BSD */
-/* vector_lanes.c - vectors of four for languages of devices that are like C++ (CUDA, HIP, Metal): 16 bytes, which
- * one transaction loads or stores. A thread has no wider arithmetic than a float's, so all is computed lane by
- * lane, by the functions of number.c and math.c. f32x4 and i32x4 are structs, but in Metal (metal.c), whose
- * vectors have the same four fields. What has a pointer is a macro, since in Metal a pointer's type says in which
- * memory its object is; a pointer is evaluated several times, a vector once.
+/* vector_lanes.c - vectors of four lanes for the C++-like languages of devices (CUDA, HIP, Metal):
+ * 16 bytes, which one transaction loads or stores. Arithmetic is done lane by lane, by the
+ * functions of number.c and math.c, since a thread's arithmetic is scalar.
+ *
+ * f32x4 and i32x4 are structs. In Metal (metal.c) they are the language's vectors, which have the
+ * same four fields. Whatever takes a pointer is a macro, since a pointer's type in Metal names its
+ * address space. It evaluates a pointer several times, a vector once.
  */
 
 //@ lanes_f32x4
-/* Four of a type, of which a single one makes four. i32x4 wraps; a mask's lanes are all ones or zeros. */
+/* Four lanes; one value converts to four equal ones. i32x4 wraps; a mask's lanes are
+ * all ones or zeros. */
 #define LANES_OPERATOR(op) \
     friend __device__ inline lanes operator op(lanes a, lanes b) \
     { \
@@ -41,12 +44,13 @@ typedef lanes<int32_t> mask_f32x4, mask_i32x4;
 //@ lanes_i32x4 f32x4
 
 //@ lanes_four f32x4
-/* Of each lane, and of four neighbours in memory. */
+/* f of each lane, and of four consecutive elements in memory. */
 #define EACH_OF(type, f, v) type(f((v).x), f((v).y), f((v).z), f((v).w))
-#define EACH_OF_TWO(type, f, a, b) type(f((a).x, (b).x), f((a).y, (b).y), f((a).z, (b).z), f((a).w, (b).w))
+#define EACH_OF_TWO(type, f, a, b)                                                                 \
+    type(f((a).x, (b).x), f((a).y, (b).y), f((a).z, (b).z), f((a).w, (b).w))
 #define EACH_AT(type, f, p) type(f((p)[0]), f((p)[1]), f((p)[2]), f((p)[3]))
 #define AS_IT_IS(v) (v)
-/* The first n lanes, each `step` behind the one before. */
+/* Stores f of the first n lanes, `step` apart. */
 #define EACH_TO(type, f, p, v, step, n) \
     do { \
         const type lanes_ = v; \
@@ -59,14 +63,15 @@ typedef lanes<int32_t> mask_f32x4, mask_i32x4;
 //@for f32x4:f32x4 i32x4:i32x4
 
 //@ lanes_load_word
-/* four bytes from a multiple of four, in one transaction */
+/* four bytes, aligned to 4, in one transaction */
 #define load_word(space, p) (*(const int *)(p))
 
 //@ lanes_store_word
 #define store_word(space, p, v) (*(int *)(p) = (v))
 
 //@ lanes_load_aligned_T T
-/* from a multiple of 16 bytes; a value: a choice of two objects is one of their addresses, so both would be in memory */
+/* Aligned to 16 bytes. It is a value, not an lvalue: a choice between two lvalues takes their
+ * addresses, which would force both into memory. */
 #define load_aligned_T(space, p) T(*(const T *)(p))
 
 //@ lanes_store_aligned_T T
@@ -80,7 +85,8 @@ typedef lanes<int32_t> mask_f32x4, mask_i32x4;
 #endif
 
 //@ lanes_put4 copy_bytes
-/* neighbours as they are, of an array of the thread's or its block's, to a multiple of as many bytes */
+/* Copies consecutive elements from an array of the thread or block; `to` is aligned to
+ * their total size. */
 static inline void put4(void *to, const void *from)
 {
     uint32_t word;
@@ -111,7 +117,7 @@ static inline void put16(void *to, const void *from)
 }
 
 //@ lanes_get4 copy_bytes
-/* neighbours as they are, from a multiple of as many bytes, to an array of the thread's */
+/* Copies consecutive elements to an array of the thread; `from` is aligned to their total size. */
 static inline void get4(void *to, const void *from)
 {
     const uint32_t word = *(const uint32_t *)from;
@@ -133,7 +139,7 @@ static inline void get16(void *to, const void *from)
 }
 
 //@ lanes_move4
-/* neighbours as they are, from and to multiples of as many bytes */
+/* Copies consecutive elements; both sides are aligned to their total size. */
 static inline void move4(void *to, const void *from) { *(uint32_t *)to = *(const uint32_t *)from; }
 
 //@ lanes_move8 words2
@@ -179,9 +185,10 @@ static inline T select_T(mask_T m, T a, T b)
 //@for f32x4:f32x4
 
 //@ lanes_load_apart_T four
-/* n floats, each `step` behind the one before; 0 in the other lanes */
-#define load_apart_T(p, step, n) \
-    T((n) > 0 ? (p)[0] : 0.0f, (n) > 1 ? (p)[step] : 0.0f, (n) > 2 ? (p)[2 * (step)] : 0.0f, (n) > 3 ? (p)[3 * (step)] : 0.0f)
+/* n floats, `step` apart; 0 in the other lanes */
+#define load_apart_T(p, step, n)                                                                   \
+    T((n) > 0 ? (p)[0] : 0.0f, (n) > 1 ? (p)[step] : 0.0f, (n) > 2 ? (p)[2 * (step)] : 0.0f,       \
+      (n) > 3 ? (p)[3 * (step)] : 0.0f)
 
 //@ lanes_load_part_T load_apart_T
 #define load_part_T(p, n) load_apart_T(p, 1, n)
@@ -236,7 +243,7 @@ static inline int8_t i8_of(float v) { return (int8_t)to_int(v, -128, 127); }
 static inline int8_t nearest_i8_of(float v) { return i8_of(round_f32(v)); }
 
 //@ lanes_store_i8_T four i8_of
-/* without what follows the point; 0 for NaN, the nearest for what is out of range */
+/* truncated and saturated; NaN becomes 0 */
 #define store_i8_T(p, v) EACH_TO(T, i8_of, p, v, 1, 4)
 
 //@ lanes_store_nearest_i8_T four nearest_i8_of
@@ -256,7 +263,7 @@ static inline uint8_t u8_of(float v) { return (uint8_t)to_int(v, 0, 255); }
 static inline uint8_t nearest_u8_of(float v) { return u8_of(round_f32(v)); }
 
 //@ lanes_store_u8_T four u8_of
-/* without what follows the point; 0 for NaN, the nearest for what is out of range */
+/* truncated and saturated; NaN becomes 0 */
 #define store_u8_T(p, v) EACH_TO(T, u8_of, p, v, 1, 4)
 
 //@ lanes_store_nearest_u8_T four nearest_u8_of
@@ -286,10 +293,16 @@ static inline mask_T not_T(mask_T m) { return mask_T(~m.x, ~m.y, ~m.z, ~m.w); }
 static inline mask_T splat_mask_T(bool b) { return mask_T(-b, -b, -b, -b); }
 
 //@ lanes_from_bool_T four
-static inline T from_bool_T(mask_T m) { return T(m.x ? 1.0f : 0.0f, m.y ? 1.0f : 0.0f, m.z ? 1.0f : 0.0f, m.w ? 1.0f : 0.0f); }
+static inline T from_bool_T(mask_T m)
+{
+    return T(m.x ? 1.0f : 0.0f, m.y ? 1.0f : 0.0f, m.z ? 1.0f : 0.0f, m.w ? 1.0f : 0.0f);
+}
 
 //@ lanes_from_i32_T four
-static inline T from_i32_T(i32x4 v) { return T((float)(int)v.x, (float)(int)v.y, (float)(int)v.z, (float)(int)v.w); }
+static inline T from_i32_T(i32x4 v)
+{
+    return T((float)(int)v.x, (float)(int)v.y, (float)(int)v.z, (float)(int)v.w);
+}
 
 //@ lanes_splat_T four
 static inline T splat_T(float v) { return T(v, v, v, v); }
@@ -312,13 +325,15 @@ static inline T fma_T(T a, T b, T c)
 /* the larger; b, if one of them is NaN */
 static inline T higher_T(T a, T b)
 {
-    return T(a.x > b.x ? a.x : b.x, a.y > b.y ? a.y : b.y, a.z > b.z ? a.z : b.z, a.w > b.w ? a.w : b.w);
+    return T(a.x > b.x ? a.x : b.x, a.y > b.y ? a.y : b.y, a.z > b.z ? a.z : b.z,
+             a.w > b.w ? a.w : b.w);
 }
 
 //@ lanes_lower_T four
 static inline T lower_T(T a, T b)
 {
-    return T(a.x < b.x ? a.x : b.x, a.y < b.y ? a.y : b.y, a.z < b.z ? a.z : b.z, a.w < b.w ? a.w : b.w);
+    return T(a.x < b.x ? a.x : b.x, a.y < b.y ? a.y : b.y, a.z < b.z ? a.z : b.z,
+             a.w < b.w ? a.w : b.w);
 }
 
 //@ lanes_max_T four max_f32
@@ -334,7 +349,8 @@ static inline T abs_T(T v) { return EACH_OF(T, fabsf, v); }
 /* 1 + e^-x */
 static inline T exp1_T(T v)
 {
-    return T(exp_f32(-v.x) + 1.0f, exp_f32(-v.y) + 1.0f, exp_f32(-v.z) + 1.0f, exp_f32(-v.w) + 1.0f);
+    return T(exp_f32(-v.x) + 1.0f, exp_f32(-v.y) + 1.0f, exp_f32(-v.z) + 1.0f,
+             exp_f32(-v.w) + 1.0f);
 }
 
 //@ lanes_sqrt_T four sqrt_f32
@@ -377,11 +393,17 @@ static inline float largest_T(T v) { return max_f32(max_f32(v.x, v.z), max_f32(v
 static inline float smallest_T(T v) { return min_f32(min_f32(v.x, v.z), min_f32(v.y, v.w)); }
 
 //@ lanes_evens_T four
-/* The even ones of the groups of `by` lanes: a's, each with b's behind it. */
-static inline T evens_T(T a, T b, int by) { return by == 2 ? T(a.x, a.y, b.x, b.y) : T(a.x, b.x, a.z, b.z); }
+/* The even groups of `by` lanes of a, each followed by that of b. */
+static inline T evens_T(T a, T b, int by)
+{
+    return by == 2 ? T(a.x, a.y, b.x, b.y) : T(a.x, b.x, a.z, b.z);
+}
 
 //@ lanes_odds_T four
-static inline T odds_T(T a, T b, int by) { return by == 2 ? T(a.z, a.w, b.z, b.w) : T(a.y, b.y, a.w, b.w); }
+static inline T odds_T(T a, T b, int by)
+{
+    return by == 2 ? T(a.z, a.w, b.z, b.w) : T(a.y, b.y, a.w, b.w);
+}
 
 //@ lanes_gather_T four
 #define gather_T(p, at) T((p)[(int)(at).x], (p)[(int)(at).y], (p)[(int)(at).z], (p)[(int)(at).w])
@@ -397,7 +419,8 @@ static inline T odds_T(T a, T b, int by) { return by == 2 ? T(a.z, a.w, b.z, b.w
 //@ lanes_less_T four
 static inline mask_T less_T(T a, T b)
 {
-    return mask_T(-((int)a.x < (int)b.x), -((int)a.y < (int)b.y), -((int)a.z < (int)b.z), -((int)a.w < (int)b.w));
+    return mask_T(-((int)a.x < (int)b.x), -((int)a.y < (int)b.y), -((int)a.z < (int)b.z),
+                  -((int)a.w < (int)b.w));
 }
 
 //@ lanes_max_T four max_i32
@@ -410,49 +433,58 @@ static inline T min_T(T a, T b) { return EACH_OF_TWO(T, min_i32, a, b); }
 static inline T splat_T(int v) { return T((uint32_t)v, (uint32_t)v, (uint32_t)v, (uint32_t)v); }
 
 //@ lanes_lane_T four
-static inline int lane_T(T v, int k) { return (int)(k == 0 ? v.x : k == 1 ? v.y : k == 2 ? v.z : v.w); }
+static inline int lane_T(T v, int k)
+{
+    return (int)(k == 0 ? v.x : k == 1 ? v.y : k == 2 ? v.z : v.w);
+}
 
 //@ lanes_lanes_T four
 static inline T lanes_T() { return T(0, 1, 2, 3); }
 
 //@ lanes_narrow_f32_T four to_int
-/* without what follows the point, -most..most; 0 for NaN */
+/* truncated and clamped to -most..most; NaN becomes 0 */
 static inline T narrow_f32_T(f32x4 v, int most)
 {
-    return T((uint32_t)to_int(v.x, -most, most), (uint32_t)to_int(v.y, -most, most), (uint32_t)to_int(v.z, -most, most),
-             (uint32_t)to_int(v.w, -most, most));
+    return T((uint32_t)to_int(v.x, -most, most), (uint32_t)to_int(v.y, -most, most),
+             (uint32_t)to_int(v.z, -most, most), (uint32_t)to_int(v.w, -most, most));
 }
 
 //@ lanes_confined
 /* -most..most */
-static inline uint32_t confined(int64_t v, int64_t most) { return (uint32_t)(v < -most ? -most : v > most ? most : v); }
+static inline uint32_t confined(int64_t v, int64_t most)
+{
+    return (uint32_t)(v < -most ? -most : v > most ? most : v);
+}
 
 //@ lanes_narrow_i64_T four confined
 #define narrow_i64_T(p, most) narrow_apart_i64_T(p, 1, most)
 
 //@ lanes_narrow_apart_i64_T four confined
-/* the same of those that lie `step` apart */
-#define narrow_apart_i64_T(p, step, most) \
-    T(confined((p)[0], most), confined((p)[step], most), confined((p)[2 * (step)], most), confined((p)[3 * (step)], most))
+/* of 64-bit integers that are `step` apart */
+#define narrow_apart_i64_T(p, step, most)                                                          \
+    T(confined((p)[0], most), confined((p)[step], most), confined((p)[2 * (step)], most),          \
+      confined((p)[3 * (step)], most))
 
 //@ lanes_four_bytes
-/* neighbours in memory as one int */
-#define four_bytes_apart(p, step) \
-    ((uint32_t)(uint8_t)(p)[0] | (uint32_t)(uint8_t)(p)[step] << 8 | (uint32_t)(uint8_t)(p)[2 * (step)] << 16 | \
-     (uint32_t)(uint8_t)(p)[3 * (step)] << 24)
+/* four bytes in memory, `step` apart, as one int */
+#define four_bytes_apart(p, step)                                                                  \
+    ((uint32_t)(uint8_t)(p)[0] | (uint32_t)(uint8_t)(p)[step] << 8 |                               \
+     (uint32_t)(uint8_t)(p)[2 * (step)] << 16 | (uint32_t)(uint8_t)(p)[3 * (step)] << 24)
 #define four_bytes(p) ((int)four_bytes_apart(p, 1))
 
 //@ lanes_store_four_bytes
-#define store_four_bytes(p, v) \
-    do { \
-        const uint32_t bytes_ = (uint32_t)(v); \
-        (p)[0] = (uint8_t)bytes_, (p)[1] = (uint8_t)(bytes_ >> 8), (p)[2] = (uint8_t)(bytes_ >> 16), (p)[3] = (uint8_t)(bytes_ >> 24); \
+#define store_four_bytes(p, v)                                                                     \
+    do {                                                                                           \
+        const uint32_t bytes_ = (uint32_t)(v);                                                     \
+        (p)[0] = (uint8_t)bytes_, (p)[1] = (uint8_t)(bytes_ >> 8),                                 \
+        (p)[2] = (uint8_t)(bytes_ >> 16), (p)[3] = (uint8_t)(bytes_ >> 24);                        \
     } while (0)
 
 //@ lanes_load_bytes_T four four_bytes
 /* four bytes in each lane */
-#define load_bytes_T(p) \
-    T(four_bytes_apart(p, 1), four_bytes_apart((p) + 4, 1), four_bytes_apart((p) + 8, 1), four_bytes_apart((p) + 12, 1))
+#define load_bytes_T(p)                                                                            \
+    T(four_bytes_apart(p, 1), four_bytes_apart((p) + 4, 1), four_bytes_apart((p) + 8, 1),          \
+      four_bytes_apart((p) + 12, 1))
 
 //@ lanes_store_bytes_T four store_four_bytes
 #define store_bytes_T(p, v) \
@@ -465,20 +497,23 @@ static inline uint32_t confined(int64_t v, int64_t most) { return (uint32_t)(v <
     } while (0)
 
 //@ lanes_load_groups_T four four_bytes
-/* four bytes in each lane, each `step` behind the one before; lanes are neighbours */
-#define load_groups_T(p, step) \
-    T(four_bytes_apart(p, step), four_bytes_apart((p) + 1, step), four_bytes_apart((p) + 2, step), four_bytes_apart((p) + 3, step))
+/* Four bytes in each lane, `step` apart; lane i begins i bytes on. */
+#define load_groups_T(p, step)                                                                     \
+    T(four_bytes_apart(p, step), four_bytes_apart((p) + 1, step), four_bytes_apart((p) + 2, step), \
+      four_bytes_apart((p) + 3, step))
 
 //@ lanes_dot_bytes
-/* sum + the four products of bytes a (0..255) and b (-128..127) */
+/* sum + the dot product of four bytes of a, 0..255, and of b, -128..127 */
 static inline uint32_t dot_bytes(uint32_t sum, uint32_t a, uint32_t b)
 {
     sum += (a & 255) * (uint32_t)(int8_t)b + (a >> 8 & 255) * (uint32_t)(int8_t)(b >> 8);
-    return sum + (a >> 16 & 255) * (uint32_t)(int8_t)(b >> 16) + (a >> 24) * (uint32_t)(int8_t)(b >> 24);
+    return sum + (a >> 16 & 255) * (uint32_t)(int8_t)(b >> 16) +
+           (a >> 24) * (uint32_t)(int8_t)(b >> 24);
 }
 
 //@ lanes_dot_T four dot_bytes
 static inline T dot_T(T sum, T a, T b)
 {
-    return T(dot_bytes(sum.x, a.x, b.x), dot_bytes(sum.y, a.y, b.y), dot_bytes(sum.z, a.z, b.z), dot_bytes(sum.w, a.w, b.w));
+    return T(dot_bytes(sum.x, a.x, b.x), dot_bytes(sum.y, a.y, b.y), dot_bytes(sum.z, a.z, b.z),
+             dot_bytes(sum.w, a.w, b.w));
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: 0BSD */
-/* vector_math.c - elementary functions on vectors: the same steps as in math.c, lane by lane. Each
- * piece exists for f32x4, f32x8 and f32x16, but where AVX-512 has a way of its own; T is the vector
- * of floats, bits_T that of its bits, ints_T the same with a sign, mask_T
- * what comparisons give. as_bits_T() and its like are casts in C and functions in OpenCL C (embed.c). */
+/* vector_math.c - elementary functions on vectors: the steps of math.c, lane by lane. Each piece
+ * exists for f32x4, f32x8 and f32x16, unless AVX-512 has a better way. T is the vector of floats,
+ * bits_T its bits, ints_T its bits as signed integers, mask_T the result of comparisons.
+ * as_bits_T() and its like are casts in C and functions in OpenCL C (embed.c). */
 
 //@for f32x4:f32x4 f32x8:f32x8 f32x16:f32x16
 
 //@ load_apart_T load_T
-/* n floats, each `step` behind the one before; 0 in the other lanes */
+/* n floats, `step` apart; 0 in the other lanes */
 static inline IN_T T load_apart_T(const float *p, int64_t step, int n)
 {
     float a[sizeof(T) / sizeof(float)] = {0};
@@ -17,7 +17,7 @@ static inline IN_T T load_apart_T(const float *p, int64_t step, int n)
 }
 
 //@ store_apart_T store_T
-/* the first n, each `step` behind the one before */
+/* stores the first n lanes, `step` apart */
 static inline IN_T void store_apart_T(float *p, T v, int64_t step, int n)
 {
     float a[sizeof(T) / sizeof(float)];
@@ -53,7 +53,7 @@ static inline IN_T void store_apart_f16_T(uint16_t *p, T v, int64_t step, int n)
         p[i * step] = a[i];
 }
 
-/* To the nearest f16, and back. */
+/* Rounds to f16, and converts back. */
 //@ round_f16_T store_f16_T load_f16_T
 static inline IN_T T round_f16_T(T v)
 {

@@ -160,14 +160,14 @@ static inline f32x4 trunc_f32x4(f32x4 v) { return vrndq_f32(v); }
 static inline f32x4 round_f32x4(f32x4 v) { return vrndnq_f32(v); }
 
 //@ turn_f32x4 f32x4
-/* Neighbours that are `by` apart change places: a fold is as many of these as it has halves. */
+/* Exchanges groups of `by` lanes in pairs; log2(lanes) of these are a reduction. */
 static inline f32x4 turn_f32x4(f32x4 v, int by)
 {
     return by == 2 ? vextq_f32(v, v, 2) : vrev64q_f32(v);
 }
 
 //@ evens_f32x4 f32x4
-/* The even ones of the groups of `by` lanes: a's, each with b's behind it. */
+/* The even groups of `by` lanes of a, each followed by that of b. */
 static inline f32x4 evens_f32x4(f32x4 a, f32x4 b, int by)
 {
     return by == 2 ? vcombine_f32(vget_low_f32(a), vget_low_f32(b)) : vtrn1q_f32(a, b);
@@ -195,8 +195,8 @@ static inline void store_i32x4(int32_t *p, i32x4 v)
 }
 
 //@ store_apart_i32x4 store_i32x4
-/* the first n, each `step` behind the one before; clang has one place for all such arrays, but one
- * for each vector whose lanes it reads in a loop */
+/* Stores the first n lanes, `step` apart. It reads them from an array: clang has one stack slot for
+ * all such arrays, but one for each vector whose lanes are read in a loop. */
 static inline void store_apart_i32x4(int32_t *p, i32x4 v, int64_t step, int n)
 {
     int32_t a[4];
@@ -225,7 +225,7 @@ static inline uint8x16x4_t lookup_rows_i32x4(const uint8_t *t)
     return rows;
 }
 
-/* for each of 16 bytes the table's byte of that number */
+/* looks up each of 16 bytes in a table of 256 */
 static inline i32x4 lookup_i32x4(const void *table, i32x4 bytes)
 {
     const uint8_t *t = (const uint8_t *)table;
@@ -238,14 +238,14 @@ static inline i32x4 lookup_i32x4(const void *table, i32x4 bytes)
 }
 
 //@ lookup_i8_i32x4 lookup_i32x4
-/* by bytes of -128..127, the first element is that of -128 */
+/* for bytes of -128..127; the table begins with the entry of -128 */
 static inline i32x4 lookup_i8_i32x4(const void *table, i32x4 bytes)
 {
     return lookup_i32x4(table, bytes ^ 0x80808080u);
 }
 
 //@ load_groups_i32x4 i32x4
-/* four bytes in each lane, each `step` behind the one before; lanes are neighbours */
+/* four bytes in each lane, `step` apart; lane i begins i bytes on */
 static inline i32x4 load_groups_i32x4(const void *p, int64_t step)
 {
     static const uint8_t turned[16] = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
@@ -279,7 +279,7 @@ static inline f32x4 from_i32_f32x4(i32x4 v)
 }
 
 //@ store_u8_f32x4 f32x4
-/* without what follows the point; 0 for NaN, the nearest for what is out of range */
+/* truncated and saturated; NaN becomes 0 */
 static inline void store_u8_f32x4(uint8_t *p, f32x4 v)
 {
     const uint16x4_t n = vqmovn_u32(vcvtq_u32_f32(v));
@@ -293,7 +293,7 @@ static inline void store_u8_f32x4(uint8_t *p, f32x4 v)
 static inline void store_number_u8_f32x4(uint8_t *p, f32x4 v) { store_u8_f32x4(p, v); }
 
 //@ store_i8_f32x4 f32x4
-/* without what follows the point; 0 for NaN, the nearest for what is out of range */
+/* truncated and saturated; NaN becomes 0 */
 static inline void store_i8_f32x4(int8_t *p, f32x4 v)
 {
     const int16x4_t n = vqmovn_s32(vcvtq_s32_f32(v));
@@ -323,7 +323,7 @@ static inline void store_nearest_i8_f32x4(int8_t *p, f32x4 v)
 }
 
 //@ dot_i32x4 i32x4
-/* sum + the four products of bytes a (0..255) and b (-128..127) in each lane */
+/* sum + the dot product of four bytes of a, 0..255, and of b, -128..127, in each lane */
 static inline i32x4 dot_i32x4(i32x4 sum, i32x4 a, i32x4 b)
 {
     const uint8x16_t x = vreinterpretq_u8_u32(a);
@@ -376,7 +376,7 @@ static inline i32x4 select_i32x4(mask_f32x4 m, i32x4 a, i32x4 b)
 static inline i32x4 lanes_i32x4(void) { return (i32x4){0, 1, 2, 3}; }
 
 //@ narrow_f32_i32x4 i32x4
-/* without what follows the point, -most..most; 0 for NaN */
+/* truncated and clamped to -most..most; NaN becomes 0 */
 static inline i32x4 narrow_f32_i32x4(f32x4 v, int most)
 {
     const int32x4_t n = vcvtq_s32_f32(v); /* saturates; 0 for NaN */
@@ -419,7 +419,7 @@ static inline f32x4 gather_where_f32x4(const float *p, i32x4 at, mask_f32x4 m, f
 }
 
 //@ narrow_apart_i64_i32x4 i32x4
-/* the same of those that lie `step` apart */
+/* of 64-bit integers that are `step` apart */
 static inline i32x4 narrow_apart_i64_i32x4(const int64_t *p, int64_t step, int most)
 {
     int32_t v[4];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: 0BSD */
-/* vector_neondot.c - sums of products of bytes for NEON with the dot product instructions; all else
- * is as in vector_neon.c. Compilers before clang 16 have intrinsics only for features that their
- * flags enable, so the instructions are written in assembly.
+/* vector_neondot.c - dot products of bytes for NEON with the dot product instructions; all else is
+ * in vector_neon.c. Before clang 16, compilers have intrinsics only for features that their flags
+ * enable, so the instructions are written in assembly.
  */
 #include <arm_neon.h>
 #include <stdbool.h>
@@ -14,7 +14,8 @@
 #elif defined __APPLE__
 extern int sysctlbyname(const char *, void *, size_t *, void *, size_t);
 #endif
-/* Whether the processor has what Linux calls bit `bit` of the `which`-th word, and Apple `name`. */
+/* Has the processor the feature that is bit `bit` of Linux's capability word `which`, and that
+ * Apple calls `name`? */
 static inline bool has_neon(int which, int bit, const char *name)
 {
 #if defined __linux__
@@ -51,7 +52,7 @@ static inline bool has_dotprod(void)
 #endif
 
 //@ dot_centered_i32x4 dotprod
-/* sum + the four products of bytes a (0..255), less 128, and b (-128..127) in each lane */
+/* sum + the dot product of four bytes of a, 0..255, less 128, and of b, -128..127, in each lane */
 static inline IN_dotprod i32x4 dot_centered_i32x4(i32x4 sum, i32x4 a, i32x4 b)
 {
     const i32x4 centered = a ^ 0x80808080u;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: 0BSD */
-/* vector_neoni8mm.c - sums of products of bytes for NEON with I8MM, which has one instruction for
- * them; all else is as in vector_neon.c.
+/* vector_neoni8mm.c - dot products of bytes for NEON with I8MM, which has one instruction for them;
+ * all else is in vector_neon.c.
  */
 #include <arm_neon.h>
 #include <stdbool.h>
@@ -27,7 +27,7 @@ static inline bool has_i8mm(void)
 #endif
 
 //@ dot_mixed_i32x4 i8mm
-/* sum + the four products of bytes a (0..255) and b (-128..127) in each lane */
+/* sum + the dot product of four bytes of a, 0..255, and of b, -128..127, in each lane */
 static inline IN_i8mm i32x4 dot_mixed_i32x4(i32x4 sum, i32x4 a, i32x4 b)
 {
     __asm__("usdot %0.4s, %1.16b, %2.16b" : "+w"(sum) : "w"(a), "w"(b));

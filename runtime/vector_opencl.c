@@ -2,15 +2,15 @@
 /* vector_opencl.c - vectors of floats for OpenCL C: f32x4 is its float4, f32x8 its float8.
  *
  * Arithmetic, comparisons (lanes of all ones or zeros: mask_T) and conversions are the language's
- * own; elementary functions are those of vector_math.c, so that results do not depend on a driver's.
- * Of the built-in functions those are called that the specification rounds correctly (fma, rounding
- * to integers, conversions) and sqrt (3 ulp), which processors round correctly, too. What has a
- * pointer is a macro, since the type of a pointer says in which memory its object is, and kernels
- * have vectors in several.
+ * own. Elementary functions are those of vector_math.c, so that results do not depend on the
+ * driver. Built-in functions are called only where the specification requires correct rounding
+ * (fma, rounding to integers, conversions), and sqrt (3 ulp), which CPUs round correctly, too.
+ * Whatever takes a pointer is a macro: a pointer's type names its address space, and kernels have
+ * vectors in several.
  */
 
 //@ opencl_four_bytes
-/* neighbours in memory as one int */
+/* four bytes in memory as one int */
 #define four_bytes(p) as_int(vload4(0, p))
 
 //@ opencl_store_four_bytes
@@ -21,7 +21,7 @@
     } while (0)
 
 //@ opencl_load_word
-/* four bytes from a multiple of four, in one transaction; space: global or local */
+/* four bytes, aligned to 4, in one transaction; space: global or local */
 #define load_word(space, p) (*(space const int *)(p))
 
 //@ opencl_store_word
@@ -50,7 +50,7 @@ typedef uchar4 u8_f32x4;
 #define put_f32x4(p, v) vstore4(v, 0, p)
 #define get_halves_f32x4(p) vload_half4(0, p)
 #define put_halves_f32x4(p, v) vstore_half4_rte(v, 0, p)
-/* the first n lanes of a vector, each `step` behind the one before */
+/* stores the first n lanes of a vector, `step` apart */
 #define put_apart_f32x4(type, p, v, step, n) \
     do { \
         const type lanes_ = v; \
@@ -104,7 +104,7 @@ f32x4 ramp_f32x4(float v) { return v + (f32x4)(0, 1, 2, 3); }
 f32x8 ramp_f32x8(float v) { return v + (f32x8)(0, 1, 2, 3, 4, 5, 6, 7); }
 
 //@ opencl_load_apart_f32x4 opencl_f32x4
-/* n floats, each `step` behind the one before; 0 in the other lanes */
+/* n floats, `step` apart; 0 in the other lanes */
 #define load_apart_f32x4(p, step, n) \
     (f32x4)((n) > 0 ? (p)[0] : 0.0f, (n) > 1 ? (p)[step] : 0.0f, \
             (n) > 2 ? (p)[2 * (step)] : 0.0f, (n) > 3 ? (p)[3 * (step)] : 0.0f)
@@ -114,7 +114,7 @@ f32x8 ramp_f32x8(float v) { return v + (f32x8)(0, 1, 2, 3, 4, 5, 6, 7); }
     (f32x8)(load_apart_f32x4(p, step, n), load_apart_f32x4((p) + 4 * (step), step, (n) - 4))
 
 //@ opencl_evens_f32x4 opencl_f32x4
-/* The even ones of the groups of `by` lanes: a's, each with b's behind it. */
+/* The even groups of `by` lanes of a, each followed by that of b. */
 f32x4 evens_f32x4(f32x4 a, f32x4 b, int by)
 {
     return by == 2 ? (f32x4)(a.lo, b.lo) : (f32x4)(a.s0, b.s0, a.s2, b.s2);
@@ -210,7 +210,7 @@ T round_T(T v) { return rint(v); }
 #define store_T(p, v) put_T(p, v)
 
 //@ opencl_load_aligned_T opencl_T
-/* from a multiple of the vector's size, in one transaction; space: global or local */
+/* aligned to the vector's size, in one transaction; space: global or local */
 #define load_aligned_T(space, p) (*(space const T *)(p))
 
 //@ opencl_store_aligned_T opencl_T
@@ -238,7 +238,7 @@ T round_T(T v) { return rint(v); }
 #define load_u8_T(p) to_T(get_T(p))
 
 //@ opencl_store_i8_T opencl_T
-/* without what follows the point; 0 for NaN, the nearest for what is out of range */
+/* truncated and saturated; NaN becomes 0 */
 #define store_i8_T(p, v) put_T(p, to_i8_T(v))
 
 //@ opencl_store_u8_T opencl_T
@@ -268,8 +268,8 @@ T round_T(T v) { return rint(v); }
 #define store_apart_nearest_u8_T(p, v, step, n) put_apart_T(u8_T, p, nearest_u8_T(v), step, n)
 
 //@ opencl_halves_T opencl_T
-/* Halves as their bits: devices without half arithmetic convert them in memory alone, and an object
- * of the function's own is in a memory that has a name. */
+/* Halves are passed as bits. Devices without half arithmetic convert only on loads and stores, so
+ * the value goes through a private variable. */
 T from_halves_T(halves_T h) { return get_halves_T((const stored_half *)&h); }
 halves_T near_halves_T(T v)
 {
@@ -338,7 +338,7 @@ typedef uint4 i32x4;
 #define put_apart_i32x4 put_apart_f32x4
 
 //@ opencl_narrow_f32_i32x4 opencl_i32x4
-/* without what follows the point, -most..most; 0 for NaN */
+/* truncated and clamped to -most..most; NaN becomes 0 */
 i32x4 narrow_f32_i32x4(f32x4 v, int most)
 {
     return as_uint4(clamp(near_ints_f32x4(v), -most, most));
@@ -352,7 +352,7 @@ i32x4 lanes_i32x4(void) { return (i32x4)(0, 1, 2, 3); }
 #define load_bytes_i32x4(p) as_uint4(vload16(0, p))
 
 //@ opencl_store_bytes_i32x4 opencl_i32x4
-/* of a type that the macro does not know: lane by lane */
+/* the macro does not know the element's type, so it stores lane by lane */
 #define store_bytes_i32x4(p, v) \
     do { \
         const uchar16 lanes_ = as_uchar16(v); \
@@ -380,7 +380,7 @@ i32x4 lanes_i32x4(void) { return (i32x4)(0, 1, 2, 3); }
     as_uint4(convert_int4(clamp(vload4(0, p), (long)-(most), (long)(most))))
 
 //@ opencl_narrow_apart_i64_i32x4 opencl_i32x4
-/* the same of those that lie `step` apart */
+/* of 64-bit integers that are `step` apart */
 #define narrow_apart_i64_i32x4(p, step, most) \
     as_uint4(convert_int4(clamp((long4)((p)[0], (p)[step], (p)[2 * (step)], (p)[3 * (step)]), \
                                 (long)-(most), (long)(most))))
@@ -444,7 +444,7 @@ i32x8 lanes_i32x8(void) { return (i32x8)(0, 1, 2, 3, 4, 5, 6, 7); }
 #define store_T(p, v) put_T(p, ints_T(v))
 
 //@ opencl_load_aligned_T opencl_T
-/* from a multiple of the vector's size, in one transaction; space: global or local */
+/* aligned to the vector's size, in one transaction; space: global or local */
 #define load_aligned_T(space, p) (*(space const T *)(p))
 
 //@ opencl_store_aligned_T opencl_T
@@ -463,7 +463,7 @@ i32x8 lanes_i32x8(void) { return (i32x8)(0, 1, 2, 3, 4, 5, 6, 7); }
 #define load_u8_T(p) bits_T(to_ints_T(get_T(p)))
 
 //@ opencl_load_groups_T opencl_T
-/* four bytes in each lane, each `step` behind the one before; lanes are neighbours */
+/* four bytes in each lane, `step` apart; lane i begins i bytes on */
 #define load_groups_T(p, step) \
     (bytes_T(get_T(p)) | bytes_T(get_T((p) + (step))) << 8 | \
      bytes_T(get_T((p) + 2 * (step))) << 16 | bytes_T(get_T((p) + 3 * (step))) << 24)
@@ -472,7 +472,7 @@ i32x8 lanes_i32x8(void) { return (i32x8)(0, 1, 2, 3, 4, 5, 6, 7); }
 T splat_T(int v) { return (T)((uint)v); }
 
 //@ opencl_dot_T opencl_T
-/* sum + the four products of bytes a (0..255) and b (-128..127) in each lane */
+/* sum + the dot product of four bytes of a, 0..255, and of b, -128..127, in each lane */
 T dot_T(T sum, T a, T b)
 {
     sum += (a & 255) * bits_T(ints_T(b << 24) >> 24);

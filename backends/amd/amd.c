@@ -1,11 +1,10 @@
-/* amd.c - the AMD target: what backends/device/ needs to know of HIP C. Kernels are compiled here,
- * by LLVM or, of HIP C, by clang, to a code object for each architecture; NAME.c holds all of them,
- * and the driver is given its device's.
+/* amd.c - the AMD target: what backends/device/ needs to know of HIP C. LLVM, or clang from HIP C,
+ * compiles the kernels here to a code object for each architecture. NAME.c holds all of them, and
+ * gives the driver its device's.
  *
- * Kernels need no header of HIP: words that it has as macros are defined where it is not there
- * (runtime/amd.c), and what a thread asks of its place are built-ins of the compiler. A wave has 64
- * lanes on gfx9 and 32 on gfx11 and gfx12; threads that exchange sums are one wave of the row that
- * kernels are cut by.
+ * Kernels need no header of HIP: runtime/amd.c defines the macros that are missing, and thread and
+ * block numbers are compiler built-ins. A wave has 64 lanes on gfx9 and 32 on gfx11 and gfx12.
+ * Threads that exchange sums are one wave of the machine row that kernels are tiled for.
  */
 #include "backends/amd/amd.h"
 #include "backends/llvm/llvm.h"
@@ -44,8 +43,8 @@ static const char *amd_text(struct program *p, const char *pieces, const char *k
 
 /* --------------------------------------------------------------------------------- the compiler */
 
-/* Whether clang compiles, from HIP C: asked for by TGC_AMD=clang, or because libLLVM is not
- * here. */
+/* Does clang compile, from HIP C? It does if TGC_AMD=clang asks for it, or if
+ * libLLVM is missing. */
 static bool is_by_clang(struct program *p)
 {
     const char *wanted = getenv("TGC_AMD");
@@ -75,8 +74,8 @@ static bool add_image(struct program *p, struct amd_images *all, const char *arc
     return is_by_clang(p) ? amd_clang_compile(p->t, text, code) : compile_by_llvm(p, code);
 }
 
-/* Threads that exchange sums are a wave of the row, so a device with a narrower one has
- * no place for them. */
+/* Threads that exchange sums must be one wave. A device whose waves are narrower than the machine
+ * row's cannot run them. */
 static bool check_wave(struct program *p, const char *arch)
 {
     const struct device_row *row = device_find(arch), *cut = p->t->device;
@@ -102,7 +101,7 @@ static bool compile_all(struct program *p, struct amd_images *all, const char *t
     return true;
 }
 
-/* A grid's second and third sizes have 16 bits; with its threads each has 32. */
+/* A grid's second and third sizes have 16 bits; each size times the block's threads has 32. */
 static const int64_t most_blocks[GRID_RANK] = {INT32_MAX, 65535, 65535};
 
 static bool check_threads(struct program *p, const struct kernel *k)

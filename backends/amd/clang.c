@@ -1,5 +1,5 @@
-/* clang.c - HIP C to code objects by the clang program, whose AMDGPU target needs nothing of
- * ROCm's: kernels use built-ins alone, and ld.lld, which clang runs, is in the same folder.
+/* clang.c - compiles HIP C to code objects by the clang program. Its AMDGPU target needs nothing of
+ * ROCm: kernels use built-ins alone, and ld.lld, which clang runs, is in the same folder.
  */
 #include "backends/amd/amd.h"
 #include "backends/clang/clang.h"

@@ -1,4 +1,4 @@
-/* bulk.c - bulk copies in a kernel's text, and the barriers in memory that tell of them.
+/* bulk.c - bulk copies in a kernel's text, and the barriers in memory that signal their completion.
  *
  *      mbar_arrive(&bar[0], 16384);
  *      bulk_copy(&tile[at], &map, &bar[0], column, row);
@@ -7,8 +7,8 @@
  *      bulk_store(&map, &tile[at], column, row);
  *      bulk_wait<false>();
  *
- * The functions are pieces of runtime/ in the device's language. What is copied says a tensor map,
- * a parameter.
+ * The functions are pieces of runtime/ in the device's language. A tensor map, a parameter,
+ * describes the tensor.
  */
 #include "backends/cstyle/writer.h"
 #include "ir/device_ops.h"
@@ -28,7 +28,7 @@ static const char *map_of(const struct writer *w, const struct uop *u)
     TGC_BUG(w->t, "kernel %s: a bulk copy without a tensor map", w->f->k->name);
 }
 
-/* of: behind the function's name. */
+/* of: template arguments, after the function's name */
 static void call_of(struct writer *w, const char *function, const char *of, const char *args)
 {
     (void)expr_call(w->p, function, args, 'I');

@@ -233,7 +233,7 @@ struct expr expr_bitcast(struct program *p, const struct uop *u, const struct ex
 
 /* --------------------------------------------------------------------------------------- memory */
 
-/* Whether what is in memory is the number itself. */
+/* Is the format in memory also that of the value? */
 static bool is_number(enum dtype d)
 {
     return expr_kind(d) != 'F' || d == DTYPE_F32 || d == DTYPE_TF32;

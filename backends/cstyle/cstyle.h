@@ -17,9 +17,13 @@ struct expr {
     const char *s;
     const char *negated;         /* of an integer comparison: its negation; NULL otherwise */
     enum prec prec;
-    /* C type: 'B' int or bool, 0 or 1 · 'I' int · 'L' int64_t · 'U' uint32_t · 'V' uint64_t · 'F'
-     * float · 'D' double · 'X' a vector of floats · 'W' of i32, or of groups of four bytes · 'M'
-     * the lanes of a comparison · 'P' an lvalue of small elements that will be cast to a vector */
+    /* C type, a letter:
+     *
+     *     B  int or bool, 0 or 1 · I  int · L  int64_t · U  uint32_t · V  uint64_t;
+     *     F  float · D  double · X  a vector of floats;
+     *     W  a vector of i32, or of groups of four bytes;
+     *     M  the lanes of a comparison;
+     *     P  an lvalue of small elements, to be cast to a vector. */
     char kind;
     enum dtype of;  /* 'P': dtype of the elements; 'X': u8 or i8 if it is to be stored as that */
     bool in_range;               /* of = u8: in 0..255, or NaN */
@@ -94,7 +98,7 @@ const char *expr_store_vector(struct program *p, const char *space, const char *
 
 /* ----------------------------------------------------------------------------- tile_registers.c */
 
-/* What registers for tiles hold while a linear program is written, and their shapes
+/* What the tile registers hold while a linear program is written, and their shapes
  * (rows 0: not used). */
 struct tile_registers {
     struct tgc *t;
@@ -119,7 +123,8 @@ struct function {
     struct names *names;         /* of parameters and locals */
     const char **buffer_name;    /* by position: the kernel's buffers, then its scratch */
     bool *is_used;               /* likewise: the body reads or writes it */
-    const char *exchanged;       /* local memory for what threads exchange; NULL: none is needed */
+    const char *exchanged;       /* local memory by which threads exchange values;
+                                  * NULL: none is needed */
     struct tile_registers tiles;
     /* BULKs that stand for the tensor maps that the function takes, and the parameters' names */
     const struct uop **map; const char **map_name; int nmap;
@@ -133,12 +138,12 @@ struct parameter {
     const struct buffer *b;      /* NULL: a symbol */
     int at;                      /* the buffer's position: see struct function */
     const struct var *v;
-    const struct uop *map;       /* what the kernel's BULKs that are of one map know of buffer b;
-                                  * NULL: its address */
+    const struct uop *map;       /* a tensor map of b, by one of the kernel's BULKs that use it;
+                                  * NULL: b's address */
 };
 struct parameter *kernel_parameters(struct tgc *t, const struct kernel *k, int *n);
 bool parameter_is_written(const struct kernel *k, const struct parameter *a);
-/* Whether no other buffer of the kernel may alias it, if one of the two is written. */
+/* Is it sure that no other buffer of the kernel aliases it, if one of the two is written? */
 bool parameter_is_restrict(const struct kernel *k, const struct parameter *a);
 /* Creates f->names and names the buffers in it; the second one reserves another name in the
  * function. */

@@ -6,7 +6,7 @@
 
 /* ---------------------------------------------------------------------------------------- loops */
 
-enum { STEP_TURNS = 4 };         /* of a step of a block's sum, in straight-line code */
+enum { STEP_TURNS = 4 };         /* iterations of a block's reduction stage in straight-line code */
 
 static const char *loop_stem(const struct writer *w, const struct uop *range)
 {
@@ -39,7 +39,7 @@ static void set_tile_element(struct writer *w, const struct uop *acc)
 }
 
 /* The begin and end of this thread's part of a loop, as variables. The arithmetic is unsigned:
- * clang 14 analyses an unsigned quotient better, and then addresses a tile's rows by one pointer,
+ * clang 14 analyses an unsigned quotient better. It then addresses a tile's rows by one pointer,
  * not by one each. */
 static void write_share(struct writer *w, const struct uop *u, const char *type,
                         const struct expr *size, const char **begin, const char **end)
@@ -74,7 +74,7 @@ static bool is_meeting(const struct uop *u)
     return u->op == OP_BARRIER || u->op == OP_SHUFFLE || u->op == OP_TICKET;
 }
 
-/* Stores beside those of the bands may have a larger grid. */
+/* Stores outside the bands may have a larger grid. */
 static bool all_have_bands(const struct kernel *k)
 {
     bool all = true;
@@ -83,9 +83,9 @@ static bool all_have_bands(const struct kernel *k)
     return all;
 }
 
-/* A place of the grid, or this thread of the block, is no loop but a constant; outside of the grid
- * nothing is computed. Where the language wants no condition around barriers, a loop of at most one
- * turn says so. */
+/* A position of the grid, or this thread of the block, is a constant, not a loop; threads outside
+ * the grid compute nothing. Where the language wants no condition around barriers, a loop of at
+ * most one iteration says so. */
 static void write_place(struct writer *w, const struct uop *u, const char *type,
                         const struct expr *size, const char *name)
 {
@@ -154,7 +154,7 @@ void loops_range(struct writer *w, const struct uop *u)
         write_place(w, u, type, &size, name);
         return;
     }
-    /* neighbouring turns are neighbouring threads': so are what they load */
+    /* adjacent iterations belong to adjacent threads, so that their loads coalesce */
     bool strided = range_is_of_block(u) && w->p->backend->barrier;
     if (range_is_shared(u)) {
         write_share(w, u, type, &size, &begin, &end);

@@ -1,26 +1,29 @@
-/* matrix.c - a wave's products in a kernel's text: tiles that all threads of the wave load
- * together, and the instruction that adds their product to the sums that each thread has.
+/* matrix.c - matrix products of a subgroup in a kernel's text: tiles that its threads load
+ * together, and the instruction that adds their product to the sums that each thread holds.
  *
  *      const auto a = a_m16n8k16_f16(&tile[at], 40);
  *      m16n8k16_f16(sum[row][column][0], a, b);
  *
- *      const auto a = panel_rows(&tile[at]);            factors that the instruction reads itself:
- *      matrix_begin(sum);                               what tells it where they are
+ * Factors that the instruction reads itself are descriptors:
+ *
+ *      const auto a = panel_rows(&tile[at]);
+ *      matrix_begin(sum);
  *      m64n128k16_f16(sum[row][column][0], a, b);
  *      matrix_commit();
- * Tiles that the device loads by rows have a function of their own, a_rows_ROW, and so have those
- * that the threads have in registers, a_own_ROW.
  *
- * The functions are pieces of runtime/ in the device's language: a product has its row's name
- * (ir/matrix.def), a load the factor's and the row's.
+ * Tiles that the device loads by rows (ldmatrix) have a function of their own, a_rows_ROW. So have
+ * those that threads hold in registers, a_own_ROW.
+ *
+ * The functions are pieces of runtime/ in the device's language. A product has the name of its row
+ * of ir/matrix.def, a load those of the factor and the row.
  */
 #include "backends/cstyle/writer.h"
 #include "ir/device_ops.h"
 
 #include <string.h>
 
-/* What loads the tile; *name: what it is in products, a or b; *along: whether its
- * rows are those of k. */
+/* The function that loads the tile. *name: its role in products, a or b; *along: are its rows
+ * contiguous along k? */
 static const char *function_of(struct writer *w, const struct uop *tile, const char **name,
                                bool *along)
 {
@@ -38,7 +41,7 @@ static const char *function_of(struct writer *w, const struct uop *tile, const c
                       *along ? "" : "_across", matrix_row(MATRIX_ROW(product->arg.i))->text);
 }
 
-/* The arguments of what loads it, at the place `at`. */
+/* The arguments of the function that loads it, at `at`. */
 static const char *arguments_of(struct writer *w, const struct uop *tile, const char *at)
 {
     const struct buffer *b = uop_buffer_of(tile->src[0]);
@@ -71,7 +74,7 @@ void matrix_load(struct writer *w, const struct uop *u)
     map_set(&w->value, u, v);
 }
 
-/* An array of tiles, of the type of what loads them. */
+/* Declares an array of tiles, of the type that their loads return. */
 bool matrix_acc(struct writer *w, const struct uop *u)
 {
     const struct uop *tile = matrix_kept_tile(w->linear + w->position, w->nlinear - w->position, u);

@@ -2,8 +2,9 @@
  *
  * The linear program is walked twice. The first walk counts uses and their positions; the second
  * writes. A value becomes text when it is reached. It stays text, inlined in its only use, unless
- * it is used twice, would be computed in a deeper loop, would move across a store to memory that it
- * reads, or would make the line too long. Then it gets a name:
+ * that is wrong, slow or hard to read. It gets a name if it is used twice or would be computed in a
+ * deeper loop. It also gets one if it would move across a store to memory that it reads, or would
+ * make the line too long:
  *
  *      r = RANGE(26)                       for (int oy = 0; oy < 26; oy++) {
  *      a = ACC(0.0)                            float sum = 0.0f;
@@ -31,7 +32,7 @@ static bool is_written_here(const struct writer *w, const struct buffer *b)
     return false;
 }
 
-/* The same, for text that loads or stores it. */
+/* The name of a buffer, for text that loads or stores it. */
 static const char *use_place(struct writer *w, const struct buffer *b)
 {
     w->f->is_used[writer_place(w, b)] = true;
@@ -49,7 +50,7 @@ static const char *space_of(const struct buffer *b)
     return buffer_space(b) == SPACE_LOCAL ? "local" : "global";
 }
 
-/* Whether what is loaded, a narrow float, is used as its bits alone: it is not converted then. */
+/* Is the narrow float that u loads used only as its bits? It is not converted then. */
 static bool is_read_as_bits(const struct writer *w, const struct uop *u)
 {
     if (!dtype_is_float(u->dtype) || dtype_bits(u->dtype) != 16 || u->lanes > 1 ||
@@ -138,7 +139,7 @@ static void write_prefetch(struct writer *w, const struct uop *u)
 {
     const struct buffer *b = uop_buffer_of(u->src[0]);
     struct expr src[2] = {{0}, {0}};
-    if (w->p->backend->device)                        /* it switches between work-items instead */
+    if (w->p->backend->device)                     /* a device hides latency by its other threads */
         return;
     writer_operands(w, u, 2, src);
     writer_put(
@@ -149,7 +150,7 @@ static void write_prefetch(struct writer *w, const struct uop *u)
         false);
 }
 
-/* Copies that no thread waits for: functions of runtime/ in the device's language. */
+/* Asynchronous copies: functions of runtime/ in the device's language. */
 static void write_transfer(struct writer *w, const struct uop *u)
 {
     const struct buffer *to = uop_buffer_of(u->src[0]), *from = uop_buffer_of(u->src[2]);
@@ -163,8 +164,8 @@ static void write_transfer(struct writer *w, const struct uop *u)
     writer_put(w, mem_printf(w->t, "%s;", expr_call(w->p, function, args, 'I').s), false);
 }
 
-/* Neighbours as they are, between a thread's array, which begins anywhere, and memory
- * or a block's array. */
+/* Copies contiguous elements unconverted between a thread's array, which may begin anywhere, and
+ * memory or a block's array. */
 static void write_put(struct writer *w, const struct uop *u)
 {
     const struct buffer *to = uop_buffer_of(u->src[0]), *from = uop_buffer_of(u->src[2]);
@@ -269,7 +270,7 @@ static void write_role(struct writer *w, const struct uop *u)
                                             ROLE_CONSUMERS_OF(u->arg.i))});
 }
 
-/* The call stays where it is: threads meet in it. */
+/* The call stays where it is: it is a barrier of the block. */
 static void write_ticket(struct writer *w, const struct uop *u)
 {
     struct value *v = scratch_array(w->t, 1, sizeof *v);

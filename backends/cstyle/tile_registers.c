@@ -1,8 +1,8 @@
-/* tile_registers.c - which of the processor's registers for tiles holds which value of a linear
- * program, since instructions name them by a constant. For C and for LLVM.
+/* tile_registers.c - allocates the processor's tile registers to the values of a linear program,
+ * since instructions name them by a constant. For C and for LLVM.
  *
- * A register keeps its shape in all of the kernel. One is free again behind the last use of its
- * value, or behind the loops in which that is used but not computed.
+ * A register keeps its shape in all of the kernel. It is free again after the last use of its
+ * value, or after the loops that use the value but do not compute it.
  */
 #include "backends/cstyle/cstyle.h"
 

@@ -77,17 +77,17 @@ void tiles_write(struct writer *w, const struct uop *u);
 
 /* ------------------------------------------------------------------------------------- matrix.c */
 
-/* A tile of local memory, of a wave; MATRIX. */
+/* Loads of a subgroup's tile from local memory; MATRIX. */
 void matrix_load(struct writer *w, const struct uop *u);
 /* Declares an ACC that keeps tiles; false: it is another one. */
 bool matrix_acc(struct writer *w, const struct uop *u);
 void matrix_product(struct writer *w, const struct uop *u);
-/* Where products begin and end that are added behind the threads' backs; PUBLISH. */
+/* Begin, commit and wait of asynchronous products; PUBLISH. */
 void matrix_group(struct writer *w, const struct uop *u);
 
 /* --------------------------------------------------------------------------------------- bulk.c */
 
-/* BULK, BULK_STORE, and what waits for them, or meets. */
+/* BULK, BULK_STORE, and the waits and barriers for them. */
 void bulk_write(struct writer *w, const struct uop *u);
 
 /* -------------------------------------------------------------------------------------- loops.c */

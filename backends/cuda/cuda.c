@@ -1,7 +1,6 @@
-/* cuda.c - the CUDA target: what backends/device/ needs to know of CUDA C. Kernels are compiled
- * here, by NVRTC, to PTX and, for architectures that are named, to machine code, or, where it is
- * absent, to PTX by LLVM; NAME.c holds each image by itself, and the driver is given the one that
- * fits its device.
+/* cuda.c - the CUDA target: what backends/device/ needs to know of CUDA C. NVRTC compiles the
+ * kernels here, to PTX and, for named architectures, to machine code. Without NVRTC, LLVM compiles
+ * them to PTX. NAME.c holds each image, and gives the driver the one that fits its device.
  */
 #include "backends/cuda/cuda.h"
 #include "backends/llvm/llvm.h"
@@ -9,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The oldest that PTX is written for, unless --cpu names another: the first with bf16,
- * asynchronous copies and sums of 32 lanes in one instruction; cards without them, of before 2020,
- * leave NVRTC with 13. */
+/* The oldest architecture that PTX is written for, unless --cpu names another. It is the first with
+ * bf16, asynchronous copies and warp reductions in one instruction. Older cards, of before 2020,
+ * are dropped by NVRTC 13. */
 enum { OLDEST = 80, MOST_IMAGES = 16 };
 
 struct cuda_code { struct cuda_image image[MOST_IMAGES]; int n; const char *version; };
@@ -37,9 +36,9 @@ static bool has_local(const struct kernel *k)
     return false;
 }
 
-/* A block that copies to local memory has registers for what comes: without the bound of one block
- * ptxas moves some to memory for another block of the unit. Others hide the memory's latency by as
- * many blocks as there may be. */
+/* Blocks with a pipeline through shared memory need registers for the data in flight. Without a
+ * launch bound of one block per multiprocessor, ptxas spills some to make room for another block.
+ * Other kernels hide memory latency by occupancy. */
 static void cuda_head(struct program *p, const struct kernel *k, const int block[GRID_RANK],
                       struct text *out)
 {
@@ -69,7 +68,7 @@ static const char *cuda_text(struct program *p, const char *pieces, const char *
 
 /* --------------------------------------------------------------------------------- the compiler */
 
-/* What stands before PTX: of which text it is. */
+/* Comments before PTX: which text it is made from. */
 static const char *name_source(struct program *p, const char *text)
 {
     uint64_t hash = UINT64_C(14695981039346656037);          /* FNV-1a */
@@ -78,7 +77,8 @@ static const char *name_source(struct program *p, const char *text)
     return mem_printf(p->t, "// of %s.cu, %016llx\n", p->name, (unsigned long long)hash);
 }
 
-/* By LLVM, for an architecture that it knows, which is no newer. */
+/* Compiles by LLVM, for the newest architecture that it knows and that is no
+ * newer than asked for. */
 static bool compile_by_llvm(struct program *p, struct cuda_code *code, struct cuda_image *image)
 {
     struct llvm_gpu_code made = {0};
@@ -123,9 +123,9 @@ static bool has_image(const struct cuda_code *code, struct cuda_arch arch)
     return false;
 }
 
-/* One for each architecture that --cpu names, which LLVM has not, and PTX for the oldest of them
- * and all that came later. PTX alone (-o NAME.ptx) of one architecture is for that one, with the
- * instructions that no other has. */
+/* Compiles machine code for each architecture that --cpu names (LLVM makes none), and PTX for the
+ * oldest of them, which covers all later ones. PTX alone (-o NAME.ptx) of one architecture is for
+ * that one, with its architecture-specific instructions. */
 static bool compile_all(struct program *p, struct cuda_code *code, struct nvrtc *c,
                         const char *text)
 {
@@ -158,8 +158,7 @@ static bool compile_all(struct program *p, struct cuda_code *code, struct nvrtc 
 /* A grid's second and third sizes have 16 bits. */
 static const int64_t most_blocks[GRID_RANK] = {INT32_MAX, 65535, 65535};
 
-/* Whether LLVM compiles: asked for by TGC_NVRTC=none, for its text, or because NVRTC is not
- * here. */
+/* Does LLVM compile? It does if TGC_NVRTC=none or its text is asked for, or if NVRTC is missing. */
 static bool cuda_by_llvm(struct tgc *t, bool as_text)
 {
     const char *wanted = nvrtc_wanted();

@@ -1,17 +1,18 @@
-/* cuda.h - private to backends/cuda/, and what the command line says of the compiler. */
+/* cuda.h - private to backends/cuda/, except for what the command line needs to know
+ * of the compiler. */
 #ifndef TGC_CUDA_H
 #define TGC_CUDA_H
 
 #include "backends/device/device.h"
 
-/* An architecture by NVIDIA's name: "sm_90a" is 90 and `exact`, since its
- * instructions are no other's. */
+/* An architecture by NVIDIA's name. "sm_90a" is 90 and `exact`: no other architecture has
+ * its instructions. */
 struct cuda_arch { const char *text; int number; bool exact; };
 /* false: the text is none, such as sm_80 or sm_90a. */
 bool cuda_arch_read(const char *text, size_t n, struct cuda_arch *a, struct tgc *t);
 
-/* nvrtc.c: code of one architecture, or PTX, which drivers translate for this one and newer
- * ones. */
+/* nvrtc.c: machine code of one architecture, or PTX, which drivers compile for
+ * it and newer ones. */
 struct cuda_image { struct cuda_arch arch; bool is_ptx; const unsigned char *code; size_t nbytes; };
 struct nvrtc;
 /* The value of TGC_NVRTC; NULL: there is none, or it is empty. */

@@ -1,13 +1,13 @@
-/* nvrtc.c - CUDA C to PTX and to machine code by NVRTC, NVIDIA's compiler as a library, which is
- * opened when it is asked for: TGC_NVRTC's file, the system's, or that of the CUDA toolkit. Its
- * functions' prototypes are here, so that tgc needs no header of it. No device is needed. It aborts
- * where it gets no memory, so it is opened and called in a process of its own (backends/child.c):
+/* nvrtc.c - compiles CUDA C to PTX and machine code by NVRTC, NVIDIA's compiler as a library. It
+ * opens TGC_NVRTC's file, the system's library, or that of the CUDA toolkit. Its functions'
+ * prototypes are here, so tgc needs no header of it. No device is needed. NVRTC aborts when memory
+ * runs out, so a process of its own calls it (backends/child.c):
  *
  *      tgc                                     the process
  *                                              opens the library
  *      nvrtc_open()     <-- answer, text --    its version, or why there is none
  *      nvrtc_compile()  -- request, text -->   create, compile
- *                       <-- answer, bytes --   the image, or what the compiler has said
+ *                       <-- answer, bytes --   the image, or the compiler's messages
  */
 #include "backends/cuda/cuda.h"
 #include "backends/child.h"
@@ -17,8 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An nvrtcResult is an int, 0 for success, an nvrtcProgram a pointer. The order is that of
- * bind(). */
+/* An nvrtcResult is an int, 0 for success; an nvrtcProgram is a pointer. bind() fills the
+ * fields in this order. */
 struct library {
     int (*get_version)(int *major, int *minor);
     int (*create)(void **program, const char *text, const char *name, int nheader,
@@ -34,9 +34,9 @@ struct library {
     void *library;
 };
 
-/* What is asked: the text and its name follow. */
+/* A request; the text and its name follow. */
 struct request { int number, is_exact, is_ptx; size_t name, text; };
-/* What is answered, before so many bytes. */
+/* An answer, before its nbytes bytes. */
 enum outcome { DONE, ABSENT, UNFIT, REFUSED, NO_CHILD_MEMORY };
 struct answer { enum outcome outcome; size_t nbytes; };
 
@@ -66,7 +66,8 @@ const char *nvrtc_wanted(void)
     return wanted && *wanted ? wanted : NULL;
 }
 
-/* It keeps state of the process, and does not survive to be unloaded and loaded again: it stays. */
+/* The library is never closed: it keeps process-wide state that does not survive an
+ * unload and reload. */
 static void *open_library(void)
 {
     static const char *const name[] = {
@@ -95,7 +96,7 @@ static void say(int socket, enum outcome outcome, const char *words)
     answer(socket, outcome, words, strlen(words));
 }
 
-/* Says which version it is; false: there is none that is fit. */
+/* Answers with the version; false: no library is usable. */
 static bool begin(struct library *c, int socket)
 {
     char words[100];
@@ -119,7 +120,8 @@ static bool begin(struct library *c, int socket)
     return fits;
 }
 
-/* What the compiler has made, or said: by two of its functions, its size and itself. */
+/* Answers with the compiler's result or messages, from two of its functions: one for the size, one
+ * for the bytes. */
 static void pass(int socket, void *program, enum outcome outcome, int (*get_size)(void *, size_t *),
                  int (*get_bytes)(void *, char *), bool is_text)
 {
@@ -179,7 +181,7 @@ static void serve(int socket, const char *wanted)
 
 /* --------------------------------------------------------------------------------------- in tgc */
 
-/* The answer's bytes, with a 0 behind them; NULL: the process has ended. */
+/* Receives the answer's bytes, terminated by a 0; NULL: the process has ended. */
 static char *hear(struct nvrtc *c, struct answer *a)
 {
     if (!child_hear(c->child, a, sizeof *a) || a->nbytes == SIZE_MAX)

@@ -1,13 +1,12 @@
-/* apart.c - places of intermediates by which kernels that need nothing of each other may run at
- * once.
+/* apart.c - memory for intermediates that lets independent kernels overlap.
  *
- *      a ── b ── c ──┐       The arena's plan gives d's result the bytes of b's, which nobody needs behind c in the
- *      └─── d ── e ──┴─ f    schedule's order: then d would wait for c.
+ *      a ── b ── c ──┐       The arena's plan gives d's result the bytes of b's, which is dead
+ *      └─── d ── e ──┴─ f    after c in the schedule's order: then d would have to wait for c.
  *
- * Here two tensors share bytes only if each kernel that accesses the one comes before each that
- * accesses the other by what kernels need of each other. Where that takes too much memory, kernels
- * that fill the device by themselves count as ordered as the schedule has them: at once they would
- * take as long. Places are packed first fit, by decreasing size.
+ * Here two tensors share bytes only if each kernel that accesses one precedes, by data dependences,
+ * each that accesses the other. Where that takes too much memory, kernels that fill the device by
+ * themselves count as ordered as in the schedule: they would not finish earlier by overlapping.
+ * Places are packed first fit, by decreasing size.
  */
 #include "backends/device/device.h"
 #include "passes/analysis/kernel_cost.h"
@@ -18,9 +17,9 @@
 enum { MOST_STEPS = 1024 };
 
 struct touch { const struct buffer *root; const struct extent *extent; bool reads, writes; };
-/* A step of the run; behind[i]: step i is before it, by what it needs. */
+/* A step of the run. behind[i]: step i precedes it, by data dependences. */
 struct node { struct touch *touch; int n; size_t cap; uint8_t *behind; bool fills; };
-/* Tensors that are in one place: one that is stored over another, element by element, too. */
+/* Tensors in one place; also a tensor that is stored over another, element by element. */
 struct item { int *user; int n; size_t cap, nbytes, at; bool stays; };
 struct web {
     struct program *p;
@@ -30,7 +29,7 @@ struct web {
 
 /* --------------------------------------------------------------------------------- dependences */
 
-/* The tensor of which both a state's values are places. */
+/* The tensor that both places of a state stand for. */
 static const struct buffer *root_of(const struct buffer *b)
 {
     const struct buffer *root = buffer_root(b);
@@ -86,8 +85,8 @@ static void read_step(struct tgc *t, struct node *node, const struct step *step)
     node->fills = k && device_use(t, k).threads >= cost_full_threads(t->device);
 }
 
-/* false: the steps have branches or loops, or are too many. What the host does is behind all before
- * it, and before all behind it. */
+/* false: the steps have branches or loops, or are too many. A host step is ordered after all steps
+ * before it and before all after it. */
 static bool read_steps(struct web *w)
 {
     struct tgc *t = w->p->t;
@@ -122,7 +121,7 @@ static bool has_place(const struct buffer *b)
            (b->kind == BUFFER_TEMP || b->kind == BUFFER_SCRATCH);
 }
 
-/* The item of a kernel's input over which the plan has it store its result; 0: there is none. */
+/* The item of the input that the plan has the kernel overwrite with its result; 0: none. */
 static int find_under(const struct web *w, const struct kernel *k, const struct buffer *out)
 {
     for (int i = k ? k->noutput : 0; k && i < k->nbuffer; i++) {
@@ -134,7 +133,7 @@ static int find_under(const struct web *w, const struct kernel *k, const struct 
     return 0;
 }
 
-/* By the schedule's order, so that what is stored over comes first. */
+/* In the schedule's order, so that a tensor that is overwritten comes first. */
 static void find_items(struct web *w)
 {
     struct tgc *t = w->p->t;
@@ -158,7 +157,7 @@ static void find_items(struct web *w)
         }
 }
 
-/* Whether all users of a are before all of b, freely: nobody waits for that. */
+/* Do all users of a precede all users of b by dependences, so that nobody waits? */
 static bool is_before(const struct web *w, const struct item *a, const struct item *b, bool fills)
 {
     if (a->user[a->n - 1] >= b->user[0])
@@ -177,7 +176,7 @@ static bool may_share(const struct web *w, const struct item *a, const struct it
     return !a->stays && !b->stays && (is_before(w, a, b, fills) || is_before(w, b, a, fills));
 }
 
-/* Whether the plan has two tensors share bytes that would not. */
+/* Does the plan let two tensors share bytes although that makes a kernel wait? */
 static bool makes_wait(const struct web *w)
 {
     const struct schedule *s = w->p->s;
@@ -203,7 +202,7 @@ static int compare(const void *pa, const void *pb)
                                               : a->number - b->number;
 }
 
-/* Where the item fits first between those that have places; these are rank[0 .. n - 1]. */
+/* The first gap that the item fits in, among the placed items rank[0 .. n - 1]. */
 static size_t find_gap(const struct web *w, const struct item *item, const struct rank *rank, int n,
                        bool fills)
 {

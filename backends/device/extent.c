@@ -1,15 +1,15 @@
 /* extent.c - which elements of a tensor a kernel accesses, so that kernels that store parts of one
  * (a concat's) need no order.
  *
- * An offset is a sum of terms, a factor times what is bounded. Two offsets never meet if the one
- * ends before the other begins, or if, by some factor P of theirs, what is left of the multiples of
- * P does:
+ * An offset is a sum of terms, each a factor times a bounded value. Two offsets never meet if the
+ * range of one ends before the range of the other begins. They do not either if, for some factor P,
+ * that holds for the remainders after multiples of P:
  *
  *      pixel * 96 +      channel      0 <= channel < 64        of each 96 elements the first 64
  *      pixel * 96 + 64 + channel      0 <= channel < 32        and the last 32
  *
- * Offsets are those of the AST, whose conditions count for nothing: what is said to be accessed may
- * be more than what is.
+ * Offsets are those of the AST, regardless of conditions: the set that is found may be larger than
+ * the set that is accessed.
  */
 #include "backends/device/device.h"
 
@@ -104,7 +104,7 @@ const struct extent *device_extent(struct tgc *t, const struct kernel *k, const 
     return e;
 }
 
-/* What the access leaves of multiples of p; false: it may be any number. */
+/* The range of the access's remainder after multiples of p; false: unbounded. */
 static bool find_rest(const struct reach *r, int64_t p, int64_t *low, int64_t *high)
 {
     *low = *high = r->first;

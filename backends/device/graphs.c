@@ -1,5 +1,5 @@
 /* graphs.c - what drivers with CUDA's interface share (runtime/graphs.c): which parts of a run are
- * graphs, the handles of kernels and graphs, and the largest grids.
+ * graphs, handles of kernels and graphs, and the largest grids.
  */
 #include "backends/device/device.h"
 
@@ -18,7 +18,7 @@ static void write_local(struct program *p, struct text *out)
     text_puts(out, "};\n\n");
 }
 
-/* Of which kernels graphs are. */
+/* The tables that say which kernels make a graph. */
 void device_graph_tables(struct program *p, struct text *out)
 {
     struct text_list list = {.out = out, .separator = ",", .line = out->n, .indent = 4, .tail = 1};

@@ -17,8 +17,8 @@ struct spans { struct span v[DEVICE_SPANS]; int n; };
 
 static const char *size_of(struct program *p, const struct buffer *b);
 
-/* What the host has of a tensor at hand, and of weights, is its own. A tensor that is a part of
- * another one makes the host have all of that. */
+/* Notes that the host accesses a buffer, unless it has it anyway: weights and the caller's inputs.
+ * A part of a tensor needs all of it. */
 static void need(struct program *p, struct spans *s, const struct buffer *b, int how, bool is_whole)
 {
     const struct buffer *root = buffer_root(b);
@@ -26,7 +26,7 @@ static void need(struct program *p, struct spans *s, const struct buffer *b, int
         return;
     is_whole &= b == root && !root->state;
     if (!is_whole)
-        how |= SPAN_READS;               /* what the host does not store stays */
+        how |= SPAN_READS;        /* elements that the host does not store must keep their values */
     int i = 0;
     while (i < s->n && s->v[i].root != root)
         i++;
@@ -122,7 +122,7 @@ static const char *size_of(struct program *p, const struct buffer *b)
     return s.s;
 }
 
-/* Whether a kernel reads it: inputs that the host alone reads stay where the caller has them. */
+/* Does a kernel read it? Inputs that the host alone reads stay where the caller has them. */
 static bool is_of_kernel(const struct schedule *s, const struct buffer *b)
 {
     for (int i = 0; i < s->nkernel; i++)
@@ -195,7 +195,8 @@ static void device_embed(struct program *p, const char *text, struct text *out)
     p->backend->driver->embed(p, text, out);
 }
 
-/* What tells an open model of this name from what an arena held before, with its own address. */
+/* Together with its own address, tells an open model of this name from earlier
+ * contents of the arena. */
 static unsigned long long open_key(const struct program *p)
 {
     uint64_t hash = UINT64_C(14695981039346656037);
@@ -313,8 +314,8 @@ static void write_counters(struct program *p, struct text *out)
                 most, p->upper, p->upper);
 }
 
-/* The bytes that a buffer of the caller's must have; an input of run-time size has
- * its own in each run. */
+/* The bytes that a buffer of the caller's must have; for an input of run-time size each
+ * run checks its own. */
 static size_t needed(const struct buffer *b)
 {
     for (int a = 0; a < b->ndim; a++)

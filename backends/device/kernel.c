@@ -1,11 +1,11 @@
-/* kernel.c - kernels in a device's language: functions whose arguments are, of each tensor, a
- * pointer, or, where buffers have no addresses (driver.byte), the buffer that it is in and the byte
- * where it begins.
+/* kernel.c - kernels in a device's language, as functions. Each tensor is a pointer argument, or,
+ * if buffers have no addresses (driver.byte), a buffer and an offset in it.
  *
  *      kernel void NAME_conv1(global uchar *y_in, ulong y_at, global const uchar *x_in, ulong x_at)
  *      extern "C" __global__ void NAME_conv1(float *y, const float *x)
  *
- * or the fields of a structure, where the language has a buffer of arguments (driver.structure):
+ * If the language has argument buffers (driver.structure), the arguments are the fields of a
+ * structure:
  *
  *      kernel void NAME_conv1(constant arguments_NAME_conv1 &arguments [[buffer(0)]])
  */
@@ -22,10 +22,10 @@ struct signature {
     const char **in, **at;
     const struct parameter *parameter;
     int n;
-    const char *memory;                      /* the block's array, of which all others but barriers
-                                              * are parts; NULL: each is one */
-    const char *structure, *arguments;       /* the type of all of them, and the parameter; NULL:
-                                              * the driver has none */
+    const char *memory;                      /* the block's array that contains all others except
+                                              * barriers; NULL: each array is one */
+    const char *structure, *arguments;       /* the argument structure's type and parameter;
+                                              * NULL: no structure */
 };
 
 static const char *global_of(const struct signature *s, const struct parameter *a)
@@ -137,7 +137,7 @@ static void write_pointer(const struct signature *s, int i, struct text *out)
     text_puts(out, s->d->byte || own ? ");\n" : ";\n");
 }
 
-/* Whether an array of the block's lies where others do: all are parts of one then. */
+/* Does an array of the block alias others? Then all are parts of one array. */
 bool device_has_over(const struct kernel *k)
 {
     bool any = false;
@@ -154,8 +154,7 @@ static bool begins_barriers(struct uop *const *linear, int n, const struct buffe
     return false;
 }
 
-/* Whether the kernel's program, or a variant's, has barriers there: those are
- * nobody's place but theirs. */
+/* Do the kernel's program or a variant's have barriers in this buffer? It aliases nothing then. */
 static bool is_barriers(const struct kernel *k, const struct buffer *b)
 {
     bool any = b->is_local && begins_barriers(k->linear, k->nlinear, b);
@@ -164,8 +163,8 @@ static bool is_barriers(const struct kernel *k, const struct buffer *b)
     return any;
 }
 
-/* Arrays that are parts of one begin where a copy in bulk may: copies, one of which nothing is left
- * to read beside what lies over them, then barriers. */
+/* The begin of an array within the block's one array, aligned for bulk copies. First the operands'
+ * copies and the epilogue tile that aliases them, then barriers. */
 int64_t device_local_at(const struct kernel *k, const struct buffer *b)
 {
     enum { ALIGN = 128 };
@@ -186,7 +185,7 @@ int64_t device_local_at(const struct kernel *k, const struct buffer *b)
     return at;
 }
 
-/* Bytes of the block's arrays but barriers. */
+/* Bytes of the block's arrays, without barriers. */
 static int64_t tiles_nbytes(const struct kernel *k)
 {
     int64_t most = 0;
@@ -206,7 +205,7 @@ int64_t device_launched_local(const struct driver *d, const struct kernel *k)
     return nbytes > d->declared_local ? nbytes : 0;
 }
 
-/* A declaration of an array that begins at a multiple of so many bytes; 0: of its elements'. */
+/* Declares an array aligned to n bytes; 0: to its elements. */
 static void write_aligned(const struct signature *s, int n, const char *space, const char *declared,
                           struct text *out)
 {
@@ -219,7 +218,7 @@ static void write_aligned(const struct signature *s, int n, const char *space, c
                 s->d->has_alignas ? "" : aligned);
 }
 
-/* An array of the thread's own or of its block's, of which vectors are loaded at once. */
+/* An array of the thread or of its block, aligned for vector loads. */
 static void write_array(const struct signature *s, const struct buffer *b, const char *name,
                         struct text *out)
 {

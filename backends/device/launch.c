@@ -1,12 +1,12 @@
 /* launch.c - a run's kernels as tables, which NAME_init() turns into kernel objects with their
- * arguments, and the statements that start them.
+ * arguments, and the statements that launch them.
  *
  *      argument_of[]   {place, whether it varies, byte}, of all kernels
- *      launch_of[]     {function, first argument, number of arguments, work-groups, work-items of one}
+ *      launch_of[]     {function, first argument, number of arguments, grid, block}
  *
- *      const uint64_t varying[] = {in->dim_batch};          an argument of kernel 7 that this run tells
+ *      const uint64_t varying[] = {in->dim_batch};   arguments of kernel 7 that this run sets
  *      status = vary(self, 7, varying, NULL);
- *      status = run_part(self, 0, 12);                      twelve kernels, as they were recorded, or told
+ *      status = run_part(self, 0, 12);               twelve kernels, as recorded or set
  */
 #include "backends/device/device.h"
 #include "ir/device_ops.h"
@@ -24,7 +24,7 @@ int device_count_places(const struct program *p)
     return PLACE_FIRST_INPUT + p->s->ninput + p->s->noutput + p->nown;
 }
 
-/* A place behind those of inputs and outputs, or the memory's. */
+/* A place after those of inputs and outputs, or the memory's own. */
 static int own_place(const struct program *p, const struct buffer *root)
 {
     int own = root->state ? p->place_of_states : p->own_place[root->id];
@@ -128,7 +128,7 @@ void device_block(const struct kernel *k, int block[GRID_RANK])
         block[d] = k->block ? (d ? 1 : kernel_threads(k)) : d < k->ngrid ? k->group[d] : 1;
 }
 
-/* How many work-groups of the dimension there are. */
+/* The blocks (work-groups) in a dimension. */
 static struct uop *groups_of(struct program *p, const struct kernel *k, int d)
 {
     int block[GRID_RANK];
@@ -173,8 +173,7 @@ static bool grid_varies(struct program *p, const struct kernel *k)
     return false;
 }
 
-/* The work-groups of a grid that a run tells; a computed dimension may come out negative, which
- * stands for 0. */
+/* A grid that each run computes; a computed dimension may be negative, which stands for 0. */
 static const char *write_groups(struct program *p, const struct kernel *k, struct text *out)
 {
     if (!grid_varies(p, k))
@@ -225,7 +224,7 @@ void device_write_list(struct program *p, struct text *out)
     text_puts(out, "    {NULL, 0, 0, {1, 1, 1}, {1, 1, 1}}\n};\n\n");
 }
 
-/* The arguments of a kernel that a run tells, as a list; NULL: there are none. */
+/* The arguments of a kernel that each run sets, as a list; NULL: there are none. */
 static const char *varying(struct program *p, const struct kernel *k)
 {
     enum { DEPTH = 4 };
@@ -250,7 +249,7 @@ static const char *varying(struct program *p, const struct kernel *k)
     return any ? s.s : NULL;
 }
 
-/* Whether the kernel of the step comes behind the n-th one from `first` on. */
+/* Is the step's kernel the n-th one from `first` on? */
 static bool goes_on(const struct schedule *s, int step, const struct kernel *first, int n)
 {
     return step < s->nstep && s->step[step].kind == STEP_KERNEL &&

@@ -1,6 +1,6 @@
-/* maps.c - tensor maps: what a copying engine knows of a tensor whose boxes kernels copy (OP_BULK,
- * OP_BULK_STORE). The host makes them where it knows the tensor's address; each is an argument of
- * its kernel, which argument_of[] has, too, as the address that it is made of.
+/* maps.c - tensor maps: descriptors of tensors for the copy engine (OP_BULK, OP_BULK_STORE). The
+ * host encodes them where it knows the tensor's address. Each map is an argument of its kernel;
+ * argument_of[] lists it as the address that it is made of.
  */
 #include "backends/device/device.h"
 #include "ir/device_ops.h"

@@ -1,16 +1,19 @@
-/* places.c - a target of devices: kernels in its language, and the host code around them.
+/* places.c - a target for devices: kernels in its language, and the host code around them.
  *
- *      NAME.c:  kernel_text[]     pieces of runtime/ and the kernels (kernel.c), in words of the target's
- *               launch_of[]       what a run starts, with argument_of[]               (launch.c)
- *               NAME_init()       loads the driver, builds the text, copies the weights, records
- *               NAME_enqueue()    copies the inputs, launches, copies the results     (host.c)
+ *      NAME.c:  kernel_text[]   pieces of runtime/ and the kernels, in the target's
+ *                               language (kernel.c);
+ *               launch_of[]     what a run launches, with argument_of[] (launch.c);
+ *               NAME_init()     loads the driver, builds the text, copies the weights, records;
+ *               NAME_enqueue()  copies the inputs, launches, copies the results (host.c)
  *
- * A kernel is the variant for vectors of the language, if it has one, else the portable program.
- * The loop that threads share on a processor is the grid here, one work-group a part
- * (passes/kernel/thread.c): of one work-item, or of a block's threads, which share loops and local
- * memory between barriers. Results do not depend on their numbers; a processor has a part for each
- * core. Intermediates, states, inputs and results are in one buffer of the device, and a kernel
- * gets offsets in it (sub-buffers would need the device's alignment); the host maps it to read a
+ * A kernel is the variant for the language's vectors, if there is one, else the portable program.
+ * The loop that threads share on a CPU is the grid here, one block (work-group) an iteration
+ * (passes/kernel/thread.c). A block is one thread, or several that share loops and local memory
+ * between barriers. Results do not depend on these numbers. An OpenCL device that is a CPU gets one
+ * block for each core.
+ *
+ * Intermediates, states, inputs and results are in one buffer of the device, and kernels get
+ * offsets in it: sub-buffers would need the device's alignment. The host maps the buffer to read a
  * condition or to run a host step. An input or a result may be a buffer of the caller's instead, so
  * kernels get a buffer with each offset.
  */
@@ -65,8 +68,8 @@ static void place_states(struct program *p)
     }
 }
 
-/* Where a kernel reads an image of a part of the memory, what it stores is no part of that: with
- * images the intermediates have places of their own, and the states one. */
+/* If kernels read images of parts of the memory, their results must not alias those. So with images
+ * each intermediate has a place of its own, and the states have one. */
 static void give_own_places(struct program *p)
 {
     const struct schedule *s = p->s;
@@ -111,7 +114,7 @@ static bool place_tensors(struct program *p)
     return true;
 }
 
-/* What comes behind the intermediates, which take so many bytes. */
+/* Places what follows the intermediates, which take nbytes. */
 static bool place_behind(struct program *p, size_t nbytes)
 {
     p->device_nbytes = 128;      /* no device has buffers of 0 bytes */
@@ -121,8 +124,7 @@ static bool place_behind(struct program *p, size_t nbytes)
     return grow(p, &p->device_nbytes, p->s->state_nbytes) && place_tensors(p);
 }
 
-/* apart: intermediates share no bytes, so that those which do not depend on each other can be
- * computed at once. */
+/* apart: independent intermediates share no bytes, so that their kernels can overlap. */
 static bool place_memory(struct program *p, bool apart)
 {
     const struct schedule *s = p->s;
@@ -139,8 +141,8 @@ static bool place_memory(struct program *p, bool apart)
     return place_behind(p, apart ? end : s->arena_nbytes);
 }
 
-/* By the arena's plan; on a device that runs kernels of a graph at once, not beyond what makes them
- * wait for each other. */
+/* By the arena's plan. If the device overlaps the kernels of a graph, only tensors share bytes
+ * whose kernels are ordered anyway. */
 static bool place_as_planned(struct program *p)
 {
     const struct schedule *s = p->s;
@@ -160,7 +162,7 @@ static bool place_as_planned(struct program *p)
     return device_graph_ns(p) < ns * (1 - DEVICE_APART_GAIN) || place_memory(p, false);
 }
 
-/* What places for several queues may take more. */
+/* The bytes that places for several queues may take in addition. */
 enum { APART_NBYTES = 32 << 20 };
 
 static bool place_for_queues(struct program *p)

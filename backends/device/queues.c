@@ -1,14 +1,14 @@
-/* queues.c - which kernels of a part of a run go by which queue: those that do not depend on each
- * other may run at once, where one alone leaves a device idle.
+/* queues.c - assigns the kernels of a part of a run to queues: independent kernels may overlap
+ * where one alone leaves a part of the device idle.
  *
  *      a ── b ── d ── join      queue 0, the caller's
  *        └─ c ───┘              queue 1: c waits for a, d waits for c
  *
- * Kernels depend on each other if they access the same bytes, and one of them stores: tensors share
- * places in the memory, so bytes count, not values. (Parts of one tensor are told apart by
- * extent.c.) Each kernel goes to the queue where it can begin first (list scheduling, in the
- * schedule's order). Several queues are taken only if a run by them is shorter in a simulation, in
- * which kernels that run at once share the device.
+ * Two kernels depend on each other if they access the same bytes, and one of them stores. Tensors
+ * share places in the memory, so bytes count, not values. (extent.c tells parts of one tensor
+ * apart.) Each kernel goes to the queue where it can begin first (list scheduling, in the
+ * schedule's order). Several queues are used only if a simulated run is shorter with them. In the
+ * simulation kernels that overlap share the device.
  */
 #include "backends/device/device.h"
 #include "passes/analysis/kernel_cost.h"
@@ -29,7 +29,7 @@ struct job {
     const struct kernel *kernel;
     struct access access[MOST_ACCESSES];
     int naccess;
-    double ns, share;            /* by itself; of the device, 1: all of it */
+    double ns, share;          /* its time alone; the share of the device that it uses, at most 1 */
     int queue, wait[DEVICE_QUEUES], nwait;       /* waits: for jobs, by their index */
     bool signals;
 };
@@ -76,7 +76,7 @@ static bool conflict(const struct job *a, const struct job *b)
     return false;
 }
 
-/* false: a kernel's memory cannot be told apart. */
+/* false: it is not known which memory a kernel accesses. */
 static bool read_jobs(struct program *p, struct part *x, int from)
 {
     double full = cost_full_threads(p->t->device);
@@ -99,7 +99,8 @@ static bool read_jobs(struct program *p, struct part *x, int from)
 
 /* --------------------------------------------------------------------------------- assignment */
 
-/* To the queue where it can begin first; of several, to its last operand's. */
+/* Assigns a kernel to the queue where it can begin first; of several, to that of
+ * its last operand. */
 static void assign(struct part *x, double *end, int nqueue)
 {
     double idle[DEVICE_QUEUES] = {0};
@@ -127,9 +128,9 @@ static void assign(struct part *x, double *end, int nqueue)
     }
 }
 
-/* What each queue knows to be done behind its last kernel: seen[q][r], the last such kernel of
- * queue r. A kernel waits for what its queue does not know, and each queue but the first is waited
- * for in the end. */
+/* Finds the waits. seen[q][r]: the last kernel of queue r that is known to be done after the last
+ * kernel of queue q. A kernel waits for others only if its queue does not know them to be done. At
+ * the end each queue but the first is waited for. */
 static void find_waits(struct part *x, int nqueue)
 {
     int (*known)[DEVICE_QUEUES] = mem_array(x->t, (size_t)x->n + 1, sizeof *known);
@@ -159,8 +160,8 @@ static void find_waits(struct part *x, int nqueue)
             x->job[last[q]].signals = true;
 }
 
-/* ns of the part. Kernels that run at once take more time if they want more than the device
- * together. */
+/* The part's time in ns. Kernels that overlap slow down if together they want more
+ * than the device. */
 static double simulate(const struct part *x, int nqueue)
 {
     double *left = mem_array(x->t, (size_t)x->n + 1, sizeof *left), now = 0;
@@ -195,7 +196,7 @@ static double simulate(const struct part *x, int nqueue)
     return now;
 }
 
-/* How many queues are worth it; adds the part's time. */
+/* The number of queues that pays; adds the part's time. */
 static int choose(struct part *x, double *ns)
 {
     double *end = mem_array(x->t, (size_t)x->n + 1, sizeof *end), one = 0, best;
@@ -232,7 +233,7 @@ static bool read_part(struct program *p, struct part *x, int from, int n)
     return read_jobs(p, x, from);
 }
 
-/* The kernels that step begins, as device_launches() launches them. */
+/* The number of kernels that device_launches() launches together at this step. */
 static int count_kernels(const struct schedule *s, int step)
 {
     int n = 0;
@@ -249,7 +250,7 @@ double device_choose_queues(struct program *p)
     p->device_queues = 1;
     p->turn = mem_array(p->t, (size_t)s->nkernel + 1, sizeof *p->turn);
     if (!device_has_grid(p->t) || !p->backend->driver->has_queues || p->nimage > 0)
-        return 0;                  /* images are copies of tensors, or lie over them */
+        return 0;                  /* images are copies of tensors, or alias them */
     for (int i = 0, n; i < s->nstep; i += n > 0 ? n : 1) {
         struct part x;
         n = count_kernels(s, i);
@@ -271,8 +272,8 @@ double device_choose_queues(struct program *p)
     return ns;
 }
 
-/* The kernels of the part behind which kernel j has to be, but those behind which one of these is
- * already. behind[j * n + i]: j is behind i, directly or not. */
+/* The kernels of the part that must precede kernel j, without those that precede another one of
+ * these. behind[j * n + i]: i precedes j, directly or not. */
 static int find_nearest(const struct part *x, uint8_t *behind, int j, int *of)
 {
     uint8_t *mine = &behind[j * x->n];
@@ -298,8 +299,9 @@ static void put_numbers(struct text *out, const char *name, const int *v, int n)
     text_puts(out, "};\n");
 }
 
-/* Of a part's kernels: all, and the longest chain of them that wait for each other; how many, and
- * ns. ns: as long as the chain, and as the device's share of each kernel adds up to. */
+/* A part's kernels: how many there are and in the longest chain of dependences, and the ns of both.
+ * ns: the estimate, the larger of the chain's time and the sum of each kernel's time times its
+ * share of the device. */
 struct length { int all, longest; double all_ns, longest_ns, ns; };
 static void add_lengths(const struct part *x, struct length *sum)
 {
@@ -350,7 +352,7 @@ void device_write_order(struct program *p, struct text *out)
         }
         for (int j = 0; j < size; j++) {
             int *near = mem_array(p->t, (size_t)j + 1, sizeof *near), count = j > 0;
-            near[0] = j - 1;              /* where memory cannot be told apart they go one by one */
+            near[0] = j - 1;              /* if accesses are not known, kernels run one by one */
             if (behind)
                 count = find_nearest(&x, behind, j, near);
             for (int k = 0; k < count; k++)

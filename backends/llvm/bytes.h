@@ -1,5 +1,5 @@
 /* bytes.h - values as bytes, for files that this machine alone reads: words of 8 bytes, and texts
- * and data behind their length. */
+ * and data that follow their length. */
 #ifndef TGC_LLVM_BYTES_H
 #define TGC_LLVM_BYTES_H
 

@@ -1,12 +1,12 @@
 /* debug.c - debugging information: which line of a listing an instruction comes from.
  *
- *      12  kernel conv1_avx2  # conv_1 (Conv), relu            a function, by the names of its nodes
+ *      12  kernel conv1_avx2  # conv_1 (Conv), relu        a function, by the names of its nodes
  *      13    out f32 [1,64,56,56] ...
- *      14  for r2 < 8   # k                                    each uop has its line
+ *      14  for r2 < 8   # k                                each uop has its line
  *      15      %0 : f32x8 = ...   loc("conv_1")
  *
- * The listing is that of .uops, with all programs of a kernel: debuggers and profilers show it as
- * the source. Its name stands without a folder, so the same model gives the same bytes anywhere.
+ * The listing is the .uops file with all programs of a kernel. Debuggers and profilers show it as
+ * the source. Its name has no folder, so the same model gives the same bytes anywhere.
  */
 #include "backends/llvm/emit.h"
 

@@ -111,7 +111,7 @@ static value declare(struct emit *e, const char *name, LLVMTypeRef result, LLVMT
 
 static void read_x86(struct emit *e, value *word)
 {
-    enum { FEATURES = 3 };                                     /* behind vendor, type and subtype */
+    enum { FEATURES = 3 };                                     /* after vendor, type and subtype */
     LLVMTypeRef type = e->l->ArrayType(e->i32, FEATURES + 1);
     value model = e->l->AddGlobal(e->module, type, "__cpu_model");
     value more = e->l->AddGlobal(e->module, e->l->ArrayType(e->i32, 1), "__cpu_features2");

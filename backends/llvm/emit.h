@@ -64,11 +64,11 @@ typedef LLVMValueRef value;
 /* A loop, or a guard, that is open. */
 struct region {
     const struct uop *u;
-    LLVMBasicBlockRef head, exit;/* of a guard: no head; of a place of the grid without a
-                                  * condition: neither */
+    LLVMBasicBlockRef head, exit;/* a guard has no head; a position of the grid without a
+                                  * condition has neither */
     value counter, end;
-    bool is_kept, is_straight;   /* a loop of a device's kernel that is not to be
-                                  * unrolled, or has to be */
+    bool is_kept, is_straight;   /* a loop of a device's kernel that must not, or
+                                  * must, be unrolled */
     int64_t step;                /* of its counter; 0: 1 */
 };
 
@@ -100,8 +100,7 @@ struct emit {
     int *slot, nslot;            /* likewise: where it is in the tables of dispatch.c;
                                   * -1: it has no variant */
     const struct gpu *gpu;       /* whose kernels these are; NULL: a processor's */
-    bool is_linux, swapped;      /* swapped: numbers have their bytes in the order that tgc has
-                                  * not */
+    bool is_linux, swapped;      /* swapped: the byte order is not this process's */
     /* The functions of runtime/ that the module calls: its own, compiled from their text, and those
      * that stay C, which have pointers to the host's data and no vectors. */
     struct own_piece *own; int nown; size_t cap_own;
@@ -182,11 +181,11 @@ LLVMBasicBlockRef block_new(const struct emit *e, const char *name);
 /* operands.c */
 value acc_place(struct emit *e, const struct uop *acc);        /* of the lanes that are open */
 LLVMTypeRef acc_type(struct emit *e, const struct uop *acc);
-/* that it keeps for a wave's products; NULL: none */
+/* that it keeps for a subgroup's products; NULL: none */
 const struct uop *acc_tile(const struct emit *e, const struct uop *acc);
 value operand(struct emit *e, const struct uop *u);            /* of its dtype */
 value offset_wide(struct emit *e, const struct uop *u);       /* of an i32: as wide as an address */
-/* Whether the i32 that u computes is to be that wide: without overflow, from what is. */
+/* Should the i32 that u computes be that wide, since nothing overflows? */
 bool is_offset(struct emit *e, const struct uop *u);
 void define(struct emit *e, const struct uop *u, value v);
 
@@ -221,7 +220,7 @@ void emit_tile(struct emit *e, const struct uop *u);
 void loop_open(struct emit *e, const struct uop *u, value begin, value end, bool down);
 void loop_close(struct emit *e);
 void guard_open(struct emit *e, const struct uop *u, value cond);    /* NULL: without a condition */
-/* The loop over every step-th turn, from number `first` (i32) on. */
+/* The loop over every step-th iteration, from number `first` (i32) on. */
 void range_stride(struct emit *e, const struct uop *u, value first, int64_t step);
 void emit_range(struct emit *e, const struct uop *u);
 void emit_acc(struct emit *e, const struct uop *u);
@@ -230,7 +229,7 @@ void emit_assign(struct emit *e, const struct uop *u);
 /* kernel.c */
 void function_open(struct emit *e, value function);         /* one that the module has */
 void function_begin(struct emit *e, const char *name, LLVMTypeRef type, bool internal);
-void function_end(struct emit *e);       /* behind its last instruction */
+void function_end(struct emit *e);       /* after its last instruction */
 void emit_uop(struct emit *e, const struct uop *u);
 LLVMTypeRef kernel_type(const struct emit *e, const struct kernel *k);
 /* Calls the kernel's function, or one at an address. */
@@ -238,22 +237,25 @@ void kernel_call(struct emit *e, const struct kernel *k, value function, value *
 void emit_linear(struct emit *e);        /* e->linear, in the function that was begun */
 value emit_kernel(struct emit *e, const struct kernel *k, const struct variant *v);
 
-/* gpu_language.c: what a kernel asks of its device, as LLVM's text of functions, which are added to
- * the module. Names have a dot, which no kernel's has:
- *      i32 gpu.thread.x()            of the block, likewise .y and .z
- *      i32 gpu.block.x()             of the grid
- *      void gpu.barrier()            the block's threads wait for each other, and see what they stored
+/* gpu_language.c: what a kernel asks of its device, as functions in LLVM's text that are added to
+ * the module. Their names have a dot, which no kernel's has:
+ *
+ *      i32 gpu.thread.x()            thread in the block, likewise .y and .z;
+ *      i32 gpu.block.x()             block in the grid;
+ *      void gpu.barrier()            a barrier of the block that orders its memory accesses;
  *      float gpu.exp2(float)
- *      float gpu.shuffle.M(float)    that of the thread of the wave whose number is this one's ^ M, M 1, 2, ... 32
- *      i32 gpu.dot(sum, a, b)        the sum plus the products of four bytes, of a without signs, of b with signs; on gfx9 gpu.dot.gfx9
- *      void gpu.copy.N(to, from, n)  N bytes to local memory, zeros if n is 0, meanwhile; addresses are i64; gpu.commit(), gpu.wait.N()
- *      { words } gpu.rows4(row), gpu.rows2(row), gpu.rows4_across(row) ...: matrices of rows of 16 bytes of local memory, whose addresses
- *                                    are i64
- *      { sums } gpu.ROW(a, b, sums)  of ir/matrix.def: see gpu_matrix.c */
+ *      float gpu.shuffle.M(float)    the value of lane ^ M of the subgroup, M 1, 2, ... 32;
+ *      i32 gpu.dot(sum, a, b)        sum + the dot product of four bytes, a's unsigned, b's
+ *                                    signed; on gfx9 gpu.dot.gfx9;
+ *      void gpu.copy.N(to, from, n)  N bytes to shared memory, asynchronously, zeros if n is 0;
+ *                                    addresses are i64; then gpu.commit(), gpu.wait.N();
+ *      { words } gpu.rows4(row)      ldmatrix: rows of 16 bytes of shared memory, whose addresses
+ *                                    are i64; also gpu.rows2, gpu.rows4_across, ...;
+ *      { sums } gpu.ROW(a, b, sums)  of ir/matrix.def: see gpu_matrix.c. */
 struct gpu_language {
     const char *triple;
     const char *const *functions;          /* up to NULL */
-    /* What says that the function is a kernel, with blocks of so many threads. */
+    /* Marks the function as a kernel with blocks of this many threads. */
     void (*launched)(const struct emit *e, const int block[GRID_RANK]);
 };
 enum gpu_kind { GPU_NVPTX, GPU_AMDGCN };
@@ -277,19 +279,18 @@ struct gpu {
     const bool *kept;            /* by position in its program: loops that are not to be unrolled */
 };
 void gpu_emit_kernel(struct emit *e, const struct kernel *k, const struct variant *v);
-/* gpu_ops.c. One of gpu_language.c's functions; "thread" or "block": its number along an axis, an
- * i32; the work-item's number in its wave of so many, a power of 2. */
+/* gpu_ops.c. Calls one of gpu_language.c's functions. The number of "thread" or "block" along an
+ * axis, an i32. The thread's lane in a subgroup of that many threads, a power of 2. */
 value gpu_function(const struct emit *e, const char *name, LLVMTypeRef result, LLVMTypeRef *type,
                    int n);
 value gpu_number(const struct emit *e, const char *what, int axis);
 value gpu_lane(const struct emit *e, int lanes);
-/* The RANGE, if it is a place of the grid or of the block, or a block's thread has a part of it;
+/* Handles the RANGE if it is a position of the grid or block, or shared by the block's threads;
  * false: it is a loop. */
 bool gpu_range(struct emit *e, const struct uop *u);
 void gpu_barrier(struct emit *e);
 void gpu_shuffle(struct emit *e, const struct uop *u);
-/* Of n lanes: the sum plus the products of the four bytes of each, a without signs, b with
- * signs. */
+/* In each of n lanes: the sum plus the dot product of four bytes, a's unsigned, b's signed. */
 value gpu_dot(struct emit *e, value sum, value a, value b, int n);
 /* COPY; COMMIT and WAIT. */
 void gpu_copy(struct emit *e, const struct uop *u);
@@ -301,7 +302,7 @@ void gpu_matrix_product(struct emit *e, const struct uop *u);
 /* Adds to `out` those of gpu_matrix.def that the module calls. */
 void gpu_matrix_functions(const struct emit *e, struct text *out);
 
-/* piece_code.c: writes the module's own pieces, and those that they call. */
+/* piece_code.c: emits the functions of runtime/ that the module calls, and those that they call. */
 void pieces_emit(struct emit *e);
 
 /* state.c */
@@ -332,8 +333,8 @@ bool machine_has(const struct emit *e, enum isa isa);
 
 /* features.c */
 const char *isa_features(enum isa isa);                          /* as in isa.def */
-/* LLVM's "+avx2,+fma", behind others; those that a processor of the architecture (as in isa.def)
- * has of its instruction set */
+/* LLVM's "+avx2,+fma", appended to others; the features of its instruction set that a processor of
+ * the architecture (as in isa.def) has */
 const char *features_with(struct tgc *t, const char *base, enum isa isa);
 const char *features_of_processor(struct tgc *t, const char *arch, const char *base,
                                   const struct processor *p);

@@ -1,6 +1,6 @@
 /* entries.c - the function of one entry: NAME_ENTRY_run() over NAME_run(), whose structs have the
- * tensors of all entries and the number of the one that runs. The same as C:
- * backends/program/entries.c.
+ * tensors of all entries and the number of the one that runs. backends/program/entries.c writes the
+ * same in C.
  */
 #include "backends/llvm/emit.h"
 
@@ -28,7 +28,7 @@ static struct fields inputs_of(const struct emit *e, const struct program_info *
     return f;
 }
 
-/* Each pointer, behind it its shape, if a run finds that. */
+/* Each pointer, followed by its shape if a run finds that. */
 static struct fields outputs_of(const struct emit *e, const struct program_info *info,
                                 const struct program_entry *x)
 {

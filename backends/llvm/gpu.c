@@ -1,9 +1,9 @@
 /* gpu.c - a program's kernels for devices as code of one architecture: PTX for NVIDIA's, a linked
- * code object for AMD's.
+ * code object (ELF) for AMD's.
  *
  *      kernels ──gpu_kernel.c──> a module ──link──> with gpu_language.c's functions ──LLVM──> PTX
- *         │                       ^                                                        or an object
- *         └ operations that LLVM lacks: runtime/, by piece_code.c                          ──ld.lld──> ELF
+ *         │                       ^                                     or ──LLVM, ld.lld──> ELF
+ *         └ what LLVM lacks: runtime/, by piece_code.c
  */
 #include "backends/device/device.h"
 #include "backends/llvm/machine.h"
@@ -20,7 +20,7 @@ static const struct gpu_row row_of[] = {
 
 static bool is_nvidia(const char *architecture) { return strncmp(architecture, "sm_", 3) == 0; }
 
-/* The row of the name, or, of NVIDIA's, the newest one that is no newer; NULL: there is none. */
+/* The row of that name, or, for NVIDIA's, the newest one that is no newer; NULL: there is none. */
 static const struct gpu_row *find_row(const char *architecture, int version)
 {
     const struct gpu_row *found = NULL;

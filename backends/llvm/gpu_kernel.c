@@ -1,10 +1,10 @@
-/* gpu_kernel.c - kernels of devices as functions: what a work-item does. The arguments are those
- * that backends/device/kernel.c declares in the devices' own languages, so the same host launches
- * both: a pointer for each tensor, an i64 for each run-time size.
+/* gpu_kernel.c - kernels of devices as functions: what one thread does. The arguments are those
+ * that backends/device/kernel.c declares in the devices' own languages, so the same host code
+ * launches both: a pointer for each tensor, an i64 for each run-time size.
  *
- * Global memory is address space 1, a block's memory is variables of address space 3; kernels use
- * plain pointers to both, and LLVM finds the spaces again (infer-address-spaces). Counters and
- * offsets have 32 bits, as those of the devices' languages.
+ * Global memory is address space 1. A block's shared memory is variables of address space 3.
+ * Kernels use plain pointers to both, and LLVM finds the spaces again (infer-address-spaces).
+ * Counters and offsets have 32 bits, as in the devices' languages.
  */
 #include "backends/device/device.h"
 #include "backends/llvm/emit.h"
@@ -22,7 +22,7 @@ static LLVMTypeRef type_of_kernel(const struct emit *e, const struct parameter *
     return e->l->FunctionType(e->nothing, type, (unsigned)n, 0);
 }
 
-/* Of scratch, each work-item has its own, as many bytes behind the one before. */
+/* Scratch in global memory: each thread has its own part. */
 static value place_own(const struct emit *e, const struct buffer *b, value p)
 {
     const struct kernel *k = e->k;
@@ -33,7 +33,7 @@ static value place_own(const struct emit *e, const struct buffer *b, value p)
     return pointer_at(e, p, e->i8, at);
 }
 
-/* The tensor begins where vectors of 16 bytes may. */
+/* Tensors are aligned for vectors of 16 bytes. */
 enum { PARAMETER_ALIGN = 16 };
 
 static void align_parameter(const struct emit *e, unsigned i)
@@ -81,8 +81,8 @@ static value block_memory(struct emit *e, const char *name, int64_t nbytes, unsi
     return g;
 }
 
-/* A part of one array; of memory that the launch names, of which LLVM knows no size, people know it
- * by the attribute. */
+/* A part of the block's one array. If that is dynamic shared memory, LLVM knows no size of it, and
+ * an attribute tells people. */
 static value place_part(struct emit *e, const struct kernel *k, const struct buffer *b,
                         int64_t launched)
 {
@@ -98,7 +98,7 @@ static value place_part(struct emit *e, const struct kernel *k, const struct buf
     return pointer_at(e, generic_pointer(e, g), e->i8, const_i64(e, device_local_at(k, b)));
 }
 
-/* Of the block, or of the work-item; vectors of it are loaded at once. */
+/* An array of the block or of the thread, aligned for vector loads. */
 static value place_scratch(struct emit *e, const struct kernel *k, const struct buffer *b, int i)
 {
     enum { ALIGN = 16 };

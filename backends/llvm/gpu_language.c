@@ -1,10 +1,10 @@
-/* gpu_language.c - NVIDIA's and AMD's devices as LLVM has them: the intrinsics behind
- * gpu.thread.x() and its like (emit.h), and what makes a function a kernel.
+/* gpu_language.c - NVIDIA's and AMD's devices in LLVM: the intrinsics of gpu.thread.x() and its
+ * like (emit.h), and what makes a function a kernel.
  *
- * A shuffle's mask is part of an instruction, so there is a function for each. AMD: a row is 16
- * threads; DPP reads another one of the row by a pattern (177, 78: two neighbours, two pairs
- * exchanged; 296: the
- * row rotated by 8), ds_swizzle another one of 32 (the mask << 10 | 31), ds_bpermute any one of the wave.
+ * A shuffle's mask is part of the instruction, so there is a function for each. AMD: DPP exchanges
+ * lanes within a row of 16 by a pattern (177: lanes in pairs, 78: pairs within four, 296: the row
+ * rotated by 8). ds_swizzle exchanges lanes within 32 (mask << 10 | 31), ds_bpermute within the
+ * wave.
  */
 #include "backends/llvm/emit.h"
 
@@ -22,7 +22,8 @@
     "  %r = call float @llvm.nvvm.shfl.sync.bfly.f32(i32 -1, float %x, i32 " #mask ", i32 31)\n"   \
     "  ret float %r\n}\n"
 
-/* of: its types as PTX names them; sum, letter: LLVM's type of a sum, and of its register */
+/* of: shape, layout and types as PTX names them; sum, letter: LLVM's type of a sum, and its
+ * register's constraint */
 #define NVPTX_MATRIX(row, of, sum, letter)                                                         \
     "define linkonce_odr hidden { " sum ", " sum ", " sum ", " sum " } @gpu." row                  \
     "(i32 %a0, i32 %a1, i32 %a2, i32 %a3, i32 %b0, i32 %b1, " sum " %s0, " sum " %s1, " sum        \
@@ -33,8 +34,8 @@
     "i32 %b1, " sum " %s0, " sum " %s1, " sum " %s2, " sum " %s3) convergent nounwind\n"           \
     "  ret { " sum ", " sum ", " sum ", " sum " } %r\n}\n"
 
-/* The addresses are generic ones, as numbers; level: of the caches that it goes through; so many
- * bytes are no zeros. */
+/* Addresses are generic ones, as integers. level: ca or cg, the cache that it goes through. n: the
+ * bytes that are copied, the rest are zeros. */
 #define NVPTX_COPY(nbytes, level)                                                                  \
     "define linkonce_odr hidden void @gpu.copy." #nbytes                                           \
     "(i64 %to, i64 %from, i32 %n) alwaysinline convergent nounwind {\n"                            \
@@ -49,8 +50,8 @@
     "  ret void\n}\n"
 #define NVPTX_WAIT(n) NVPTX_STATEMENT("wait." #n, "cp.async.wait_group " #n)
 
-/* words: as many i32, registers: those of PTX, and constraints; row: a generic
- * address as a number. */
+/* words: the i32 results; registers: PTX's, with their constraints; row: a generic
+ * address as an integer */
 #define NVPTX_ROWS(name, of, words, registers, constraints, row)                                   \
     "define linkonce_odr hidden { " words " } @gpu." name                                          \
     "(i64 %p) alwaysinline convergent nounwind {\n"                                                \
@@ -62,7 +63,7 @@
     NVPTX_ROWS(name, of, "i32, i32, i32, i32", "$0, $1, $2, $3", "=r,=r,=r,=r", "$4")
 #define NVPTX_ROWS2(name, of) NVPTX_ROWS(name, of, "i32, i32", "$0, $1", "=r,=r", "$2")
 
-/* Four bytes without signs by four with signs. */
+/* The dot product of four unsigned and four signed bytes. */
 #define DOT(name, body)                                                                            \
     "define linkonce_odr hidden i32 @gpu." name                                                    \
     "(i32 %sum, i32 %a, i32 %b) alwaysinline nounwind {\n" body "  ret i32 %r\n}\n"
@@ -159,7 +160,7 @@ static const char *const amdgcn[] = {
     "declare i32 @llvm.amdgcn.sdot4(i32, i32, i32, i1 immarg)\n",
     DOT("dot", "  %r = call i32 @llvm.amdgcn.sudot4(i1 false, i32 %a, i1 true, i32 %b, i32 %sum, "
                "i1 false)\n"),
-    /* -2139062144: the highest bit of each byte, 16843009: 1 in each */
+    /* -2139062144 is 0x80808080, 16843009 is 0x01010101 */
     DOT("dot.gfx9", "  %signed = xor i32 %a, -2139062144\n"
                     "  %of = call i32 @llvm.amdgcn.sdot4(i32 %signed, i32 %b, i32 %sum, i1 false)\n"
                     "  %each = call i32 @llvm.amdgcn.sdot4(i32 16843009, i32 %b, i32 0, i1 false)\n"
@@ -169,7 +170,7 @@ static const char *const amdgcn[] = {
 
 /* -------------------------------------------------------------------------------------- kernels */
 
-/* Adds to the module's list: of the function, what, how much. */
+/* Adds a property of the function and its value to the module's list. */
 static void annotate(const struct emit *e, const char *what, int n)
 {
     LLVMMetadataRef row[3] = {e->l->ValueAsMetadata(e->function),
@@ -180,8 +181,8 @@ static void annotate(const struct emit *e, const char *what, int n)
         e->l->MetadataAsValue(e->context, e->l->MDNodeInContext2(e->context, row, 3)));
 }
 
-/* One block of a unit at least: without this ptxas moves registers to memory for one more of
- * them. */
+/* At least one block per multiprocessor: without this bound ptxas spills registers to make room for
+ * another block. */
 static void nvptx_launched(const struct emit *e, const int block[GRID_RANK])
 {
     enum { PTX_KERNEL = 71 };

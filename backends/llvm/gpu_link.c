@@ -1,5 +1,5 @@
-/* gpu_link.c - AMD's drivers load linked code objects: ld.lld, which LLVM has as a program alone,
- * makes one of an object.
+/* gpu_link.c - makes a code object of an object by ld.lld, since AMD's drivers load linked ones.
+ * LLVM has the linker as a program alone.
  */
 #include "backends/filter.h"
 #include "backends/llvm/machine.h"

@@ -1,11 +1,11 @@
-/* gpu_matrix.c - a wave's products of matrices (ir/matrix.def): what each of its lanes loads of the
+/* gpu_matrix.c - matrix products of a subgroup (ir/matrix.def): what each lane loads of the
  * factors, by the row's layout, and the instruction, which is a function of gpu_language.c.
  *
- *      { float, float, float, float } gpu.m16n8k16_f16(i32 a0 ... a3, i32 b0, b1, float sum0 ... sum3)
+ *   { float, float, float, float } gpu.m16n8k16_f16(i32 a0 ... a3, i32 b0, b1, float sum0 ... sum3)
  *
- * A fragment is a vector of i32, each with the two or four elements that are neighbours of the
- * lane's. The functions of gpu_matrix.def's rows are written here, for intrinsics that take all of
- * a fragment at once.
+ * A fragment is a vector of i32, each with two or four adjacent elements of the lane. The functions
+ * of gpu_matrix.def's rows are written here, for intrinsics that take a whole fragment as one
+ * vector.
  */
 #include "backends/llvm/emit.h"
 #include "ir/device_ops.h"
@@ -14,8 +14,8 @@
 
 enum { WORD = 32, MOST_WORDS = 16 };
 
-/* Where the lane's first element is: each bit of its number is one of a coordinate, which are
- * `step` apart. */
+/* The offset of the lane's first element. Each bit of the lane's number is a bit of a coordinate;
+ * coordinates are `step` apart. */
 static value lane_offset(struct emit *e, const struct matrix_row *r, enum matrix_part part,
                          const int64_t *step)
 {
@@ -38,7 +38,7 @@ static value lane_offset(struct emit *e, const struct matrix_row *r, enum matrix
     return at;
 }
 
-/* How far the lane's element is from its first one. */
+/* The distance of the lane's element from its first one. */
 static int64_t element_offset(const struct matrix_row *r, enum matrix_part part, int element,
                               const int64_t *step)
 {
@@ -50,7 +50,7 @@ static int64_t element_offset(const struct matrix_row *r, enum matrix_part part,
     return offset;
 }
 
-/* Elements from `first` on, a word of them: one load, if they are neighbours in memory as well. */
+/* A word of elements from `first` on: one load if they are contiguous in memory. */
 static value load_word(struct emit *e, const struct matrix_row *r, enum matrix_part part, int first,
                        value place, const int64_t *step)
 {
@@ -72,8 +72,8 @@ static value load_word(struct emit *e, const struct matrix_row *r, enum matrix_p
     return word;
 }
 
-/* The tile by matrices of eight rows of 16 bytes, one after the other of the side, then of k: the
- * lane gives where one row begins. */
+/* Loads the tile as 8 x 16-byte matrices (ldmatrix): those along the rows first, then along k. Each
+ * lane passes the begin of one row. */
 static value load_rows(struct emit *e, const struct matrix_row *r, enum matrix_part part,
                        const struct uop *u, bool along, int n)
 {
@@ -104,8 +104,8 @@ static value load_rows(struct emit *e, const struct matrix_row *r, enum matrix_p
     return words;
 }
 
-/* Of what the thread has in registers: a word's elements are neighbours there, rounded to the
- * factor's dtype. */
+/* Makes a fragment of the thread's own registers: rounds a word's elements, which are adjacent
+ * there, to the factor's dtype. */
 static value load_own(struct emit *e, const struct matrix_row *r, enum matrix_part part,
                       const struct uop *u, int n)
 {
@@ -239,7 +239,7 @@ static void put_arguments(struct text *out, const struct gpu_intrinsic *f, bool 
     int n;
     for (const char *at = f->arguments; *at; at += n + (int)strspn(at + n, ", ")) {
         n = (int)strcspn(at, ",");
-        int type = (int)strcspn(at, " ,");          /* of a mode, which is behind it */
+        int type = (int)strcspn(at, " ,");          /* of a mode, which follows it */
         text_puts(out, at > f->arguments ? ", " : "");
         if (n == 1)
             text_printf(out, "%s%s", *at == 'S' ? f->sums : f->factor,

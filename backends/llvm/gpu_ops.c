@@ -1,6 +1,5 @@
-/* gpu_ops.c - what kernels of devices have beside those of processors: numbers of threads and
- * blocks, barriers, shuffles, ranges over the grid or a block. Functions of the device are
- * gpu_language.c's.
+/* gpu_ops.c - what only kernels of devices have: numbers of threads and blocks, barriers, shuffles,
+ * ranges over the grid or a block. gpu_language.c has the device's functions.
  */
 #include "backends/device/device.h"
 #include "backends/llvm/emit.h"
@@ -102,8 +101,8 @@ void gpu_wait(struct emit *e, const struct uop *u)
 
 /* --------------------------------------------------------------------------------------- places */
 
-/* The number along dimension d of the grid: of the block, or of the work-item, where blocks are no
- * matter of the kernel's. */
+/* The position along dimension d of the grid: of the block, or of the thread if the kernel has no
+ * blocks of its own. */
 static value place_in_grid(const struct emit *e, int d)
 {
     int axis = device_axis(e->gpu->p, e->k, d);
@@ -114,7 +113,8 @@ static value place_in_grid(const struct emit *e, int d)
                   gpu_number(e, "thread", d));
 }
 
-/* The work-item's number among `turns` of the block, each for `between` neighbours. */
+/* The thread's number among `turns` iterations of the block, of which each has `between`
+ * adjacent threads. */
 static value place_in_block(const struct emit *e, const struct uop *u, int64_t between,
                             int64_t turns)
 {
@@ -126,7 +126,7 @@ static value place_in_block(const struct emit *e, const struct uop *u, int64_t b
     return at;
 }
 
-/* Whether all places that there are have work: nothing stands around the kernel's barriers then. */
+/* Has every block of the grid work? Then no condition is needed around the kernel's barriers. */
 static bool is_whole(const struct emit *e, const struct uop *u, int d)
 {
     const struct kernel *k = e->k;

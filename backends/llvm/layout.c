@@ -1,11 +1,12 @@
 /* layout.c - the structs that callers share with a program, as LLVM's types: NAME_inputs,
- * NAME_outputs, NAME_options and struct NAME. LLVM knows the size and the alignment of a field on
- * the module's machine, so all else counts fields, not bytes.
+ * NAME_outputs, NAME_options and struct NAME. LLVM knows size and alignment of each field on the
+ * module's machine, so other files count fields, not bytes.
  *
- *      NAME_inputs     a pointer for each input, then an i64 for each dimension that the caller passes
- *      NAME_outputs    a pointer for each output, behind it its shape, if a run finds that
- *      struct NAME     itself if it is open · NAME_options · the table of kernels (dispatch.c) · parts
- *                      (pool.c)
+ *      NAME_inputs     a pointer for each input, then an i64 for each dimension that the caller
+ *                      passes;
+ *      NAME_outputs    a pointer for each output, followed by its shape if a run finds that;
+ *      struct NAME     itself if it is open, NAME_options, the table of kernels (dispatch.c),
+ *                      parts (pool.c).
  */
 #include "backends/llvm/emit.h"
 

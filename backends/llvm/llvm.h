@@ -2,9 +2,9 @@
  *
  *      schedule ──kernel.c, run.c──> a module ──jit.c──> code in this process
  *                    │                                     ^
- *                    └ ops.c, convert.c, memory.c, vector.c  pieces.c: runtime/, that the code calls
+ *                    └ ops.c, convert.c, memory.c, ...     pieces.c: runtime/, that the code calls
  *
- * libLLVM is opened when it is asked for (api.c), so tgc needs neither its headers nor the library
+ * libLLVM is opened when it is needed (api.c), so tgc needs neither its headers nor the library
  * itself. A struct llvm is a context: nothing is kept elsewhere, and several may exist at once.
  */
 #ifndef TGC_LLVM_H
@@ -82,19 +82,21 @@ bool llvm_write(struct tgc *t, struct llvm *l, const struct schedule *s,
 /* gpu.c: the kernels of a program for devices (--target=cuda, --target=amd) as code of one
  * architecture:
  *
- *      "sm_80", "sm_90a"       PTX, text that ends with a NUL, which nbytes does not count
- *      "gfx90a", "gfx1100"     a linked code object (ELF, amdgcn-amd-amdhsa), which hipModuleLoadData takes
+ *      "sm_80", "sm_90a"       PTX, text that ends with a NUL, which nbytes does not count;
+ *      "gfx90a", "gfx1100"     a linked code object (ELF, amdgcn-amd-amdhsa), for
+ *                              hipModuleLoadData.
  *
- * The kernels' names, their arguments and the threads of their blocks are those of the target's own
- * language, so the same host launches both. needs: p as driver->compile() is given it (p->s,
- * p->name, p->kernel_name, the backend's driver); libLLVM with the architecture (the newest that
- * knows it), for a code object ld.lld on PATH, of no older version than LLVM's; no device. false:
- * reported, with what is missing. */
+ * The kernels' names, arguments and block sizes are those of the target's own language, so the same
+ * host code launches both.
+ *
+ * needs: p as driver->compile() gets it (p->s, p->name, p->kernel_name, the backend's driver); a
+ * libLLVM with the architecture (the newest that knows it); for a code object ld.lld on PATH, no
+ * older than LLVM; no device. false: reported, with what is missing. */
 struct llvm_gpu_code {
     const unsigned char *bytes; size_t nbytes;
     const char *made_by;         /* "LLVM 19" */
-    const char *architecture;    /* that it is for: PTX also for one before what is asked for, if
-                                  * LLVM is older */
+    const char *architecture;    /* that it is for; older LLVM makes PTX for an older
+                                  * one than asked for */
 };
 struct program;
 /* ir: NULL, or receives the module as LLVM's text instead. */

@@ -1,5 +1,5 @@
-/* memory.c - loads, stores and gathers: of one element, or of a vector whose lanes are neighbours,
- * a part of them, or a stride apart. A load whose condition does not hold touches no memory. */
+/* memory.c - loads, stores and gathers: of one element, or of a vector whose lanes are contiguous,
+ * partial or strided. A load whose condition is false touches no memory. */
 #include "backends/llvm/emit.h"
 
 static int kernel_position(const struct kernel *k, const struct buffer *b)
@@ -42,7 +42,7 @@ static int64_t lane_at(int64_t bits, int l)
                                                  : l * stride;
 }
 
-/* That of the access: of a device's transaction the vector's. */
+/* The alignment of the access: the vector's size for an aligned transaction of a device. */
 static unsigned alignment_of(enum dtype d, int64_t bits)
 {
     return (unsigned)dtype_nbytes(d) *

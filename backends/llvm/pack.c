@@ -142,7 +142,7 @@ static void get_tensor(struct byte_reader *r, struct program_tensor *x)
     r->is_bad |= !x->name || !x->dtype;
 }
 
-/* Whether a field of so many bytes is in a struct. */
+/* Is a field of nbytes within a struct of `limit` bytes? */
 static bool is_field(size_t offset, size_t nbytes, size_t limit)
 {
     return offset <= limit && nbytes <= limit - offset;

@@ -104,7 +104,7 @@ static void if_statement(struct piece *p)
     go_to(p, after);
 }
 
-/* while: head, body; for: the step is built behind the body, from its words. */
+/* while: head, body. for: the step is built after the body, from its saved words. */
 static void loop_statement(struct piece *p, bool is_for)
 {
     struct emit *e = p->e;

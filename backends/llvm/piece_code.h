@@ -16,7 +16,7 @@ enum token { TOKEN_END, TOKEN_WORD, TOKEN_NUMBER, TOKEN_SIGN };
 struct words {
     struct tgc *t;
     const char *name;            /* of the piece, for messages */
-    const char *next;            /* behind the word that is read */
+    const char *next;            /* after the current word */
     enum token kind;
     const char *s; size_t n;     /* the word */
     enum ctype type;             /* of a number */
@@ -25,7 +25,7 @@ struct words {
 void words_begin(struct words *w, struct tgc *t, const char *name, const char *text);
 void words_next(struct words *w);
 bool words_are(const struct words *w, const char *s);
-bool words_take(struct words *w, const char *s);                 /* goes on behind it, if it is s */
+bool words_take(struct words *w, const char *s);                 /* skips the word if it is s */
 void words_need(struct words *w, const char *s);
 _Noreturn void words_wrong(const struct words *w);      /* a bug: the piece has what is not known */
 /* A type's name with what may stand before it; false: no type begins here. */
@@ -62,7 +62,7 @@ value piece_condition(struct piece *p, struct operand o);        /* an i1 */
 struct operand piece_expression(struct piece *p);
 struct operand piece_assignment(struct piece *p);                /* an expression without commas */
 /* "static inline float name(", and a parameter; false: there is no other. The words
- * are behind them then. */
+ * after them come next. */
 void piece_head(struct words *w, enum ctype *result);
 bool piece_parameter(struct words *w, struct variable *a);
 

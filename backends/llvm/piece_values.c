@@ -342,7 +342,7 @@ static struct operand apply_operator(struct piece *p, const struct operator* op,
                                   : p->e->l->BuildICmp(p->e->at, is, x, y, ""));
 }
 
-/* The operator that is read, with `behind` behind it: "" or "="; NULL: there is none. */
+/* The operator that the current words are, followed by `behind`: "" or "="; NULL: there is none. */
 static const struct operator *find_operator(struct piece *p, const char *behind)
 {
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)

@@ -1,10 +1,12 @@
 /* pool.c - a program's threads in a file, in LLVM's IR: what NAME_init(), NAME_close() and the call
- * of a shared kernel do with them. The pool itself is runtime/threads.c's, which the C compiler
- * makes a part of the object; its struct team is in the arena, behind the fields that layout.c has:
+ * of a shared kernel do with them. The pool itself is runtime/threads.c, which the C compiler makes
+ * a part of the object. Its struct team is in the arena, after the fields that layout.c has:
  *
- *      struct NAME    itself if it is open · NAME_options · kernels · parts | struct team | kept[], odd
+ *      struct NAME    itself if it is open · NAME_options · kernels · parts
+ *      struct team
+ *      kept[], odd
  *
- * In this process program.c has the same functions as C.
+ * In this process program.c has the same functions in C.
  */
 #include "backends/llvm/emit.h"
 

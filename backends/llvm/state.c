@@ -147,7 +147,7 @@ static void clear(struct emit *e, value to, size_t nbytes)
     call_intrinsic(e, "llvm.memset", type, 2, arg, 4);
 }
 
-/* Pieces of nbytes each, so many bytes apart. */
+/* Copies pieces of nbytes, which are to_stride and from_stride bytes apart. */
 static void copy_pieces(struct emit *e, size_t parts, value to, size_t to_stride, value from,
                         size_t from_stride, value nbytes)
 {

@@ -5,12 +5,12 @@
 enum { PROGRAM_THREADS = 1024 }; /* the most that a team has, its caller among them */
 
 struct team;
-/* So many threads beside the caller, that wait for work. NULL: the system gives no more of
- * them, or no memory. */
+/* A team of `workers` threads beside the caller, which wait for work. NULL: the system gives no
+ * more threads, or no memory. */
 struct team *team_new(int workers);
 void team_free(struct team *team);
-/* Runs body(context, 0) ... body(context, workers), each in a thread, which saves so many
- * nanoseconds, more or less. One caller at a time. */
+/* Runs body(context, 0) ... body(context, workers), each in a thread. saves: nanoseconds that
+ * sharing saves, roughly. One caller at a time. */
 void team_share(struct team *team, void (*body)(void *context, int part), void *context,
                 long saves);
 

@@ -1,9 +1,9 @@
-/* threads.c - kernels that threads share, in LLVM's IR: a call's arguments are a task on the stack
- * of the run, and each thread calls a function of the kernel's with it.
+/* threads.c - kernels that threads share, in LLVM's IR. A call's arguments are a task on the stack
+ * of the run, and each thread calls a function of the kernel with it.
  *
- *      void share(self, body, task, i64 saves)    the program's (program.c, in a file pool.c): writes
- *                                                 into the task how many parts there are, then runs
- *      void KERNEL.part(task, i32 part)           for part 0 to parts - 1, each in a thread
+ *      void share(self, body, task, i64 saves)  the program's own (program.c; in a file, pool.c):
+ *                                               writes the number of parts into the task, runs
+ *      void KERNEL.part(task, i32 part)         for part 0 to parts - 1, each in a thread
  *
  * A task, in words of 8 bytes: the number of parts, the kernel's function if the processor chooses
  * it (dispatch.c), then the kernel's arguments.

@@ -1,14 +1,14 @@
 /* tiles.c - tiles of AMX by LLVM's intrinsics, which name registers by constants, as the
  * instructions do.
  *
- *      call void @llvm.x86.ldtilecfg(ptr @tiles)        the shapes, known at the kernel's end
+ *      call void @llvm.x86.ldtilecfg(ptr @tiles)    ; the shapes, known at the kernel's end
  *      call void @llvm.x86.tilezero(i8 0)
  *      call void @llvm.x86.tileloadd64(i8 1, ptr %x, i64 256)
  *      call void @llvm.x86.tdpbusd(i8 0, i8 1, i8 2)
  *      call void @llvm.x86.tilestored64(i8 0, ptr %y, i64 64)
  *      call void @llvm.x86.tilerelease()
  *
- * Files alone have such kernels: their NAME_init() asks has_amx() of runtime/vector_amx.c, which
+ * Only files have such kernels: their NAME_init() asks has_amx() of runtime/vector_amx.c, which
  * asks the system for the registers.
  */
 #include "backends/llvm/emit.h"

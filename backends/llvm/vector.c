@@ -91,7 +91,7 @@ static bool has(const struct emit *e, const char *feature)
     return machine_has_feature(e, feature, (int)strlen(feature));
 }
 
-/* AVX-512's own sum of products of bytes. */
+/* AVX-512's own dot product of bytes. */
 static value x86_dot(struct emit *e, value sum, value a, value b, int n)
 {
     char name[64];
@@ -102,8 +102,8 @@ static value x86_dot(struct emit *e, value sum, value a, value b, int n)
     return call_intrinsic(e, name, NULL, 0, arg, 3);
 }
 
-/* NEON's: of signed bytes alone, or with I8MM of unsigned ones in a. A byte less 128 is the signed
- * byte whose highest bit is the other one. */
+/* NEON's: of signed bytes, or with I8MM of unsigned ones in a. A byte less 128 is the signed byte
+ * with its highest bit inverted. */
 static value neon_dot(struct emit *e, value sum, value a, value b, int n, bool centered)
 {
     LLVMTypeRef types[2] = {vector_of(e, e->i32, n), vector_of(e, e->i8, DOT_BYTES * n)};
@@ -113,7 +113,7 @@ static value neon_dot(struct emit *e, value sum, value a, value b, int n, bool c
                           2, (value[]){sum, a, b}, 3);
 }
 
-/* NEON without these: products of 16 bits, each four of which are added in pairs, twice. */
+/* NEON without these: 16-bit products, four of which are added in pairs, twice. */
 static value neon_pairs(struct emit *e, value sum, value a, value b)
 {
     enum { NPART = 4, LANES = 4 };
@@ -146,7 +146,7 @@ static value native_dot(struct emit *e, value sum, value a, value b, int n, bool
     return NULL;
 }
 
-/* Each lane: the sum plus the products of its four bytes. */
+/* Each lane: the sum plus the dot product of its four bytes. */
 static value emit_dot(struct emit *e, const struct uop *u, bool centered)
 {
     int n = u->lanes, from[128];
@@ -167,8 +167,8 @@ static value emit_dot(struct emit *e, const struct uop *u, bool centered)
     return sum;
 }
 
-/* AVX-512's own choice of bytes among 128, twice: bits of the index above the lowest seven are
- * ignored. NULL: the processor has none. */
+/* AVX-512's lookup in 128 bytes, twice: it ignores the bits of the index above the lowest seven.
+ * NULL: the processor has none. */
 static value native_lookup(struct emit *e, value table, value index, int n)
 {
     enum { REGISTER = 64, NPART = 4 };
@@ -186,7 +186,7 @@ static value native_lookup(struct emit *e, value table, value index, int n)
     return choose(e, upper, high, low);
 }
 
-/* The table's first element is that of the least index. */
+/* The table begins with the element of the least index. */
 static value emit_lookup(struct emit *e, const struct uop *u)
 {
     const struct buffer *b = uop_buffer_of(u->src[0]);

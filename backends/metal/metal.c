@@ -1,17 +1,16 @@
 /* metal.c - the Metal target: what backends/device/ needs to know of the Metal Shading Language,
  * which the system compiles, from strings in NAME.c.
  *
- * Of the language's versions 2.4 is the one that kernels are written in: every Mac with Apple's
- * processors has it, from macOS 12 on, and what 3.0 adds kernels do not use. Matrices of bf16 are
- * of 3.1, so programs that multiply such need macOS 14; the text's first line says which version it
- * is of.
+ * Kernels are written in MSL 2.4: every Mac with Apple silicon has it, from macOS 12 on, and
+ * kernels need nothing of 3.0. bf16 matrices are of MSL 3.1, so programs that multiply them need
+ * macOS 14. The text's first line names its version.
  */
 #include "backends/device/device.h"
 #include "ir/device_ops.h"
 
-/* Of the language, as MTLCompileOptions has it: the major and the minor one. */
+/* The language's version as in MTLCompileOptions: major << 16 | minor. */
 enum { VERSION = 2 << 16 | 4, VERSION_OF_BF16 = 3 << 16 | 1 };
-enum { MOST_BUFFERS = 31 };      /* of an argument buffer, on devices of the first tier */
+enum { MOST_BUFFERS = 31 };      /* in an argument buffer, on devices of tier 1 */
 
 /* --------------------------------------------------------------------------------- the language */
 
@@ -36,7 +35,7 @@ static const char *metal_place(struct program *p, const struct kernel *k, int d)
     return mem_printf(p->t, "(group_at.%c * group_size.%c + item_at.%c)", axis, axis, axis);
 }
 
-/* Whether instructions multiply matrices, of factors of that dtype; DTYPE_VOID: of any. */
+/* Do kernels use SIMD-group matrices with factors of that dtype? DTYPE_VOID: of any. */
 static bool has_matrices(const struct program *p, enum dtype of)
 {
     for (int i = 0; i < p->s->nkernel; i++) {

@@ -1,9 +1,9 @@
-/* images.c - tables and pieces that an OpenCL program has if its kernels read images
+/* images.c - tables and pieces of an OpenCL program whose kernels read images
  * (runtime/opencl_image.c).
  *
- *      image_of[]      {place, byte, pixels, log2 of a row's, halves}, one for each tensor
- *      part_of[]       where each place is in the memory, and its size
- *      results_of[]    how many of a kernel's arguments, the first ones, it stores
+ *      image_of[]      for each image {place, byte, pixels, log2 of a row's pixels, halves};
+ *      part_of[]       where each place is in the memory, and its size;
+ *      results_of[]    how many of a kernel's arguments, from the first on, it stores.
  */
 #include "backends/opencl/opencl.h"
 

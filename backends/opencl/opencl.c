@@ -49,8 +49,8 @@ static int compare_spans(const void *a, const void *b)
     return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-/* Where weights begin that no other one covers, and where the last one ends: a
- * buffer has whole ones. */
+/* The begins of weights that share no bytes with another, and the end of the last one: a buffer has
+ * whole weights. */
 static void opencl_tables(struct program *p, struct text *out)
 {
     const struct schedule *s = p->s;

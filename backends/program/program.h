@@ -57,7 +57,7 @@ struct text_list { struct text *out; const char *separator; size_t line, indent,
 void list_put(struct text_list *l, const char *s);
 /* shortest text that reads back as v; "NAN", "INFINITY" */
 void text_double(struct text *out, double v);
-/* the same for float, with the suffix f */
+/* shortest text that reads back as the float v, with the suffix f */
 void text_float(struct text *out, float v);
 const char *text_si(struct tgc *t, double v, const char *unit);  /* "231 MFLOP" */
 void text_bytes(struct text *out, double nbytes);                /* "1.8 MB" */
@@ -175,7 +175,7 @@ struct program {
     bool device_doubles;
     size_t *place, device_nbytes;
     size_t device_states;        /* where states begin in the memory */
-    /* tensors that have places of their own, behind those of inputs and outputs: by buffer id, from
+    /* tensors that have places of their own, after those of inputs and outputs: by buffer id, from
      * 1 on, and of the states together; 0: the memory's */
     int *own_place, place_of_states, nown;
     /* by buffer id, of tensors that kernels read as images: its number, from 1 on */
@@ -204,8 +204,8 @@ struct device {
     const char *(*text)(struct program *p, const char *kernels);
     bool (*compile)(struct program *p, const char *text);
     void (*kernels)(struct program *p, const char *text, struct text *out);
-    /* The functions that open the device and launch kernels, and those of NAME.h but init, enqueue,
-     * close; behind step(). */
+    /* The functions that open the device and launch kernels, and those of NAME.h except init,
+     * enqueue, close; after step(). */
     void (*functions)(struct program *p, struct text *out);
     /* in NAME_init(), of an arena that nothing was written to */
     void (*check)(struct program *p, struct text *out);
@@ -214,8 +214,8 @@ struct device {
     /* Where the host accesses a buffer, after what to_host() writes for a step that accesses it. */
     const char *(*host_view)(struct program *p, const struct buffer *b);
     void (*to_host)(struct program *p, const struct step *step, struct text *out);
-    /* The same for all states, which are at the place it returns; reads false: it stores them
-     * all. */
+    /* to_host() for all states, whose place it returns. reads false: the host
+     * overwrites all of them. */
     const char *(*states_to_host)(struct program *p, bool reads, bool writes, struct text *out);
     /* "&& ...": what else an input or output that is NULL must be, to be missing. */
     const char *(*is_absent)(struct program *p, const struct buffer *b);
@@ -253,9 +253,9 @@ struct backend {
     const char *unroll;       /* a line before a loop that becomes straight-line code; NULL: none */
     /* where in dimension d of a kernel's grid a thread is; if the kernel has blocks, its block */
     const char *(*place)(struct program *p, const struct kernel *k, int d);
-    /* Of a language one of whose compilers forgets conditions of threads behind barriers that stand
-     * in a condition: how many blocks there are in dimension d. A loop over blocks stands there
-     * then. NULL: conditions do. */
+    /* For a language of which a compiler loses conditions of threads after barriers inside a
+     * condition: the number of blocks in dimension d. A loop over blocks takes the condition's
+     * place then. NULL: conditions do. */
     const char *(*blocks)(struct program *p, int d);
     /* Of devices, words of the header's text: HANDLES, END_HANDLE, BUFFER_HANDLE, CACHE_NOTE. */
     const struct text_word *word;
@@ -357,7 +357,7 @@ int entry_of_input(const struct schedule *s, int i);
 int entry_of_output(const struct schedule *s, int i);
 /* "in->dim_entry == 1", in NAME_run() */
 const char *entry_condition(struct program *p, int entry);
-/* Structs and functions of the entries, in NAME.h and behind NAME_run(). */
+/* Structs and functions of the entries, in NAME.h and after NAME_run(). */
 void entries_write_header(struct program *p, struct text *out);
 void entries_write_functions(struct program *p, struct text *out);
 void entries_write_info(struct program *p, struct text *out);      /* describe(): the table */

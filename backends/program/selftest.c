@@ -151,7 +151,8 @@ static bool compute_entries(struct program *p, struct eval_env *env, int64_t *va
     return true;
 }
 
-/* Results of a narrow type are neighbours at most; what is rounded within propagates to them. */
+/* Results of a narrow type differ by one step of the format at most; a rounding within the model
+ * propagates to them. */
 static void set_tolerance(struct program *p, struct tensor *const *result,
                           struct program_vectors *v)
 {

@@ -1,9 +1,9 @@
-/* twins.c - finds kernels that can share one function: layers of the same shapes differ in their
- * buffers alone.
+/* twins.c - finds kernels that can share one function: layers of the same shapes differ only in
+ * their buffers.
  *
- * Two kernels are twins if their linear programs, the portable one and each variant's, are equal
- * uop by uop when the n-th buffer of one stands for the n-th of the other, and if their buffers
- * agree in all that a function's text depends on. Candidates are found by a hash of what must be
+ * Two kernels are twins if their linear programs are equal uop by uop, the portable one and each
+ * variant's. The n-th buffer of one stands for the n-th of the other. Their buffers must also agree
+ * in everything that a function's text depends on. Candidates are found by a hash of what must be
  * equal; the first of them in the schedule is written.
  */
 #include "backends/program/program.h"

@@ -1,12 +1,12 @@
 /* weights.c - the model's weights: declared as one struct of pointers before the kernels, defined
  * at the end of the file.
  *
- * string  each weight a union of 16-bit units and its type, initialized by a u"" literal: the
- *         shortest text, and the fastest for a compiler to take
- * array   typed arrays of numbers, for people who want to read them
- * incbin  NAME.weights, included by #embed where the compiler has it, else by the assembler
- * file    NAME.weights, mapped or read by the caller and given to NAME_init: the only form that no
- *         linker limits
+ *   - string: each weight is a union of 16-bit units and its type, initialized by a u"" literal.
+ *     The shortest text, and the fastest for a compiler to take.
+ *   - array: typed arrays of numbers, for people who want to read them.
+ *   - incbin: NAME.weights, included by #embed where the compiler has it, else by the assembler.
+ *   - file: NAME.weights, mapped or read by the caller and given to NAME_init. The only form that
+ *     no linker limits.
  */
 #include "backends/program/program.h"
 

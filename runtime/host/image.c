@@ -101,7 +101,7 @@ static int image_bmp(struct image *m)
 }
 
 //@ image_word image
-/* The next number in ASCII, behind white space and comments; -1: none. */
+/* The next number in ASCII, after white space and comments; -1: none. */
 static int64_t image_word(const struct image *m, int64_t *at, bool digit)
 {
     for (bool comment = false; *at < m->size; ++*at) {
@@ -239,7 +239,7 @@ static int image_tiff(struct image *m)
 }
 
 //@ image_inflate image_uint
-/* A bit of the IDAT chunks after another; 0 beyond their end. */
+/* The bits of the IDAT chunks in order; 0 after their end. */
 struct image_bits {
     const struct image *image;
     int64_t at, end; /* in the chunk */
@@ -251,7 +251,7 @@ struct image_bits {
 static uint32_t image_take(struct image_bits *b, int n)
 {
     while (b->count < n) {
-        while (b->at == b->end && !b->ended) { /* the next chunk, behind this one's checksum */
+        while (b->at == b->end && !b->ended) { /* the next chunk, after this one's checksum */
             int64_t size = image_uint(b->image, b->end + 4, 4, true);
             b->ended = image_uint(b->image, b->end + 8, 4, true) != 0x49444154u ||
                        size > b->image->size - b->end - 12;
@@ -269,7 +269,7 @@ static uint32_t image_take(struct image_bits *b, int n)
 
 /* A canonical Huffman code: how many codes of each length, and the symbols in order. */
 struct image_code { uint16_t count[16], symbol[288]; };
-/* What a block's codes take, at the start of a picture's room. */
+/* The tables of a block's codes, at the start of a picture's room. */
 struct image_tables { struct image_code literals, distances, lengths; uint8_t length[320]; };
 _Static_assert(sizeof(struct image_tables) == 2144, "the room that ImageDecoder asks for");
 
@@ -365,8 +365,9 @@ static bool image_block(struct image_bits *b, const struct image_code *literals,
     return false;
 }
 
-/* The zlib stream of the chunk [at, end) and those behind it; exactly `size` bytes of it. A block
- * that begins behind the data's end is none: the zeros there would be empty ones without end. */
+/* Inflates the zlib stream of the chunk [at, end) and those after it, to exactly `size`
+ * bytes. A block must not begin after the end of the data: the zeros read there would be
+ * empty blocks without end. */
 static bool image_inflate(const struct image *m, int64_t at, int64_t end, struct image_tables *t,
                           uint8_t *to, int64_t size)
 {
@@ -689,8 +690,8 @@ static int image_read(struct image *m)
 }
 
 //@ image_decode image_read
-/* data[size] -> pixels [*height][*width][3, or 1 for gray]; room: for a row, or a PNG's tables and bytes,
- * aligned for uint16_t. */
+/* data[size] -> pixels [*height][*width][3, or 1 for gray]; room: for a row, or a PNG's tables and
+ * bytes, aligned for uint16_t. */
 static int image_decode(const uint8_t *data, uint8_t *pixels, uint8_t *room, int64_t size,
                         int64_t order, int64_t least_height, int64_t most_height,
                         int64_t least_width, int64_t most_width, int64_t room_size, int64_t *height,

@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: 0BSD */
-/* regex.c - whether whole strings match a regular expression, in time proportional to their length.
+/* regex.c - matches whole strings against a regular expression, in time proportional to their
+ * length.
  *
- * The expression is a program for a machine of many threads (Thompson 1968), which all stand at the
- * same character: each instruction is (operation, a, b), jumps are relative.
+ * The expression is a program for Thompson's machine (1968), whose threads all stand at the same
+ * character. An instruction is (operation, a, b); jumps are relative:
  *
- *      0 match · 1 split: go on at +a and at +b · 2 jump +a · 3 one character of the ranges [a, b)
- *      4 only at the beginning · 5 at the end · 6 where a word begins or ends · 7 where none does
+ *      0  match
+ *      1  split: go on at +a and at +b
+ *      2  jump +a
+ *      3  one character of the ranges [a, b)
+ *      4  only at the beginning
+ *      5  only at the end
+ *      6  only where a word begins or ends
+ *      7  only where none does
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,9 +23,9 @@ static string_t bytes_of(string_t s) { return s ? s : ""; }
 static int32_t utf8_next(const char *s, int64_t *n) { return *n = 1, *s; }
 
 //@ regex_follow
-/* Adds the instructions that eat a character, or match, and are reached from `start` without eating
- * one. here: bit k is set where operation 4 + k may pass. stack[] and when[] have an element for
- * each instruction; when[] says at which step an instruction was reached. */
+/* Adds the instructions that consume a character, or match, and are reached from `start` without
+ * consuming one. here: bit k is set where operation 4 + k may pass. stack[] and when[] have an
+ * element for each instruction; when[] is the step at which it was reached. */
 static int64_t regex_follow(const int32_t *code, int64_t start, int64_t step, int here,
                             int64_t *list, int64_t count, int64_t *stack,
                             int64_t *when)

@@ -44,7 +44,8 @@ static T roi_sample_T(const T *plane, const int64_t size[2], const T p[2], int64
 static T roi_point_T(T corner, T part, int64_t k) { return corner + ((T)k + (T)0.5) * part; }
 
 /* How many of `count` samples lie before an image's pixels, and how many do or lie in it. */
-static void roi_inside_T(T corner, T part, int64_t count, int64_t size, int64_t *first, int64_t *end)
+static void roi_inside_T(T corner, T part, int64_t count, int64_t size, int64_t *first,
+                         int64_t *end)
 {
     *first = 0;
     *end = count;

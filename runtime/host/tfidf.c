@@ -35,7 +35,8 @@ static int tfidf_T(const T *x, const T *pool, const int64_t *gram, const int64_t
     for (int64_t i = 0; i < rows * size; i++)
         y[i] = 0;
     for (int64_t n = shortest; n <= longest; n++)
-        for (int64_t stride = 1; stride == 1 || (n > 1 && stride - 1 <= skip && stride <= (columns - 1) / (n - 1));
+        for (int64_t stride = 1;
+             stride == 1 || (n > 1 && stride - 1 <= skip && stride <= (columns - 1) / (n - 1));
              stride++)
             for (int64_t i = 0; i < rows * columns; i++) {
                 if (i % columns + (n - 1) * stride >= columns)

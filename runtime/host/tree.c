@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: 0BSD */
-/* tree.c - ensembles of decision trees, each row through each tree.
+/* tree.c - ensembles of decision trees: each row goes through each tree.
  *
  * A node is six numbers: (test, feature, yes, no, a, b). The test compares x[feature] with the
- * node's value, or looks for it in the set [a, b); NaN goes to `yes` where bit 3 is set. The leaf's
- * are [a, b) of the pairs (target, weight).
+ * node's value, or looks for it in the set [a, b). NaN goes to `yes` if bit 3 is set. For a leaf,
+ * [a, b) are pairs (target, weight).
  *
  *      0 <= · 1 < · 2 >= · 3 > · 4 == · 5 != · 6 member · 7 leaf
  *
- * Where all tests are of the first four, a node is a feature, the first of its two children, which
- * are neighbours, and the number that x[feature] has to be greater than for the second one. A leaf
- * is its own child. Several rows walk one tree at once, or one row several trees, without branches,
- * until all have come to a leaf.
+ * If all tests are among the first four, a node is smaller: a feature, the first of its two
+ * adjacent children, and a threshold. The second child is taken if x[feature] is greater than that.
+ * A leaf is its own child. Several rows walk one tree at once, or one row several trees, without
+ * branches, until all are at leaves.
  */
 #include <math.h>
 #include <stdbool.h>
@@ -78,8 +78,8 @@ static int tree_ensemble_T(const T *x, const int32_t *root, const int32_t *node,
 }
 
 //@ tree_step_T
-/* The next of four numbers (feature, first child, value in two); NaN goes to the second child where
- * the feature's sign bit is set. */
+/* The next node; a node is four numbers (feature, first child, value in two). NaN goes to the
+ * second child if the feature's sign bit is set. */
 static inline int32_t tree_step_T(const T *row, const int32_t *node)
 {
     T value, x = row[node[0] & INT32_MAX];
@@ -88,7 +88,7 @@ static inline int32_t tree_step_T(const T *row, const int32_t *node)
 }
 
 //@ tree_four_T tree_step_T
-/* Four of them, of rows that lie `apart`; 0 if all are leaves. */
+/* The next nodes of four rows, which are `apart`; 0 if all are leaves. */
 static inline int32_t tree_four_T(const T *row, int64_t apart, const int32_t *node, int32_t *at)
 {
     const int32_t a = tree_step_T(row, node + 4 * (int64_t)at[0]);
@@ -101,7 +101,7 @@ static inline int32_t tree_four_T(const T *row, int64_t apart, const int32_t *no
 }
 
 //@ tree_leaves_T tree_leaf_T
-/* The leaves that a row came to in `count` trees. */
+/* Adds the leaves that a row reached in `count` trees. */
 static inline void tree_leaves_T(T *sum, const int32_t *at, int64_t count, const int32_t *first,
                                  const int32_t *target, const T *weight, int64_t targets,
                                  int64_t aggregate)
@@ -119,8 +119,8 @@ static inline void tree_leaves_T(T *sum, const int32_t *at, int64_t count, const
 }
 
 //@ tree_rows_T tree_leaf_T tree_four_T
-/* The first rows of tree_walk_T, as many as are whole groups, a group through one tree after the
- * other, in blocks that a cache keeps for the next tree; their number. */
+/* The first rows of tree_walk_T that make whole groups; returns their number. A group goes through
+ * one tree after the other, in blocks of trees that stay in the cache for the next group. */
 static int64_t tree_rows_T(const T *x, const int32_t *root, const int32_t *node,
                            const int32_t *first, const int32_t *target, const T *weight, T *y,
                            int64_t rows, int64_t features, int64_t trees, int64_t targets,
