@@ -144,7 +144,9 @@ def links():
             if re.match(r"\w+:", target):
                 continue
             file = page.parent / target if target else page
-            if not file.exists():
+            if ROOT / "docs" in page.parents and ROOT / "docs" not in file.resolve().parents:
+                wrong.append(f"{page.relative_to(ROOT)}: {target} is not in docs/, so the site does not have it")
+            elif not file.exists():
                 wrong.append(f"{page.relative_to(ROOT)}: {target}")
             elif anchor and file.suffix == ".md" and anchor not in anchors(file.read_text()):
                 wrong.append(f"{page.relative_to(ROOT)}: {target}#{anchor}")
