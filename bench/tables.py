@@ -58,7 +58,7 @@ def about(kept):
 def processor_table(kept):
     names = [name for name in TITLES.values() if any(name in row["ms"] for row in kept["rows"])]
     rows = [[row["name"], number(row.get("bound")), *(number(row["ms"].get(name)) for name in names), f"{ratio(row):.2f}",
-             ", ".join(f"{row['two'][c]:.2f}" for c in ("gcc", "clang")) if "two" in row else "-"] for row in kept["rows"]]
+             ", ".join(f"{two:.2f}" for two in row["two"].values()) if "two" in row else "-"] for row in kept["rows"]]
     table_ = lines_of(["model", "bound", *names, "best other / tgc", "two threads: gcc, clang"], rows)
     return about(kept) + table_ + ["", "Geometric means of best other / tgc: " + ", ".join(means(kept["rows"])) + "."]
 

@@ -13,10 +13,11 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE.parent / "lib"), str(ROOT / "scripts"), str(HERE.parent)]
+sys.path[:0] = [str(HERE.parent / "lib"), str(ROOT / "scripts"), str(ROOT / "bench"), str(HERE.parent)]
 
 import check
 import sbom
+import tables as bench_tables
 import tgc as T
 from suite import Suite, expect
 
@@ -99,6 +100,21 @@ def tables():
     for words in (["bench/tables.py", "--check"], ["scripts/sbom.py", "--check"]):
         done = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True)
         expect(done.returncode == 0, done.stdout + done.stderr)
+
+
+@suite.case("a report of bench/compare.py and lines of bench/gpu.py become tables, and rows of what is slower")
+def kept():
+    contenders = {"tgc-gcc": {"min": 2e-3}, "tgc-clang": {"min": 3e-3}, "onnxruntime": {"min": 1e-3}, "ncnn": {"broken": "no"}}
+    report = bench_tables.from_report({
+        "machine": {"cpu": "X", "cores": 2, "time": "2026-11-29T00:00:00Z", "tgc": "tgc", "commit": "abc", "gcc": "gcc 12", "clang": "clang 14"},
+        "models": [{"name": "net", "set": "cnn", "threads": {"1": {"bound": 1e-3, "contenders": contenders},
+                                                             "2": {"bound": 1e-3, "contenders": {"tgc-gcc": {"min": 1e-3}, "ncnn": {"min": 2e-3}}}}}]})
+    lines = bench_tables.from_lines([{"part": "gemm", "case": "f16", "device": "D", "flop": 1e12, "times": {"tgc": {"ms": 1.0}, "cublas": {"ms": 0.25}}},
+                                     {"part": "check", "case": "f16", "right": True}], "2026-11-29")
+    every = {"x": json.loads(bench_tables.dump(report)), "d": json.loads(bench_tables.dump(lines))}
+    expect("| net | 1 | 2 | 3 | 1 | 0.50 | 2.00 |" in bench_tables.table("x", every), f"{bench_tables.table('x', every)}")
+    expect("| f16 | 1 | 0.25, cublas | 0.25 | 1000 | - |" in bench_tables.table("d", every), f"{bench_tables.table('d', every)}")
+    expect([row.split(" | ")[1] for row in bench_tables.table("slower", every)[2:]] == ["f16", "net"], f"{bench_tables.table('slower', every)}")
 
 
 # document, lines and words at most
