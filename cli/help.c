@@ -1,4 +1,4 @@
-/* help.c - --help, --version, --man and --completion, all made from options.def. */
+/* help.c - --help, --version, --man and --completion, made from options.def and tiers.def. */
 #include "cli/cli.h"
 
 #include <stdlib.h>
@@ -29,6 +29,11 @@ static const struct { const char *name; bool built; } targets[] = {
 #define TARGET(id, name, variable, built) {name, built},
 #include "lib/options.def"
 };
+static const struct { const char *name, *note; int tier; } tiers[] = {
+#define TIER(kind, name, tier, note) {name, note, tier},
+#include "cli/tiers.def"
+};
+static const char *const tier_means[] = {"tested on hardware", "tested by an emulator", "builds"};
 static const struct { const char *name, *text; } variables[] = {
 #define ENVIRONMENT(name, values, text) {name, text},
 #include "lib/options.def"
@@ -123,11 +128,30 @@ void help_write(struct text *out, enum command topic)
         put_entry(out, mem_printf(t, "%d", exits[i].status), exits[i].text);
 }
 
+/* A line for each tier that something has; a note stands in parentheses. */
+static void put_tiers(struct text *out)
+{
+    for (int tier = 1; tier <= (int)COUNT(tier_means); tier++) {
+        const char *between = ":";
+        for (size_t i = 0; i < COUNT(tiers); i++) {
+            if (tiers[i].tier != tier)
+                continue;
+            if (*between == ':')
+                text_printf(out, "\ntier %d, %s", tier, tier_means[tier - 1]);
+            text_printf(out, "%s %s", between, tiers[i].name);
+            if (*tiers[i].note)
+                text_printf(out, " (%s)", tiers[i].note);
+            between = ",";
+        }
+    }
+}
+
 void version_write(struct text *out)
 {
     text_puts(out, "tgc " TGC_VERSION "\ntargets:");
     for (size_t i = 0; i < COUNT(targets); i++)
         text_printf(out, " %s%s", targets[i].name, targets[i].built ? "" : "(no)");
+    put_tiers(out);
     const char *clang = clang_found(out->t);
     const char *library = clang_library_found(out->t, clang ? atoi(clang) : 0);
     const char *llvm = llvm_found(out->t);

@@ -4,9 +4,8 @@
     scripts/measures.py [PATH]        a checkout, of any commit; this one without PATH
     scripts/measures.py PATH --where ROW...   the lines that a row counts, too
 
-A line for each measure: the figure, and the pattern that was counted. Files of before the folders of
-passes/ are counted where they stand today, by docs/moved.md of this checkout. Comments are no code:
-only the last measure reads them. Needs nothing but Python and the sources.
+A line for each measure: the figure, and the pattern that was counted. Comments are no code: only the last
+measure reads them. Needs nothing but Python and the sources.
 """
 
 import argparse
@@ -112,18 +111,11 @@ def blank(text):
     return pattern.sub(lambda m: re.sub(r"[^\n]", " ", m.group(0)), text)
 
 
-def read_moved():
-    rows = re.findall(r"^\| `([^`]+)` \| `([^`]+)` \|", (OWN / "docs" / "moved.md").read_text(), re.M)
-    return dict(rows)
-
-
 def sources(root, top):
-    moved = read_moved()
     found = []
     for path in sorted((root / top).rglob("*")):
         if path.suffix in (".c", ".h"):
-            now = path.relative_to(root).as_posix()
-            found.append(Source(path, moved.get(now, now)))
+            found.append(Source(path, path.relative_to(root).as_posix()))
     return found
 
 
@@ -171,10 +163,6 @@ def cost_constants(files):
 def later_files(files):
     """Comments of graph/ and plan/ that name a file of a later stage: of kernel/, vector/ or place/, or of plan/."""
     stage_of = {}
-    for old, now in read_moved().items():
-        parts = now.split("/")
-        if parts[0] == "passes" and len(parts) > 2 and parts[1] in STAGES:
-            stage_of[Path(old).name] = stage_of[Path(now).name] = STAGES.index(parts[1])
     for f in files:
         if f.folder in STAGES:
             stage_of[Path(f.now).name] = STAGES.index(f.folder)

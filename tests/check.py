@@ -71,6 +71,7 @@ SUITES = [
     ("audit", "tests/audit/audit_test.py", 120, 120),
     ("demo", "tests/demo/demo_test.py", 600, 600),
     ("guide", "tests/guide/guide_test.py", 300, 600),
+    ("documents", "tests/guide/documents_test.py", 60, 60),
     ("packaging", "tests/packaging/packaging_test.py", 120, 1800),
     ("schema", "tests/onnx/schema_test.py", 300, 300),
     ("damage", "tests/onnx/damage_test.py", 300, 900),

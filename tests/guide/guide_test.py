@@ -165,17 +165,6 @@ for page in PAGES:
                   sum(not step.file and bool(step.missing()) for step in steps), missing)
 
 
-@suite.case("links in README.md and docs/ lead to files")
-def links():
-    wrong = []
-    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
-        prose = re.sub(r"^(```+).*?^\1$|`[^`\n]*`", "", page.read_text(), flags=re.M | re.S)
-        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", prose):
-            if not re.match(r"\w+:", target) and not (page.parent / target).exists():
-                wrong.append(f"{page.relative_to(ROOT)}: {target}")
-    expect(not wrong, "no such file:\n" + "\n".join(wrong))
-
-
 # ------------------------------------------------------------------------------------- the site
 
 

@@ -275,7 +275,7 @@ def names_are_compared():
 
 
 # Folders by level: a file includes headers of its own level and of lower ones. Within a level the folders include each other, but no
-# header includes itself on any way. docs/architecture.md, "Arrows".
+# header includes itself on any way. docs/architecture.md, "Folders".
 LEVELS = [["ir"], ["frontend", "passes/rules"], ["passes/target"], ["passes/analysis"], ["passes/graph"], ["passes/plan"], ["passes/kernel"],
           ["passes/vector"], ["passes/place"], ["passes"], ["backends"], ["lib"], ["cli"]]
 OPEN_HEADERS = {"passes/passes.h", "passes/passes.def", "passes/opts.h", "passes/opts.def"}     # of all passes
