@@ -2,9 +2,10 @@
 #
 #   make            build tgc into build/
 #   make demo       compile a real model to C, build it, run it on real files
-#   make check      build and pass every test, in about 20 minutes on two cores
+#   make check      build and pass every test, in about 15 minutes on two cores
 #                   SUITES='cuda text' runs these suites alone (tests/check.py names them)
 #   make quick      the inner loop: in a built tree a minute's choice of them; SUITES, too
+#                   SINCE=HEAD~3 runs what a change since then can affect (tests/since.py)
 #   make check-all  make check with every model, size and compiler
 #   make bench      compare with the runtimes, then print the figures: compile time, memory, ...
 #                   BENCH='--quick --models resnet50' narrows it; tables go to build/bench.json
@@ -21,6 +22,7 @@
 BUILD  ?= build
 JOBS   ?= 2
 suites  = $(if $(SUITES),--suites '$(SUITES)')
+since   = $(if $(SINCE),--since '$(SINCE)')
 destdir = $(if $(DESTDIR),--destdir "$$(realpath -m '$(DESTDIR)')")
 
 all: build
@@ -49,7 +51,7 @@ check: with-tests
 
 # Sets up where nothing was built yet; else only builds.
 quick: $(if $(wildcard .venv/bin/python),build,with-tests)
-	.venv/bin/python tests/check.py --build $(BUILD) --jobs $(JOBS) --quick $(suites)
+	.venv/bin/python tests/check.py --build $(BUILD) --jobs $(JOBS) --quick $(suites) $(since)
 
 check-all: with-tests
 	scripts/setup.sh check-all

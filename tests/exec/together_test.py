@@ -150,6 +150,17 @@ def _(folder):
         expect(text and "builds alone, not beside others" in text, f"{said}")
 
 
+@case("assembly that may name something stays alone")
+def _(folder):
+    for text, alone in (('__asm__("" : "+r"(n));', 0), ('__asm__("fsqrt.s %0, %1" : "=f"(n) : "f"(n));', 0), ('__asm__("vsqrt.f64 %P0, %P1" : "=w"(n) : "w"(n));', 0),
+                        ('__asm__("call mine" : : );', 1), ('__asm__("mov %0, mine" : "=r"(n));', 1), ('__asm__(".globl mine");', 1), ('int a __asm__("mine");', 1),
+                        ('__asm__ volatile("" : : : "memory");', 1)):
+        sources = emit(folder)
+        change(sources["m1"], RUN, RUN + f"    /* */ {text}\n")
+        found = [len(unit) for unit in together.units(sources)]
+        expect(sorted(found) == ([1, len(sources) - 1] if alone else [len(sources)]), f"{text}: units of {found}")
+
+
 @case("names at file scope, of every form of declaration")
 def _(folder):
     text = """static PLACE union { unsigned char b[3]; double d; } const in_union = {{1, 2}};

@@ -22,6 +22,8 @@ CPLUSPLUS = re.compile(r"^#ifdef __cplusplus\n.*?^#endif\n", re.M | re.S)
 DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*\n", re.M)
 MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.M)
 VISIBLE = re.compile(r"^[ \t]*#[ \t]*(?:include[ \t]*<.*>|define[ \t]+_\w+.*)", re.M)
+# Assembly that may name something: neither a barrier nor one instruction on operands alone, as runtime/ has it of square roots.
+ASSEMBLY = re.compile(r'\b(?:__asm__|asm)\b(?!\("(?:[\w.]+ %\w+(?:, %\w+)*)?")')
 ATTRIBUTE = re.compile(r"(?:__attribute__|_?[Aa]lignas|_?[Ss]tatic_assert) "
                        r"(\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))")
 NO_NAMES = {"__attribute__", "alignas", "_Alignas", "static_assert", "_Static_assert", "_Pragma"}
@@ -158,12 +160,12 @@ def section(name, source, text):
 
 
 def units(sources):
-    """The files in groups that see the same headers; those with assembly, whose names no macro
-    changes, stay alone. An empty one has none."""
+    """The files in groups that see the same headers; those with assembly that
+    may have names, which no macro changes, stay alone. An empty one has none."""
     groups = {}
     for name, source in sources.items():
         text, _ = library_of(source)
-        seen = name if re.search(r'\b(?:__asm__|asm)\b(?!\("" )', text) else frozenset(VISIBLE.findall(text))
+        seen = name if ASSEMBLY.search(text) else frozenset(VISIBLE.findall(text))
         groups.setdefault(seen, {})[name] = (source, text)
     return groups.values()
 
