@@ -73,6 +73,7 @@ SUITES = [
     ("guide", "tests/guide/guide_test.py", 300, 600),
     ("packaging", "tests/packaging/packaging_test.py", 120, 1800),
     ("schema", "tests/onnx/schema_test.py", 300, 300),
+    ("defaults", "tests/onnx/defaults_test.py", 120, 300),
     ("damage", "tests/onnx/damage_test.py", 300, 900),
     ("lowering", "tests/onnx/lower_test.py", 600, 600),
     ("ml", "tests/onnx/ml_test.py", 600, 600),
