@@ -97,6 +97,7 @@ SUITES = [
     ("format", "tests/format_test.py", 60, 60, 2, ".clang-format"),
     ("check", "tests/check_test.py", 120, 120, 4, "CONTRIBUTING.md tests/since.py"),
     ("schema", "tests/onnx/schema_test.py", 300, 300, 10, "frontend/onnx/schema frontend/onnx/check.c"),
+    ("defaults", "tests/onnx/defaults_test.py", 120, 300, 10, "frontend/onnx/"),
     ("damage", "tests/onnx/damage_test.py", 300, 900, 18, "frontend/onnx/"),
     ("lowering", "tests/onnx/lower_test.py", 600, 600, 23, "frontend/onnx/"),
     ("ml", "tests/onnx/ml_test.py", 600, 600, 16,

@@ -67,7 +67,7 @@ double onnx_attr_float(const struct onnx_model *m, const NodeProto *n, const cha
                        double otherwise)
 {
     const AttributeProto *a = typed(m, n, name, ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT);
-    return a ? (double)a->f : otherwise;
+    return (double)(a ? a->f : (float)otherwise);
 }
 
 /* Bytes as a C string. false: they hold a NUL. */

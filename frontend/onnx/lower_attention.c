@@ -201,6 +201,12 @@ static bool attention_operands(const struct node *n, struct attention *a)
     return a->k && a->v;
 }
 
+/* What scores are multiplied with; the default is computed, so it is no f32 as attributes are. */
+static double scale_of(const struct node *n, int64_t width)
+{
+    return node_has(n, "scale") ? node_float(n, "scale", 0) : 1 / sqrt((double)width);
+}
+
 bool lower_attention(struct node *n)
 {
     struct attention a = {0};
@@ -209,7 +215,7 @@ bool lower_attention(struct node *n)
         return false;
     if (!uop_const_int(a.q->dim[3], &width) || width < 1)
         return node_error(n, 0, "the size of a head must be fixed, found %s", shape_text(n, a.q));
-    a.scale = node_float(n, "scale", 1 / sqrt((double)width));
+    a.scale = scale_of(n, width);
     a.softcap = node_float(n, "softcap", 0);
     a.attr.scale = a.scale;
     a.attr.softcap = a.softcap;
@@ -263,8 +269,7 @@ bool lower_flex_attention(struct node *n)
         return node_error(n, -1, "softmax_precision names no float type");
     struct uop *s =
         lib_matmul(l, lib_cast(l, d, q), uop_permute(n->t, lib_cast(l, d, k), (int[]){0, 1, 3, 2}));
-    s = modify(n, "score_mod",
-               lib_binaryf(l, OP_MUL, s, node_float(n, "scale", 1 / sqrt((double)width))));
+    s = modify(n, "score_mod", lib_binaryf(l, OP_MUL, s, scale_of(n, width)));
     if (!s || s->ndim != 4)
         return s ? node_error(n, -1, "the graph 'score_mod' must keep the shape") : false;
     struct uop *p = modify(n, "prob_mod", lib_softmax(l, s, 1u << 3));

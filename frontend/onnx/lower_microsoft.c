@@ -88,7 +88,7 @@ bool lower_bias_gelu(struct node *n)
 
 bool lower_quick_gelu(struct node *n)
 {
-    double alpha = (double)(float)node_float(n, "alpha", 1.702);
+    double alpha = node_float(n, "alpha", 1.702);
     return node_set(n, 0, lib_activate(&n->lib, ACTIVATION_SILU, n->in[0], alpha, 0));
 }
 

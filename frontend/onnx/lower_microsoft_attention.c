@@ -528,9 +528,11 @@ bool lower_group_query_attention(struct node *n)
 {
     struct group_query g = {0};
     group_query_states(n, &g);
-    for (int k = 12; k <= 13; k++)
-        if (n->in[k])
+    for (int k = 12; k <= 13; k++) {
+        const char *kind = node_string(n, k == 12 ? "k_quant_type" : "v_quant_type", "NONE");
+        if (n->in[k] || strcmp(kind, "NONE") != 0)
             return node_error(n, k, "a quantized cache is not supported");
+    }
     if (!node_has_inputs(n, 0x61))
         return false;
     if (n->nout > 3 && *n->proto->output[3])

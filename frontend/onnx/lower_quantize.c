@@ -75,7 +75,9 @@ bool lower_quantize(struct node *n)
     if (needs_axis(n->in[1]) &&
         !node_axis(n, node_int(n, "axis", x->ndim > 1 ? 1 : 0), x->ndim, &axis))
         return false;
-    enum dtype to = n->in[2] ? n->in[2]->dtype : node_dtype(n, "output_dtype", DTYPE_U8);
+    enum dtype to = n->in[2]                        ? n->in[2]->dtype
+                    : node_int(n, "output_dtype", 0) ? node_dtype(n, "output_dtype", DTYPE_U8)
+                                                     : DTYPE_U8;
     enum dtype precision =
         node_int(n, "precision", 0) ? node_dtype(n, "precision", DTYPE_F32) : n->in[1]->dtype;
     struct uop *scale = spread(n, 1, x, axis, block);

@@ -37,7 +37,7 @@ static void adagrad(const struct node *n, struct update *u)
     struct uop *rate = lib_div(l, u->r, lib_binaryf(l, OP_ADD, decay, 1));
     struct uop *h = lib_add(l, u->state[0], lib_mul(l, g, g));
     struct uop *root = lib_binaryf(l, OP_ADD, lib_unary(l, OP_SQRT, h),
-                                   node_float(n, "epsilon", 0));
+                                   node_float(n, "epsilon", 1e-6));
     u->x = lib_sub(l, u->x, lib_div(l, lib_mul(l, rate, g), root));
     u->state[0] = h;
 }
@@ -47,14 +47,14 @@ static void adagrad(const struct node *n, struct update *u)
 static void adam(const struct node *n, struct update *u)
 {
     const struct lib *l = &n->lib;
-    double alpha = node_float(n, "alpha", 0.9f), beta = node_float(n, "beta", 0.999f);
+    double alpha = node_float(n, "alpha", 0.9), beta = node_float(n, "beta", 0.999);
     struct uop *g = regularized(n, u), *t = uop_cast(n->t, u->x->dtype, u->t);
     struct uop *one = lib_scalar(l, u->x, 1);
     struct uop *v = lib_add(l, scaled(n, u->state[0], alpha), scaled(n, g, 1 - alpha));
     struct uop *h = lib_add(l, scaled(n, u->state[1], beta),
                             scaled(n, lib_mul(l, g, g), 1 - beta));
     struct uop *root = lib_binaryf(l, OP_ADD, lib_unary(l, OP_SQRT, h),
-                                   node_float(n, "epsilon", 0));
+                                   node_float(n, "epsilon", 1e-6));
     struct uop *alpha_t = lib_binary(l, OP_POW, lib_scalar(l, u->x, alpha), t);
     struct uop *beta_t = lib_binary(l, OP_POW, lib_scalar(l, u->x, beta), t);
     struct uop *unbias = lib_div(l, lib_unary(l, OP_SQRT, lib_sub(l, one, beta_t)),

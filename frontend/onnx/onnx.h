@@ -159,6 +159,7 @@ int64_t onnx_attr_int(const struct onnx_model *m, const NodeProto *n, const char
 /* The same, and an error if it is not in lo..hi (the result is clamped then). */
 int64_t onnx_attr_int_in(const struct onnx_model *m, const NodeProto *n, const char *name,
                          int64_t otherwise, int64_t lo, int64_t hi);
+/* `otherwise` is rounded to f32, as a schema's default is. */
 double onnx_attr_float(const struct onnx_model *m, const NodeProto *n, const char *name,
                        double otherwise);
 const char *onnx_attr_string(const struct onnx_model *m, const NodeProto *n, const char *name,
