@@ -116,7 +116,7 @@ int grid_row_threads(const struct device_row *d, double rows, double turns);
 /* Keeps stages of rows in shared memory, or computes them where they are read if they contain no
  * sum. Must precede opts of loops. */
 void grid_place_stages(struct place_list *l, struct tgc *t, struct uop *store);
-/* Makes the block's threads share each sum that is the same for all of them. */
+/* Splits each sum that is invariant over the block among its threads. */
 void grid_share_sums(struct tgc *t, struct kernel *k, int store, int threads);
 /* Iterations of a sum, and of everything that is computed once for all iterations of the store's
  * loop r: stages, and sums invariant in r. */

@@ -224,7 +224,7 @@ static double waited(const struct device_row *d, const struct grid_work *w, doub
     if (!w->ahead)                   /* what registers do not hold at once waits again */
         latency *= at_least(
             w->cache_nbytes / w->blocks / w->steps / (w->threads * RATIO_GRID_FLIGHT_MOST), 1);
-    /* its subgroups run on so many schedulers only */
+    /* fewer subgroups than schedulers leave some idle */
     double alone = step * at_least(RATIO_GRID_FILL * d->wave / w->threads, 1);
     /* resident blocks that share a scheduler */
     double turns = at_most(held, at_least(waves / RATIO_GRID_FILL, 1));
