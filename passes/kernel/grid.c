@@ -1,16 +1,15 @@
-/* grid.c - chooses what a device's grid and its blocks are of a kernel.
+/* grid.c - chooses a device's grid and blocks for a kernel.
  *
- *      for b  for y  for x                             place (x, y) of the grid:  for b
+ *       for b  for y  for x                             thread (x, y) of the grid:  for b
  *
- * A device runs as many threads as there are places, so all loops whose iterations do not share
- * work become dimensions of the grid, at most three, the innermost loop the first one, whose
- * neighbours are neighbours in memory. Sums of products become blocks of tiles (grid_tile.c); rows
- * whose sums would keep few threads busy, blocks whose threads share the sums (grid_rows.c). The
- * order in which an element's terms are added depends on the device's row, not on the device.
+ * A device wants many threads, so loops whose iterations share no work become dimensions of the
+ * grid, at most three. The innermost loop is dimension 0: adjacent threads access adjacent memory
+ * (coalesced). Sums of products become blocks of tiles (grid_tile.c, grid_matrix.c). Rows whose
+ * sums would keep few threads busy become blocks that share the sums (grid_rows.c). The order in
+ * which an element's terms are added depends on the device's row in devices.def, not on the device.
  *
- * A kernel that keeps more in scratch than is on a thread's stack, a band's, or one whose nests
- * have nothing to share, goes by parts of one loop, as on processors (thread.c).
- */
+ * Some kernels are split along one loop instead, as on processors (thread.c): bands, those whose
+ * scratch exceeds a thread's stack, and those whose nests have nothing to share. */
 #include "passes/kernel/grid.h"
 
 /* ------------------------------------------------------------------------------- lists of opts */
@@ -55,7 +54,7 @@ struct opt *list_add(struct place_list *l, enum opt_op op, int tag)
     return &l->opt[l->n++];
 }
 
-/* `n` loops in the place of the one at `at`. */
+/* Puts n loops in the place of the one at `at`. */
 static void put_loops(struct place_list *l, int at, const int *tag, int n)
 {
     if (l->nloop + n - 1 > LOOPS_MAX) {
@@ -163,7 +162,7 @@ void list_grid(struct place_list *l, const int *tag, const int64_t *size, int n)
 
 /* ----------------------------------------------------------------------------- what the grid is */
 
-/* The loop over the grid of dimension d, the innermost 0; NULL: the store has fewer. */
+/* The grid loop of dimension d (0: the innermost); NULL: the store has fewer. */
 static const struct uop *grid_loop(const struct uop *store, int d)
 {
     for (int i = store->nsrc - 1; i >= store_first_range(store); i--)
@@ -172,8 +171,8 @@ static const struct uop *grid_loop(const struct uop *store, int d)
     return NULL;
 }
 
-/* Threads along the first dimensions, until they are some waves; without locals the driver
- * chooses. */
+/* Chooses the block size: threads along the first dimensions, until there are a few subgroups.
+ * Without shared memory (--no-locals) the driver chooses. */
 static void choose_groups(struct tgc *t, struct kernel *k)
 {
     enum { WAVES = 2 };
@@ -221,8 +220,8 @@ static bool has_sums(struct tgc *t, struct uop *store)
     return false;
 }
 
-/* Whether vectors of what the store's straight-line code loads, as a Winograd tile's places, fit a
- * thread's registers; sums load one by one. */
+/* Whether vector loads of the store's straight-line code fit a thread's registers (a Winograd tile
+ * loads all its positions). Sums load one by one. */
 static bool vectors_are_kept(struct tgc *t, struct uop *store, int lanes)
 {
     int n, loads = 0;
@@ -232,9 +231,8 @@ static bool vectors_are_kept(struct tgc *t, struct uop *store, int lanes)
     return loads * lanes <= t->device->registers || has_sums(t, store);
 }
 
-/* The loop of the store whose last `lanes` turns are a vector, as a tag; -1: none, since that would
- * leave fewer threads than the device has lanes, or, if each waits for what its sums load, fewer
- * than hide that; or since there are no vectors. */
+/* The tag of the loop to vectorize by `lanes`; -1: none. Vectors must leave enough threads: one for
+ * each lane of the device, or, if sums wait for loads, enough to hide latency. */
 static int vector_tag(struct tgc *t, struct uop *store, int lanes)
 {
     int at = grid_vector_loop(t, store, lanes), first = store_first_range(store);
@@ -249,7 +247,8 @@ static int vector_tag(struct tgc *t, struct uop *store, int lanes)
     return pays ? LOOP_GIVEN + at - first : -1;
 }
 
-/* Each turn of the store's independent loops is a place, or each vector of `lanes` turns. */
+/* Gives each iteration of the store's independent loops (or each vector of `lanes`) a thread of its
+ * own. */
 static void list_each(struct place_list *l, struct tgc *t, const struct kernel *k, int store,
                       int lanes)
 {
@@ -271,7 +270,7 @@ static void list_each(struct place_list *l, struct tgc *t, const struct kernel *
     list_grid(l, tag, size, n);
 }
 
-/* The store that takes longest: the one with the largest sum, then with most elements. */
+/* The store expected to take longest: the largest product of loop sizes, sums included. */
 static int main_store(struct tgc *t, const struct kernel *k)
 {
     int best = 0;
@@ -290,7 +289,7 @@ static int main_store(struct tgc *t, const struct kernel *k)
     return best;
 }
 
-/* Dimensions of the grid, of the list's own store. */
+/* Dimensions of the grid that the list gives its own store. */
 static int count_grid(const struct place_list *l)
 {
     int n = 0;
@@ -299,7 +298,7 @@ static int count_grid(const struct place_list *l)
     return n;
 }
 
-/* Stores that the list's one becomes besides, in front of those behind it. */
+/* Stores that the list adds after its own (PARTS makes two of one), by which later stores shift. */
 static int count_more(const struct place_list *l)
 {
     int n = 0;
@@ -308,8 +307,7 @@ static int count_more(const struct place_list *l)
     return n;
 }
 
-/* The sizes of the grid's dimensions, the innermost first, that a list makes: at
- * their upper bounds. */
+/* Upper bounds of the grid's dimensions, innermost first, that the list makes. */
 static int find_sizes(struct tgc *t, const struct kernel *k, const struct place_list *l,
                       int64_t size[GRID_RANK])
 {
@@ -327,9 +325,8 @@ static int find_sizes(struct tgc *t, const struct kernel *k, const struct place_
     return n;
 }
 
-/* Another store's loops become places of a grid of these sizes: a loop that is longer
- * than the next dimension goes on in the one behind it, or is a thread's loop, so that
- * the grid grows by little. */
+/* Fits another store's loops into a grid of these sizes. A loop longer than the next dimension
+ * continues in the one after it, or is serial in each thread, so that the grid grows by little. */
 static void list_within(struct place_list *l, struct tgc *t, const struct kernel *k, int store,
                         int threads, int lanes, const int64_t *size, int ndim)
 {
@@ -386,7 +383,7 @@ bool grid_apply(struct tgc *t, struct kernel *k, const struct place_list *of, in
             opt[n++].store += i > of->store ? count_more(of) : 0;
         }
     }
-    for (int i = 0; i < nstore; i++)                 /* missing dimensions have one place */
+    for (int i = 0; i < nstore; i++)                 /* missing dimensions get one index */
         for (int d = count_grid(&l[i]); d < count_grid(of); d++)
             opt[n++] =
                 (struct opt){.op = OPT_ALONE, .store = i + (i > of->store ? count_more(of) : 0)};
@@ -423,21 +420,21 @@ static bool has_loops(struct tgc *t, const struct kernel *k, enum axis axis)
     return any;
 }
 
-/* The grid, the buffers that are accessed now, and the program in the device's vectors, which is
- * the same schedule. */
+/* Notes the grid and the buffers now accessed. The variant in the device's vectors has the same
+ * schedule. */
 static void note_schedule(struct tgc *t, struct kernel *k)
 {
     kernel_note_grid(t, k);
     kernel_collect_buffers(t, k);
-    /* what instructions for matrices take has lanes of its own */
+    /* matrix instructions define their own lanes */
     if (grid_vector_lanes(t) < 2 || has_loops(t, k, AXIS_ELEMENT))
         return;
     struct variant v = kernel_variant(t, k, t->device->isa);
     VEC_PUSH(t, k->variant, k->nvariant, k->cap_variant, v);
 }
 
-/* Where no loop's turns are whole vectors, those that are left become a store of their own, scalars
- * in the same grid. */
+/* If no loop is a whole number of vectors, splits the remainder off as a scalar store in the same
+ * grid. */
 static void cut_vectors(struct tgc *t, struct kernel *k, int store, int lanes)
 {
     struct uop *s = k->ast->src[store];
@@ -455,9 +452,9 @@ static void cut_vectors(struct tgc *t, struct kernel *k, int store, int lanes)
         *k = trial;
 }
 
-/* Of a store's loops two neighbours that become one, as an axis: where more of them than a grid has
- * dimensions repeat nothing, and the largest ones leave threads of the device idle; the two with
- * the fewest turns together. -1: none. */
+/* Two adjacent loops to merge, as an axis; -1: none. Needed if more loops than a grid has
+ * dimensions are independent, and the largest three leave the device underused. Chooses the pair
+ * with the fewest iterations. */
 static int crowded_loops(struct tgc *t, struct uop *s, int lanes)
 {
     int first = store_first_range(s), best = -1,
@@ -477,7 +474,7 @@ static int crowded_loops(struct tgc *t, struct uop *s, int lanes)
         if (best < 0 || both < least)
             best = i - first - 1, least = both;
     }
-    for (int d = 0; d < GRID_RANK; d++) {                       /* what is left is serial */
+    for (int d = 0; d < GRID_RANK; d++) {                      /* what exceeds the grid is serial */
         int most = 0;
         for (int i = 1; i < s->nsrc - first; i++)
             most = size[i] > size[most] ? i : most;
@@ -497,11 +494,11 @@ static void join_loops(struct tgc *t, struct kernel *k, int store, int lanes)
         *k = trial;
 }
 
-/* Each element of the kernel's main store is a place, or each vector. */
+/* Gives each element (or vector) of the kernel's main store a thread. */
 static bool grid_each(struct tgc *t, struct kernel *k, int lanes)
 {
     struct kernel trial = *k;
-    if (lanes > 1 && has_loops(t, k, AXIS_GROUP))      /* whose bytes may lie apart */
+    if (lanes > 1 && has_loops(t, k, AXIS_GROUP))      /* a group's bytes may not be contiguous */
         return false;
     if (lanes > 1)
         cut_vectors(t, &trial, main_store(t, k), lanes);
@@ -512,7 +509,7 @@ static bool grid_each(struct tgc *t, struct kernel *k, int lanes)
     return true;
 }
 
-/* What the cost model takes. */
+/* The schedule that the cost model chooses. */
 static bool grid_by_model(struct tgc *t, struct kernel *k, int store)
 {
     int lanes = grid_vector_lanes(t);
@@ -523,7 +520,7 @@ static bool grid_by_model(struct tgc *t, struct kernel *k, int store)
            (lanes > 1 && grid_each(t, k, 1));
 }
 
-/* Other schedules, as far as tgc tune measures so many: tiles, rows, a place for each element. */
+/* Alternatives that tgc tune measures: tiles, rows, a thread for each element. */
 static void add_schedules(struct opts_choice *c, struct tgc *t, struct kernel *k, int store)
 {
     static const struct tile none = {.column_axis = -1};

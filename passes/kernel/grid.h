@@ -1,12 +1,12 @@
-/* grid.h - private to grid.c, grid_tile.c, grid_attention.c, grid_rows.c: a list of opts that makes
- * a store's loops a device's grid and blocks. */
+/* grid.h - private to grid*.c: builds the list of opts that turns a store's loops into a device's
+ * grid and blocks. */
 #ifndef TGC_GRID_H
 #define TGC_GRID_H
 
 #include "passes/kernel/tile.h"
 
-/* Opts for one store, and what its loops are behind them: LOOP_GIVEN and more are those of the
- * store as it was, by number. */
+/* The opts chosen for one store, with the loops that the store has after them. A loop is known by
+ * its tag; tags from LOOP_GIVEN on are the store's original loops, by number. */
 enum { LOOPS_MAX = 24, LIST_MAX = 64, LOOP_GIVEN = 16, LOOP_INNER = 64 };
 enum loop_tag {
     LOOP_ROWS = 0,
@@ -25,104 +25,108 @@ struct place_list {
 };
 void list_begin(struct place_list *l, struct tgc *t, const struct uop *ast, int store);
 struct opt *list_add(struct place_list *l, enum opt_op op, int tag);
-/* The number of the loop of this tag; -1: there is none. */
+/* Position of the loop with this tag; -1: there is none. */
 int list_position(const struct place_list *l, int tag);
-/* The loop has become others, which stand behind those of the list. */
+/* Forgets the loop, which has become others that the list does not track (lanes, for example). */
 void list_remove(struct place_list *l, int tag);
-/* The loop of `size` turns becomes two, of which the inner one has n and keeps the tag; one, if
- * that is all. */
+/* Divides the loop of `size` iterations: the inner loop has n and keeps the tag, the outer one gets
+ * the tag `outer`. Does nothing if n is all of them. */
 void list_divide(struct place_list *l, int tag, int64_t size, int64_t n, int outer);
-/* The loop becomes blocks of items * lanes turns: `blocks`, `lanes` and `items` are the tags of the
- * loops that come of it, in this order; lanes_inside: a thread's lanes are neighbours, and items
- * are before them. One block has no loop. size: its turns; 0: only the run knows. */
+/* Covers the loop by blocks of items * lanes iterations (COVER). The tags name the loops that
+ * result: blocks, lanes and items, in this order. lanes_inside: items come before lanes, so a
+ * thread's lanes are contiguous. A loop of one block disappears. size: the iterations; 0 if only
+ * the run knows. */
 struct block_of { int64_t items, lanes; int tag_blocks, tag_lanes, tag_items; bool lanes_inside; };
 void list_cover(struct place_list *l, int64_t size, int tag, const struct block_of *b);
-/* The loop becomes number `to`; the loop of that number and the one inside of it become one, with
- * the outer one's tag. */
+/* list_order() moves the loop to position `to`. list_flatten() merges the loop at `at` with the one
+ * inside of it; the result keeps the outer tag. */
 void list_order(struct place_list *l, int tag, int to);
 void list_flatten(struct place_list *l, int at);
-/* The loop's first n turns are the worker's, or so many at a time; size: as above. Returns how many
- * such blocks are left, as a loop of the same tag. */
+/* Gives blocks of n iterations to the worker (ITEM or GRID). size: the iterations, if `fixed`.
+ * Returns the number of such blocks, which stay a loop of the same tag. */
 int64_t list_take(struct place_list *l, int64_t size, bool fixed, int64_t n, int tag,
                   enum opt_op worker);
-/* n turns of the loop are a lane of a tile's rows or columns. */
+/* n iterations of the loop become a lane of a tile's rows or columns. */
 void list_lanes(struct place_list *l, int tag, int64_t n, bool column);
-/* Gives these loops to the grid, at most three: the largest of them. size: by tag. */
+/* Gives the largest of these loops to the grid, at most three. size: the iterations, by tag. */
 void list_grid(struct place_list *l, const int *tag, const int64_t *size, int n);
 
-/* The last n turns of the loop become a vector of each thread's; before all other
- * opts of the store. */
+/* Vectorizes the loop: n contiguous iterations become one vector of a thread. Must precede all
+ * other opts of the store. */
 void list_vector(struct place_list *l, int tag, int64_t size, int64_t n);
 
-/* grid_vector.c. The elements of a vector of the device's language; 1: it has none. */
+/* grid_vector.c. The vector width of the device's language, in elements; 1: it has no vectors. */
 int grid_vector_lanes(const struct tgc *t);
-/* Whether n turns of the store's loop src[at] could be a vector: what is read and stored along it
- * are aligned neighbours, and all operations have vectors. */
+/* Whether n iterations of the store's loop src[at] can be a vector: accesses along it are
+ * contiguous and aligned, and all operations have vector forms. */
 bool grid_vector_fits(struct tgc *t, struct uop *store, int at, int64_t n);
-/* The last loop of which that holds; -1: there is none. */
+/* The last loop for which grid_vector_fits() holds; -1: there is none. */
 int grid_vector_loop(struct tgc *t, struct uop *store, int64_t n);
-/* The last loop of which it holds, but for turns that are left behind the last n;
- * -1: there is none. */
+/* The last loop whose whole vectors fit once the remaining iterations are cut off; -1: there is
+ * none. */
 int grid_vector_part(struct tgc *t, struct uop *store, int64_t n);
 
-/* Of a block, at most. */
+/* Threads of a block, at most. */
 enum { THREADS_MOST = 256 };
-/* Whether a sum or a stage outside of all others would be computed for each turn of r again. */
+/* Whether putting r over the grid would recompute something per iteration: a sum or stage that does
+ * not depend on r. */
 bool grid_repeats(struct tgc *t, struct uop *store, const struct uop *r);
 
-/* Applies the list to its store; the kernel's other stores, all if it is NULL, become places of the
- * grid, in blocks of so many threads if the list makes some, in vectors of so many lanes where they
- * fit. false: refused, and nothing is changed. */
+/* Applies the list to its store. NULL: the main store gets one grid index per element. The kernel's
+ * other stores follow into the same grid, in blocks of `threads` if that is not 0, with vectors of
+ * `lanes` where they fit. false: refused, nothing has changed. */
 bool grid_apply(struct tgc *t, struct kernel *k, const struct place_list *of, int threads,
                 int lanes);
 
-/* grid_tile.c: a sum of products by blocks of tiles, by the `first` best or, if that is refused,
- * the next one that the cost model finds; false: there is none. k: is changed if true. */
+/* grid_tile.c: a sum of products as blocks of tiles, without matrix instructions. Tries the cost
+ * model's tiles from number `first` on, best first, until one is not refused. false: none was
+ * applied. Changes k only if true. */
 bool grid_tile(struct tgc *t, struct kernel *k, int store, int first);
-/* grid_matrix.c: the same by an instruction of ir/matrix.def, if the device has one for the
- * factors' values and it is faster. */
+/* grid_matrix.c: as grid_tile(), by a matrix instruction of ir/matrix.def. false also if the device
+ * has none for the factors' values, or if it is not faster. */
 bool grid_matrix(struct tgc *t, struct kernel *k, int store, int first);
-/* grid_raster.c: of a product's blocks, or clusters of them, of rows, whose loop is the outer one,
- * and of columns, how many there are, and what one reads of its operand; how many run at once. */
+/* grid_raster.c: tile rasterization of a product's blocks (or clusters). Index 0 is the outer loop,
+ * of rows, 1 that of columns. n: blocks; nbytes: what one block reads of that side's operand;
+ * at_once: blocks that run concurrently. */
 struct raster { int64_t n[2], at_once; double nbytes[2]; };
-/* How many rows of blocks are a group, so that blocks that run at once read least of memory; 1:
- * their order does not matter. */
+/* Rows of blocks to group so that concurrent blocks read least from memory; 1: the order does not
+ * matter. */
 int64_t grid_raster(const struct device_row *d, const struct raster *r);
-/* The loop over n rows of blocks becomes one over groups, of the tag `tag`, and that over a group's
- * rows, inside of the columns'. */
+/* Splits the loop over n rows of blocks into groups, with the tag `tag`, and moves the rows of a
+ * group inside the loop over columns. */
 void list_raster(struct place_list *l, int rows, int columns, int64_t n, int64_t group, int tag);
-/* grid_attention.c: attention that plan_online_find() found by blocks of queries and of keys, if that is
+/* grid_attention.c: attention (found by plan_online_find()) as blocks of queries and keys, if
  * cheaper than rows. */
 bool grid_attention(struct tgc *t, struct kernel *k);
-/* grid_slice.c: few results with long sums, whose columns or terms are neighbours in memory, by
- * blocks of columns whose threads share the sums. */
+/* grid_slice.c: few results with long sums, contiguous along columns or terms: blocks of columns
+ * whose threads share the sums. */
 bool grid_slices(struct tgc *t, struct kernel *k, int store);
-/* grid_window.c: a sum over windows of channels that are neighbours, several outputs of each thread
- * along one of them. */
+/* grid_window.c: a sum over windows of contiguous channels; each thread computes several outputs
+ * along a window. */
 bool grid_windows(struct tgc *t, struct kernel *k, int store);
-/* grid_turn.c: a store without sums whose neighbours lie apart where they are loaded goes through
- * local memory, if that takes less by the model. false: nothing has changed. */
+/* grid_turn.c: a transposing store without sums, whose loads are strided where its stores are
+ * contiguous. Stages a tile in shared memory if the model finds that faster. false: nothing has
+ * changed. */
 bool grid_turned(struct tgc *t, struct kernel *k, int store);
-/* grid_rows.c: rows by blocks whose threads share sums. */
+/* grid_rows.c: blocks of rows whose threads share the sums. */
 bool grid_rows(struct tgc *t, struct kernel *k, int store);
-/* Threads of a row's block: as many as a row of so many turns has work for, in waves, and no more
- * than fill the device. */
+/* Threads per block for rows of `turns` iterations: a multiple of the subgroup, limited by the work
+ * of a row and by what fills the device. */
 int grid_row_threads(const struct device_row *d, double rows, double turns);
-/* Stages of rows are shared in local memory; those without a sum in them are computed where they
- * are read. Before opts of loops. */
+/* Keeps stages of rows in shared memory, or computes them where they are read if they contain no
+ * sum. Must precede opts of loops. */
 void grid_place_stages(struct place_list *l, struct tgc *t, struct uop *store);
-/* The block's threads share each sum that is the same for all of them. */
+/* Splits each sum that is invariant over the block among its threads. */
 void grid_share_sums(struct tgc *t, struct kernel *k, int store, int threads);
-/* Turns of a sum; of all that is computed once for the turns of the store's loop r: stages, and
- * sums that do not change along it. */
+/* Iterations of a sum, and of everything that is computed once for all iterations of the store's
+ * loop r: stages, and sums invariant in r. */
 double grid_sum_turns(const struct uop *sum);
 double grid_row_turns(struct tgc *t, struct uop *store, const struct uop *r);
-/* Whether a sum's terms along the loop are read as aligned neighbours, words or halves, so that so
- * many of them are one transaction. */
+/* Whether `lanes` terms of the sum along r are one transaction: contiguous, aligned words or
+ * halves. */
 bool grid_reads_vectors(struct tgc *t, struct uop *sum, const struct uop *r, int lanes);
-/* How many of the sum's terms along its loop `axis` are loaded at once, as aligned neighbours; 1:
- * each by itself. */
+/* The vector width of the sum's loads along its loop `axis`; 1: scalar loads. */
 int grid_sum_lanes(struct tgc *t, struct uop *sum, int axis);
-/* Which of a sum's loops its threads share: the longest. */
+/* The sum's loop that its threads share: the longest. */
 int grid_longest_loop(const struct uop *sum);
 #endif

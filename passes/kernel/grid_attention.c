@@ -1,34 +1,34 @@
-/* grid_attention.c - attention on a device: a block has a tile of queries, and goes through the
- * keys with a running maximum (online_softmax.c).
+/* grid_attention.c - attention on a device, without matrix instructions: a block has a tile of
+ * queries and iterates over blocks of keys with an online softmax (online_softmax.c).
  *
- *      place (tile of queries, head)           a block
- *        q[e][r] = the queries                   local memory, as are m, l and a
- *        for block of keys                       s[j][r] = sum over e of q[e][r] * k[j, e]     k: copied, some e at a time
- *          s, m, l, a as on processors           a[r][f] = c[r] * a[r][f] + sum over j of s[j][r] * v[j, f]    v: likewise
+ *    grid: (tile of queries, head)     a block
+ *      q[e][r] = the queries             shared memory, as are m, l and a
+ *      for block of keys                 s[j][r] = sum over e of q[e][r] * k[j, e]
+ *        s, m, l, a as on processors     a[r][f] = c[r] * a[r][f] + sum over j of s[j][r] * v[j, f]
  *
- * Each store of the kernel is shared by all threads of the block, those of the two products as
- * tiles with lanes of rows x lanes of columns; behind each is a barrier. Local memory holds one
- * block of keys' scores, however many keys there are. All blocks are of one size: nothing is read
- * behind the last key, and the scores there are -inf.
+ * All threads of the block share each store of the kernel. The two products are tiles of lanes of
+ * rows x lanes of columns; a barrier follows each store. k and v are staged some terms at a time.
+ * Shared memory holds the scores of one block of keys, however many keys there are. All blocks have
+ * one size: nothing is read after the last key, and the scores there are -inf.
  *
- * The model counts what a thread executes for a block of keys, as grid_tile.c does, and how many
- * threads the device's units hold at once, since local memory limits that; rows by blocks
- * (grid_rows.c) are the other choice, if two rows of scores fit local memory.
- */
+ * The model counts what a thread issues for a block of keys, as grid_tile.c does, and the
+ * occupancy, which shared memory limits. The alternative is rows by blocks (grid_rows.c), if two
+ * rows of scores fit shared memory. */
 #include "passes/kernel/grid_attention.h"
 
 enum { STEP_MOST = 16, STEP_LEAST = 4, SHAPES_MAX = 8, FEW = 8 };
-/* Stores of a block of keys, of a row with its trees. */
+/* Stores of a block of keys, and of a row with its trees; each is followed by a barrier. */
 enum { STORES = 9, ROW_STORES = 4 };
 
-/* A product's tile: items x lanes of rows (the queries) and of columns, which several such tiles
- * make up; terms of its sum that are copied at a time, 0: none are. */
+/* A product's tile: items (threads) x lanes (per thread) of rows, the queries, and of columns.
+ * tiles: how many such tiles cover the columns; step: terms staged at a time; 0: operands are not
+ * staged. */
 struct part { int64_t row_items, row_lanes, column_items, column_lanes, tiles, step; };
 struct shape {
     struct online_shape of;
     int64_t threads;
     struct part scores, product;
-    int64_t nelem;               /* of local memory */
+    int64_t nelem;               /* of shared memory */
     double ns;
 };
 static int count_loads(struct tgc *t, struct uop *value)
@@ -74,7 +74,7 @@ static bool find_sizes(struct tgc *t, const struct kernel *k, struct attention *
 
 static int64_t ceil_of(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* The most terms whose copy of `columns` columns the threads share evenly. */
+/* The most terms whose staged copy of `columns` columns is shared evenly by the threads. */
 static int64_t choose_step(int64_t terms, int64_t columns, int64_t threads)
 {
     for (int64_t step = STEP_MOST; step >= STEP_LEAST; step--)
@@ -83,7 +83,7 @@ static int64_t choose_step(int64_t terms, int64_t columns, int64_t threads)
     return 0;
 }
 
-/* What a thread executes for the sums over `terms`, in multiply-adds. */
+/* Issue cost of a thread for the sums over `terms`, in multiply-adds. */
 static double work_of(const struct device_row *d, const struct part *p, int64_t terms,
                       int64_t threads)
 {
@@ -96,13 +96,13 @@ static double work_of(const struct device_row *d, const struct part *p, int64_t 
     return (double)(p->tiles * terms) * each;
 }
 
-/* How often a block waits for copies, or for what it loads. */
+/* How often a block stalls on copies, or on its loads. */
 static double steps_of(const struct part *p, int64_t terms)
 {
     return p->step ? (double)(p->tiles * ceil_of(terms, p->step)) : 1;
 }
 
-/* The best tile of rows x columns by so many threads; false: none that the registers hold. */
+/* The cheapest tile of rows x columns for `threads`; false: none fits the registers. */
 static bool choose_part(const struct device_row *d, int64_t rows, int64_t columns, int64_t terms,
                         int64_t threads, struct part *best)
 {
@@ -168,8 +168,8 @@ static double shape_ns(struct tgc *t, const struct shape *s, const struct attent
     return cost_of_grid(d, &work, NULL);
 }
 
-/* A block for each query, whose threads share its keys, and load all factors from memory; 0: two
- * rows of scores, and what their sums need, do not fit. */
+/* Time of one block per query, whose threads share its keys and load all factors from memory. 0:
+ * two rows of scores and their partial sums do not fit shared memory. */
 static double rows_ns(const struct device_row *d, const struct attention *x)
 {
     double blocks = (double)x->heads * (double)x->queries,
@@ -201,7 +201,7 @@ static bool fill_shape(struct tgc *t, struct shape *s, const struct attention *x
     return 4 * s->nelem <= x->local_nbytes;
 }
 
-/* The shapes that cost least, best first. */
+/* Lists the cheapest shapes, best first. */
 static int list_shapes(struct tgc *t, const struct attention *x, struct shape *best)
 {
     int n = 0;
@@ -311,7 +311,7 @@ struct uop *attention_product(struct tgc *t, struct uop *store)
     return NULL;
 }
 
-/* The operand in global memory is copied, some terms at a time. */
+/* Stages the operand in global memory, `step` terms at a time. */
 static void list_copy(struct place_list *l, struct uop *store, struct uop *sum, int64_t step)
 {
     struct opt divide = {.op = OPT_DIVIDE,
@@ -327,7 +327,7 @@ static void list_copy(struct place_list *l, struct uop *store, struct uop *sum, 
     *list_add(l, OPT_LOCAL, -1) = local;
 }
 
-/* A product's loops of rows and columns as a tile. */
+/* Makes a tile of a product's loops of rows and columns. */
 static void list_part(struct place_list *l, struct uop *store, struct uop *sum,
                       const struct part *p, int row, int column)
 {

@@ -5,12 +5,10 @@
 #include "passes/kernel/grid.h"
 #include "passes/kernel/online_softmax.h"
 
-/* Sizes, at their upper bounds; columns of the result for each query, of its innermost loop and in
- * all; what the queries are rounded to. */
-/* local_nbytes: what a block may have of all machines that are asked for; masks: values that are
- * loaded for each score */
-/* row: the query, on which the keys that it may see depend: begin <= key < end; NULL:
- * there is no such limit */
+/* Sizes are upper bounds. columns: of the result, for each query; inner: those of its innermost
+ * loop. factor: the dtype to which queries are rounded. local_nbytes: shared memory that all
+ * targeted machines have. masks: values loaded for each score. row: the loop over queries on which
+ * the visible keys depend, begin <= key < end; NULL: all keys are visible. */
 struct attention {
     int64_t heads, queries, keys, features, inner, columns, local_nbytes;
     enum dtype factor;
@@ -19,34 +17,33 @@ struct attention {
     struct uop *begin, *end;
 };
 
-/* An exponential, in multiply-adds of a thread. */
+/* Cost of an exponential, in multiply-adds of a thread. */
 enum { ATTENTION_EXPONENTIAL = 12 };
 
-/* Of queries, keys, values and results, each once. */
+/* Bytes of queries, keys, values and results, each counted once. */
 double attention_nbytes(const struct attention *x);
-/* What a block of so many queries goes through: blocks of so many keys on average, those of them of
- * which a mask hides keys from some queries alone; and what units take for all blocks, in the time
- * of an average one (0: blocks are alike, or very many). */
+/* Key blocks that a block of queries iterates over. all: the mean; cut: those of them that a mask
+ * hides from only some queries; rounds: time of all blocks on the units, in that of an average
+ * block (0: blocks are alike, or too many to simulate). */
 struct attention_turns { double all, cut, rounds; };
 /* needs: queries, keys, row, begin and end of x, and a device. grid_attention_turns.c */
 struct attention_turns attention_turns(struct tgc *t, const struct attention *x, int64_t rows,
                                        int64_t keys);
-/* How many of its first loops all stores are in: bands. */
+/* The number of leading loops that all stores share (bands), and a store's number of bands. */
 int attention_common(const struct uop *ast);
 int attention_bands(const struct uop *store);
-/* The bands in which all stores are become the grid. */
+/* Puts the bands that all stores share over the grid. */
 void attention_places(struct place_list *l, const struct uop *store, int common);
-/* The block's threads share the store's loops, the innermost first. Returns each thread's turns of
- * the outermost one. */
+/* Distributes the store's loops over the block's threads, innermost first. Returns each thread's
+ * iterations of the outermost one. */
 int64_t attention_threads(struct place_list *l, const struct uop *store, int64_t threads);
-/* The store's sum of queries by keys, or of scores by values; NULL: it is another store. */
+/* The store's product: queries by keys, or weights by values; NULL: it has none. */
 struct uop *attention_product(struct tgc *t, struct uop *store);
-/* The load, sources first, of a sum of products that reads other memory than the block's;
- * -1: there is none. */
+/* Number, sources first, of the product's load from global memory; -1: there is none. */
 int attention_operand(struct tgc *t, struct uop *sum);
 
-/* grid_attention_matrix.c: by an instruction of matrix.def, if that is expected to take less than
- * `ns`; 0: than anything. false: it is not, or the device has none for the factors' values; k: is
- * changed if true. */
+/* grid_attention_matrix.c: by a matrix instruction, if expected to take less than `ns` (0:
+ * regardless). false: it is not faster, or the device has none for these factors. Changes k only if
+ * true. */
 bool attention_by_tiles(struct tgc *t, struct kernel *k, const struct attention *x, double ns);
 #endif

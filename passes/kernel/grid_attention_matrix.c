@@ -1,26 +1,25 @@
-/* grid_attention_matrix.c - attention on a device whose sums of products are an instruction's of
- * ir/matrix.def (online_matrix.c has the stores).
+/* grid_attention_matrix.c - attention on a device by matrix instructions of ir/matrix.def
+ * (online_matrix.c has the stores). A wave is a subgroup (warp).
  *
- *      queries   wave · tile · m         each wave has rows of its own, and all keys and columns of them
- *      keys             tile · n         of the scores; of the weights they are terms: part · k
- *      columns          tile · n         features are terms, too: part · k
+ *      queries   wave · tile · m      a wave has rows of its own, with all keys and columns
+ *      keys             tile · n      columns of the scores; terms of the second product: part · k
+ *      columns          tile · n      features are terms of the first product: part · k
  *
- * Where the device has instructions of four waves that read factors from local memory themselves
- * (CUDA's wgmma), both products are theirs: a group of four waves has 64 rows, queries, keys and
- * values lie in panels, and the weights are a factor in registers. Whose the elements of scores and
- * results are is what the waves' own instruction says, too, so all other stores are spread by that.
+ * Some devices have instructions of four waves that read factors from shared memory (CUDA's wgmma
+ * on warpgroups). Both products use them then: a warpgroup has 64 rows; queries, keys and values
+ * lie in swizzled panels; the weights are a factor in registers. The accumulator layout is that of
+ * a wave's own instruction, so all other stores are distributed by that (SPREAD).
  *
- * A block copies all features of its keys to local memory, then all columns of their values, with
- * zeros where these are no whole tiles. What a nest of rows and columns updates (scores, results,
- * parts of sums) is in the registers of the threads that have these elements; such nests follow
- * each other without a barrier.
+ * A block stages all features of a block of keys in shared memory, then all columns of their
+ * values, zero-padded to whole tiles. What a nest of rows and columns updates (scores, results,
+ * partial sums) stays in the registers of the threads that own the elements; such nests follow each
+ * other without a barrier.
  *
- * The model: the instruction's rate; what a thread issues besides, meanwhile if the device has
- * units for matrices: words of tiles, copies; exponentials, by a unit of their own; a group of
- * waves waits for its products, so others have to go on meanwhile; how many blocks a unit holds at
- * once, by local memory and threads, which hide what the two copies wait for; keys and values read
- * once for each block.
- */
+ * The model, per block of keys: - the matrix instructions' rate; - what a thread issues besides
+ * (loads of tiles, copies), in parallel if the device has separate matrix units; - exponentials, by
+ * a unit of their own; - that each warpgroup waits for its products, while others go on; -
+ * occupancy, by shared memory and threads, which hides the latency of copies; - bytes of keys and
+ * values, once for each block. */
 #include "passes/analysis/matrix.h"
 #include "passes/kernel/grid_attention.h"
 #include "passes/target/target.h"
@@ -42,17 +41,20 @@ enum {
 enum { LOOP_M = LOOP_COLUMN_ITEMS + 1, LOOP_N, LOOP_ROW_TILES, LOOP_COLUMN_TILES };
 enum { SCORES, RESULTS, PRODUCTS };
 
-/* A product's instruction. */
+/* The matrix instruction of a product. */
 struct instruction { const struct matrix_row *row; enum matrix_unit of; double gflops; };
 struct tiling {
     const struct attention *x;
-    const struct matrix_row *row;            /* of a wave: whose elements are which */
+    const struct matrix_row *row;            /* that of a wave, which defines the layout of
+                                              * elements */
     enum matrix_unit of;
     struct instruction by[PRODUCTS];
-    bool panels;                             /* those are of groups of waves */
-    int64_t waves, tiles, keys;  /* of a block; of rows, for each wave; of a block */
-    int64_t width, parts;        /* elements of keys and values that are copied at once;
-                                  * parts of the copies */
+    bool panels;                             /* by[] are instructions of warpgroups, with
+                                              * operands in panels */
+    int64_t waves, tiles, keys;  /* waves of a block; tiles of rows for each wave; keys of a
+                                  * block */
+    int64_t width, parts;        /* vector width of the copies of keys and values; pipeline
+                                  * stages */
     enum transfer how;
     double ns;
 };
@@ -80,8 +82,8 @@ static int64_t factor_nbytes(const struct tiling *s)
     return (int64_t)dtype_nbytes(s->row->dtype[MATRIX_A]);
 }
 
-/* Elements by which the rows of what a product reads in local memory are longer: so that they begin
- * in other banks, or are those of panels. */
+/* Row padding, in elements, of a product's operand in shared memory: against bank conflicts, or to
+ * whole panels. */
 static int64_t pad_of(const struct tiling *s, int product)
 {
     int64_t n = product == SCORES ? features_of(s) : columns_of(s);
@@ -89,13 +91,13 @@ static int64_t pad_of(const struct tiling *s, int product)
                      : PAD_NBYTES / factor_nbytes(s);
 }
 
-/* 32-bit words of a tile in each thread. */
+/* 32-bit registers of a tile in each thread. */
 static int64_t words_of(const struct tiling *s, enum matrix_part part)
 {
     return matrix_elements(s->row, part) * dtype_bits(s->row->dtype[part]) / 32;
 }
 
-/* Whether the weights of a block of keys are factors where they are, in registers. */
+/* Whether the weights can be a factor as they are, in registers. */
 static bool is_direct(const struct tiling *s) { return matrix_sums_are_factor(s->row, MATRIX_A); }
 
 static int64_t local_nbytes(const struct tiling *s)
@@ -106,11 +108,10 @@ static int64_t local_nbytes(const struct tiling *s)
     return (rows * f + weights + s->parts * s->keys * (f + c)) * factor_nbytes(s);
 }
 
-/* Whether keys and values come as boxes, whoever of the threads there are. */
+/* Whether keys and values arrive as boxes (TMA), whoever issues them. */
 static bool is_bulk(const struct tiling *s) { return s->parts > 1 && s->how == TRANSFER_BULK; }
 
-/* How many elements come at once, if keys and values lie as widely: shares of a block
- * are whole vectors. */
+/* Vector width of the copies, if memory allows it: each thread's share must be whole vectors. */
 static int64_t width_of(const struct tiling *s)
 {
     int64_t width = COPY_NBYTES_MOST / factor_nbytes(s);
@@ -120,8 +121,8 @@ static int64_t width_of(const struct tiling *s)
     return width;
 }
 
-/* Scores and what is loaded for each of them, results and parts of the sum, and the
- * tiles of a product. */
+/* Registers of a thread: scores and what is loaded for each, results, partial sums, and a product's
+ * tiles. */
 static int64_t registers_of(const struct tiling *s)
 {
     int64_t n = s->row->size[MATRIX_N], sums = s->tiles * words_of(s, MATRIX_SUM),
@@ -130,9 +131,9 @@ static int64_t registers_of(const struct tiling *s)
            s->tiles * weights * words_of(s, MATRIX_A) + (s->panels ? 0 : words_of(s, MATRIX_B));
 }
 
-/* What registers_of() may be: where compilers have to load fragments early, they take two thirds as
- * many registers again; and more of them where threads load what is copied and store weights to
- * local memory, so that a small block's threads, which have more, gain less. */
+/* Limit for registers_of() that leaves room for what it does not count. Compilers load fragments
+ * early, which takes two thirds more. Threads that also copy and store weights to shared memory
+ * need more still, so the larger budget of a small block gains less. */
 static int64_t most_registers(const struct device_row *d, const struct tiling *s)
 {
     int64_t own = device_registers(d, threads_of(s)), few = 3 * own / 8,
@@ -142,7 +143,7 @@ static int64_t most_registers(const struct device_row *d, const struct tiling *s
     return s->parts > 1 && is_direct(s) ? 3 * own / 5 : few > usual ? few : usual;
 }
 
-/* Whether the copies are shared evenly by the threads, and come as they should. */
+/* Whether threads share the copies evenly and the device can make them. */
 static bool copies_fit(const struct tgc *t, const struct tiling *s)
 {
     if (is_bulk(s))
@@ -169,11 +170,11 @@ static bool fits(const struct tgc *t, const struct tiling *s)
            registers_of(s) <= most_registers(d, s) && local_nbytes(s) <= s->x->local_nbytes;
 }
 
-/* Whether exponentials are powers of two by the device's own instruction. */
+/* Whether exponentials are hardware powers of two. */
 static bool has_powers(const struct tiling *s) { return dtype_bits(s->row->dtype[MATRIX_A]) == 16; }
 
-/* What a thread issues for a block of keys, in multiply-adds. cut: the share of blocks in which it
- * compares keys. */
+/* Issue cost of a thread for a block of keys, in multiply-adds. cut: the share of blocks in which
+ * it compares keys against a mask. */
 static double issued(const struct tgc *t, const struct tiling *s, double cut)
 {
     const struct device_row *d = t->device;
@@ -193,18 +194,18 @@ static double issued(const struct tgc *t, const struct tiling *s, double cut)
     double copies = is_bulk(s) ? 0
                                : (cost_grid_load(d) + (s->parts > 1 ? 0 : local)) * keys * (f + c) /
                                      (threads * (double)s->width);
-    /* of a score the exponential, the maximum, the sum; of a result that it gets smaller */
+    /* per score: the exponential, the maximum, the sum; per result: its rescaling */
     double power = has_powers(s) ? 1 : ATTENTION_EXPONENTIAL;
     double elements = rows * keys / threads * (power + 4 + cut * COMPARED) + rows * c / threads;
-    /* of a row of the thread's what its threads exchange, and its factor */
+    /* per row: the exchange between its lanes, and the rescaling factor */
     double of_rows = tiles * (double)(words_of(s, MATRIX_SUM) / 2) * ROW_ISSUE;
-    /* the more waves, the longer the first of them waits for the last */
+    /* the more waves, the longer the first waits for the last */
     double barriers = (s->parts > 1 ? 1 : 4) + (is_direct(s) ? 0 : 1);
     return scores + results + copies + elements + of_rows +
            barriers * RATIO_GRID_BARRIER / 8 * (double)(s->waves < 4 ? 4 : s->waves);
 }
 
-/* A product's instructions for a block of keys, if all units shared them. */
+/* Time of a product's instructions for a block of keys, if all units shared them. */
 static double product_ns(const struct device_row *d, const struct tiling *s, int product)
 {
     const struct instruction *by = &s->by[product];
@@ -242,11 +243,12 @@ static double tiling_ns(struct tgc *t, const struct tiling *s)
         .memory_nbytes = attention_nbytes(s->x),
     };
     double ns = cost_of_grid(t->device, &work, NULL);
-    work.cache_nbytes = 0;   /* of those that the cache limits the one that waits least otherwise */
+    work.cache_nbytes = 0;   /* among cache-bound tilings prefer the one that stalls least
+                              * otherwise */
     return ns + cost_of_grid(t->device, &work, NULL) / BESIDE_LIMIT;
 }
 
-/* The instruction of a wave for both products. */
+/* Finds the instruction of one wave that computes both products. */
 static bool find_row(struct tgc *t, struct tiling *s)
 {
     struct instruction by;
@@ -262,8 +264,7 @@ static bool find_row(struct tgc *t, struct tiling *s)
     return false;
 }
 
-/* Whether the instruction has fewer columns beyond the n that there are, or as few and is
- * larger. */
+/* Whether instruction `by` wastes fewer columns beyond n than `than`, or as few and is larger. */
 static bool is_nearer(int64_t n, const struct instruction *by, const struct instruction *than)
 {
     int64_t own = by->row->size[MATRIX_N], other = than->row ? than->row->size[MATRIX_N] : 0;
@@ -271,8 +272,8 @@ static bool is_nearer(int64_t n, const struct instruction *by, const struct inst
            (whole(n, own) == whole(n, other) && own > other);
 }
 
-/* The instructions of a group of waves that read b, and for the scores a, in panels; false: there
- * are none for so many keys. */
+/* Finds instructions of warpgroups that read b from panels, and for the scores a as well. false:
+ * there are none for this many keys. */
 static bool find_groups(const struct tgc *t, const struct tiling *of, struct tiling *s)
 {
     struct instruction by;
@@ -310,7 +311,7 @@ static int add_tiling(struct tgc *t, struct tiling *s, struct tiling *best, int 
     return n;
 }
 
-/* By instructions of groups of waves, their copies by the threads, or as boxes. */
+/* Adds tilings by instructions of warpgroups, with copies by the threads or as boxes. */
 static int add_groups(struct tgc *t, const struct tiling *of, bool bulk, struct tiling *best, int n)
 {
     struct tiling s;
@@ -349,8 +350,8 @@ static bool is_of_rows(const struct uop *store, int64_t rows)
     return loops_of(store) == 1 && range_fixed_size(store->src[store->nsrc - 1]) == rows;
 }
 
-/* Whether threads keep their elements of what the store passes on: it updates that, row by row, or
- * has one for each row. */
+/* Whether the store's result stays in registers: it updates the memory row by row, or has one
+ * element for each row. */
 static bool is_kept(struct tgc *t, const struct tiling *s, struct uop *store)
 {
     int n;
@@ -362,7 +363,7 @@ static bool is_kept(struct tgc *t, const struct tiling *s, struct uop *store)
            uop_buffer_of(store->src[0])->kind == BUFFER_SCRATCH;
 }
 
-/* Whether the store loads or stores what threads keep. */
+/* Whether the store loads or stores memory kept in registers. */
 static bool reads_kept(struct tgc *t, struct uop *store, struct uop *const *kept, int nkept)
 {
     int n;
@@ -374,8 +375,7 @@ static bool reads_kept(struct tgc *t, struct uop *store, struct uop *const *kept
     return false;
 }
 
-/* The nest's loop of rows as waves, each with tiles of so many rows as the instruction has, which
- * is of `waves` of them. */
+/* Divides the nest's loop of rows into waves, tiles and rows of the instruction. */
 static void list_waves(struct place_list *l, const struct tiling *s, int outer,
                        const struct matrix_row *row)
 {
@@ -391,8 +391,8 @@ static void list_waves(struct place_list *l, const struct tiling *s, int outer,
         list_lanes(l, LOOP_ROW_TILES, s->tiles, false);
 }
 
-/* Rows of a nest as those of the instruction's tiles, whose threads exchange what
- * they have of a sum. */
+/* Distributes rows of a nest as the instruction's tiles are; lanes of one row combine their partial
+ * sums by shuffles. */
 static void list_rows(struct place_list *l, const struct tiling *s, struct uop *store)
 {
     int n;
@@ -406,7 +406,7 @@ static void list_rows(struct place_list *l, const struct tiling *s, struct uop *
         }
 }
 
-/* The store of what the sum reads in the block's memory; -1: it reads none. */
+/* The store that produces what the sum reads in shared memory; -1: none does. */
 static int stored_by(struct tgc *t, const struct uop *ast, struct uop *sum)
 {
     int n, by = -1;
@@ -418,7 +418,7 @@ static int stored_by(struct tgc *t, const struct uop *ast, struct uop *sum)
     return by;
 }
 
-/* What the product reads in local memory: a copy of keys or values, in panels with the queries. */
+/* Stages a product's operand in shared memory: keys or values; in panels, the queries as well. */
 static void list_factors(struct place_list *l, const struct tiling *s, const struct uop *ast,
                          struct uop *store, struct uop *sum, int product)
 {
@@ -447,8 +447,8 @@ static void list_factors(struct place_list *l, const struct tiling *s, const str
     }
 }
 
-/* Rows and columns of a nest as the tiles of the product's instruction, its sum by it; without a
- * sum as those of a wave's. */
+/* Makes tiles of the nest's rows and columns, and its sum a matrix instruction. Without a sum:
+ * tiles of a wave's own instruction. */
 static void list_tile(struct place_list *l, const struct tiling *s, const struct uop *ast,
                       struct uop *store, struct uop *sum, int product)
 {
@@ -470,8 +470,8 @@ static void list_tile(struct place_list *l, const struct tiling *s, const struct
         list_factors(l, s, ast, store, sum, product);
 }
 
-/* The block's threads share what they store for the others, the queries; a thread's loads of
- * several rows are under way together. */
+/* The block's threads share what is stored for all of them (the queries); loads of several rows are
+ * in flight together. */
 static void list_shared(struct place_list *l, const struct tiling *s, struct uop *store)
 {
     int outer = attention_bands(store);
@@ -482,7 +482,8 @@ static void list_shared(struct place_list *l, const struct tiling *s, struct uop
         list_lanes(l, LOOP_GIVEN + outer, lanes, false);
 }
 
-/* The stores in their order; each that has tiles joins the one before it that has. */
+/* Lists the opts of all stores in order; each store with tiles joins the previous one that has
+ * them. */
 static bool list_stores(struct tgc *t, const struct kernel *k, const struct tiling *s,
                         struct opt *opt, int *n)
 {
@@ -546,8 +547,8 @@ static bool apply_copies(struct tgc *t, struct kernel *k, const struct tiling *s
     return ok;
 }
 
-/* Keys or values whose neighbours are fewer, or not aligned, come by as many as lie together; those
- * that come in no other way by loads of the threads. */
+/* Falls back step by step: narrower copies of keys or values that are less contiguous or aligned,
+ * then copies by loads of the threads. */
 static bool apply_tiling(struct tgc *t, struct kernel *k, const struct tiling *s)
 {
     struct tiling of = *s;
@@ -565,7 +566,8 @@ bool attention_by_tiles(struct tgc *t, struct kernel *k, const struct attention 
     struct tiling s = {.x = x, .how = TRANSFER_ASYNC}, best[CHOICES_MAX] = {{.ns = 0}};
     if (!find_row(t, &s) || x->inner != x->columns)
         return false;
-    for (int bulk = 1; bulk >= 0; bulk--)        /* without boxes, where keys and values are none */
+    for (int bulk = 1; bulk >= 0; bulk--)        /* without boxes if keys and values are not
+                                                  * boxes */
         for (int i = 0, n = list_tilings(t, &s, bulk, best); i < n; i++)
             if ((ns <= 0 || best[i].ns < ns) && apply_tiling(t, k, &best[i]))
                 return true;

@@ -1,14 +1,13 @@
-/* grid_attention_turns.c - how many blocks of keys a block of queries goes through, where a mask
- * hides keys from it: what the models of grid_attention.c and grid_attention_matrix.c count. The
- * bounds of what a query sees are computed for the first and the last query of each block; of
- * bounds that are no index arithmetic of the query alone nothing is known, so all keys count.
- */
+/* grid_attention_turns.c - how many blocks of keys a block of queries iterates over if a mask hides
+ * keys: input of the models of grid_attention.c and grid_attention_matrix.c. The bounds of visible
+ * keys are computed for the first and the last query of each block. If they are not index
+ * arithmetic of the query alone, all keys count. */
 #include "passes/analysis/turns.h"
 #include "passes/kernel/grid_attention.h"
 
 enum { TILES_MOST = 1 << 12, BLOCKS_MOST = 1 << 13 };
 
-/* Of a bound for the queries first..last. */
+/* The least and the greatest value of a bound for queries first..last. */
 struct limits { int64_t least, most; };
 
 static int64_t ceil_of(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -21,7 +20,7 @@ static bool is_of_query(struct tgc *t, const struct attention *x, struct uop *bo
            (c->ncounter == 0 || (c->ncounter == 1 && c->counter[0] == x->row));
 }
 
-/* A bound grows with the query, falls, or stays. */
+/* Evaluates at both ends only: a bound is monotonic in the query. */
 static struct limits limits_of(const struct attention *x, struct index_code *c, int64_t first,
                                int64_t last)
 {
@@ -34,7 +33,8 @@ static struct limits limits_of(const struct attention *x, struct index_code *c, 
                                : (struct limits){bound[1], bound[0]};
 }
 
-/* Of each tile its turns; returns those of all tiles of which some queries do not see all keys. */
+/* Key blocks that each tile iterates over. Returns how many blocks, over all tiles, hide keys from
+ * only some queries; -1: unknown. */
 static double count_turns(struct tgc *t, const struct attention *x, int64_t rows, int64_t keys,
                           double *turns)
 {
@@ -56,7 +56,7 @@ static double count_turns(struct tgc *t, const struct attention *x, int64_t rows
     return cut;
 }
 
-/* Tiles with the most keys first, of all heads. */
+/* Simulates the units: tiles with the most keys start first, over all heads. */
 static double rounds_of(struct tgc *t, const struct attention *x, const double *turns,
                         int64_t tiles)
 {

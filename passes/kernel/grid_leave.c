@@ -1,18 +1,17 @@
-/* grid_leave.c - how a block's results leave it: as its threads have them, or through local memory
- * (opts THROUGH and OVER), from where neighbours are stored together.
+/* grid_leave.c - the epilogue store of a block: direct from the threads' registers, or staged
+ * through shared memory for coalesced vector stores (opts THROUGH and OVER).
  *
- *      a wave's sums, of halves      row 0:  0 0 1 1 2 2 3 3       8 rows of 16 bytes, by each store of two
- *                                    row 1:  4 4 5 5 6 6 7 7
- *      through local memory          row 0:  0 0 0 0 0 0 0 0 1 1 1 1 1 1 1 1 2 ...       512 bytes, by one of eight
+ *      accumulators, of halves   row 0:  0 0 1 1 2 2 3 3       a store of two: 8 rows of 16 bytes
+ *                                row 1:  4 4 5 5 6 6 7 7
+ *      through shared memory     row 0:  0 0 0 0 0 0 0 0 1 1 1 1 ...    a store of eight: 512 bytes
  *
- * What is passed on is the value, if nothing else is loaded for it; else the sum, rounded as it is
- * at first, and operands of the rest (a bias, a residual) are loaded by the threads that store,
- * neighbours together, too.
+ * The finished value is staged if nothing else is loaded for it. Otherwise the sum is staged,
+ * rounded as it first is, and the storing threads load the other operands (a bias, a residual),
+ * coalesced, too.
  *
- * The model: a unit serves as many words of a wave in a cycle as lie in one line of memory, so a
- * store takes as many cycles as it has words, or lines. Nothing of the block's hides them, as its
- * products are done.
- */
+ * The model: per cycle a unit serves those words of a subgroup that lie in one line of memory, so a
+ * store takes as many cycles as it has words or lines, whichever is more. Nothing hides them, as
+ * the block's products are done. */
 #include "passes/analysis/copied.h"
 #include "passes/kernel/grid_product.h"
 #include "passes/target/target.h"
@@ -33,7 +32,7 @@ int64_t leaving_width(struct tgc *t, const struct uop *store, struct uop *column
     return width;
 }
 
-/* The store's loads but those of the sum. */
+/* Counts the store's loads other than the sum's. */
 static void count_loads(struct tgc *t, const struct product *x, struct leaving *g)
 {
     int n;
@@ -96,22 +95,23 @@ bool leaving_is_boxes(const struct tgc *t, const struct leaving *g, int64_t rows
            columns * g->nbytes % PANEL_ROW_NBYTES == 0;
 }
 
-/* Of a wave's sums: the lines that one store of them touches, and how many
- * neighbours are one thread's. */
+/* lines: lines of memory that one store of a subgroup's accumulators touches; neighbours:
+ * contiguous elements of one lane. */
 static void shape_of(const struct matrix_row *row, enum matrix_coordinate column, double *lines,
                      double *neighbours)
 {
     struct matrix_bit bit[MATRIX_BITS_MAX];
     int n = matrix_bits(row, MATRIX_SUM, true, bit);
     *lines = *neighbours = 1;
-    for (int i = 0; i < n && i < 5; i++)               /* of a group of waves each stores its own */
+    for (int i = 0; i < n && i < 5; i++)               /* each subgroup of a warpgroup stores its
+                                                        * own */
         *lines *= bit[i].of != column ? 2 : 1;
     n = matrix_bits(row, MATRIX_SUM, false, bit);
     for (int i = 0; i < n && bit[i].of == column && bit[i].bit == i; i++)
         *neighbours *= 2;
 }
 
-/* Cycles of words that lie in so many lines, in multiply-adds of a thread. */
+/* Issue cost of `words` that lie in `lines` lines, in multiply-adds of a thread. */
 static double access(const struct tgc *t, double words, double lines)
 {
     return cost_grid_load(t->device) * (words > lines ? words : lines);
@@ -128,7 +128,7 @@ double leaving_direct(const struct tgc *t, const struct leaving *g, const struct
            elements * (g->loads * access(t, 1, lines) + g->row_loads * access(t, 1, 1));
 }
 
-/* What threads do for it: the engine stores beside them. */
+/* Issue cost of the threads only: the copy engine stores in parallel. */
 double leaving_as_boxes(const struct tgc *t, const struct leaving *g, const struct matrix_row *row,
                         bool exchanged, double elements)
 {

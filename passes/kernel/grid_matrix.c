@@ -1,26 +1,24 @@
-/* grid_matrix.c - sums of products on a device by an instruction of ir/matrix.def: blocks of waves,
- * each with a tile of the instruction's matrices.
+/* grid_matrix.c - sums of products on a device by a matrix instruction of ir/matrix.def: blocks of
+ * waves, each with a tile of the instruction's matrices. A wave is a subgroup (warp), or the
+ * warpgroup of an instruction that needs one.
  *
- *      rows      q · wave · tile · m        a block: waves of rows x waves of columns; a wave: tiles of rows x
- *      columns   q · wave · tile · n                    tiles of columns, of m x n sums each
+ *      rows      q · wave · tile · m     a block: waves of rows x waves of columns
+ *      columns   q · wave · tile · n     a wave: tiles of rows x tiles of columns, m x n each
  *      terms     q · part · k
  *
- * As in grid_tile.c the sum goes in steps, and in each the block copies what its waves read of both
- * factors to local memory, in the order of the memory that they are in. Rows, columns and terms
- * beyond the product are zeros there, so all waves multiply whole matrices. Which instruction: of
- * the device's that multiply values of the factors' dtypes (passes/target/matrix.def) the one that
- * costs least. One that reads factors from local memory itself gets copies in panels (SWIZZLE), and
- * several waves are one, of so many lanes.
+ * As in grid_tile.c the sum goes in steps, and each stages in shared memory what the block's waves
+ * read of both factors, in the order of global memory. Rows, columns and terms beyond the product
+ * are zeros there, so all waves multiply whole matrices. The cheapest instruction that multiplies
+ * the factors' dtypes is taken (passes/target/matrix.def). One that reads factors from shared
+ * memory itself gets them in swizzled panels (SWIZZLE).
  *
- * Copies are of as many neighbours as lie together at multiples of 4, 8 or 16 bytes, and come
- * asynchronously, some steps ahead, where the device has instructions for that; or as boxes, by an
- * engine, to panels. What that does not take (rows of pixels that are divided, sizes of the run's,
- * rows at no multiples of 16 bytes) comes as without it.
+ * Copies are vectors of 4, 8 or 16 aligned bytes. They are asynchronous, in an n-stage pipeline,
+ * where the device can do that, or boxes in bulk (TMA), to panels. What these cannot copy (rows of
+ * pixels that need divisions, sizes of the run's, unaligned rows) is copied by plain loads and
+ * stores.
  *
- * Blocks that are neighbours along rows, or columns, read the same other factor: a cluster of them
- * (opts_cluster.c) copies it together, where the device has clusters and the cache's bytes are what
- * limits.
- */
+ * Blocks that are adjacent along rows (or columns) read the same other factor. Where the device has
+ * clusters and the tile is cache-bound, a cluster multicasts it (opts_cluster.c). */
 #include "passes/analysis/matrix.h"
 #include "passes/analysis/stationary.h"
 #include "passes/kernel/grid_matrix.h"
@@ -40,7 +38,7 @@ enum {
     LOOP_PART
 };
 
-/* The loop `tag` as blocks. */
+/* Cuts the loop `tag` into blocks. */
 static void list_blocks(struct place_list *l, const struct matrix_choice *c,
                         const struct wave_tile *w, int side, int tag)
 {
@@ -49,7 +47,7 @@ static void list_blocks(struct place_list *l, const struct matrix_choice *c,
     list_cover(l, range_fixed_size(c->x->m.store->src[side ? c->n : c->m]), tag, &all);
 }
 
-/* A block's loop as waves and tiles. */
+/* Divides a block's loop into waves and tiles. */
 static void list_side(struct place_list *l, const struct matrix_choice *c,
                       const struct wave_tile *w, int side)
 {
@@ -61,7 +59,7 @@ static void list_side(struct place_list *l, const struct matrix_choice *c,
                 tiles[side]);
 }
 
-/* Blocks that go through places do so as clusters: which one of its cluster a block is stays a loop
+/* A cluster of persistent blocks loops over tiles together: the rank in the cluster stays a loop
  * over the grid. */
 static void list_cluster(struct place_list *l, const struct matrix_choice *c,
                          const struct wave_tile *w, int side)
@@ -78,8 +76,8 @@ static void list_cluster(struct place_list *l, const struct matrix_choice *c,
         l->loop[at - 1] = blocks[side];
 }
 
-/* The blocks in groups of rows, for the cache that all units share, where their numbers are known;
- * false: they are in none. */
+/* Tile rasterization: groups rows of blocks for L2 reuse, where the numbers of blocks are known.
+ * false: there are no groups. */
 static bool list_groups(struct place_list *l, const struct matrix_choice *c,
                         const struct wave_tile *w)
 {
@@ -108,8 +106,8 @@ static struct opt *add_of_sum(struct place_list *l, enum opt_op op, int number, 
     return o;
 }
 
-/* Where several stores go through places together: the block, which one of its cluster it is, and
- * its turns stand outside of all other loops. */
+/* Moves block, rank in the cluster and tile loop outside of all others, where several stores share
+ * a persistent loop. */
 static void list_bands(struct place_list *l, const struct wave_tile *w, int block)
 {
     const int tag[] = {block, LOOP_CLUSTER, LOOP_TURN};
@@ -128,7 +126,7 @@ static void list_bands(struct place_list *l, const struct wave_tile *w, int bloc
     memcpy(l->loop, loop, (size_t)l->nloop * sizeof *l->loop);
 }
 
-/* Blocks go through all places of the grid: up to the last of these loops that is over it. */
+/* Makes the blocks persistent: they loop over the tiles of these grid loops. */
 static void list_persist(struct place_list *l, const struct wave_tile *w, const int *tag, int n)
 {
     int last = -1;
@@ -149,7 +147,7 @@ static void list_persist(struct place_list *l, const struct wave_tile *w, const 
         list_add(l, OPT_GRID, LOOP_CLUSTER);
 }
 
-/* The loop of the blocks that copy together. */
+/* Makes clusters along the loop of blocks that share a factor. */
 static void list_shared(struct place_list *l, const struct wave_tile *w, int number)
 {
     int side = w->cluster[1] > 1, axis = list_position(l, w->blocks > 0 ? LOOP_CLUSTER
@@ -159,8 +157,8 @@ static void list_shared(struct place_list *l, const struct wave_tile *w, int num
         add_of_sum(l, OPT_CLUSTER, number, axis)->n = wave_cluster(w);
 }
 
-/* The sum's last loop in steps of parts of the instruction's k; returns the number of the innermost
- * loop over steps. */
+/* Divides the sum's last loop into steps, and these into the instruction's k. Returns the number of
+ * the innermost loop over steps. */
 static int list_terms(struct place_list *l, const struct matrix_choice *c,
                       const struct wave_tile *w, int number)
 {
@@ -171,7 +169,7 @@ static int list_terms(struct place_list *l, const struct matrix_choice *c,
     return step - 1;
 }
 
-/* The loops that the grid takes, of these tags. */
+/* Candidates for the grid's loops, by tag, with their sizes. */
 struct grid_loops { int tag[LOOPS_MAX]; int64_t size[LOOPS_MAX]; int n; };
 
 static void add_grid_loop(struct grid_loops *g, int tag, int64_t size)
@@ -187,9 +185,8 @@ static void list_append(struct place_list *l, const struct place_list *of)
     l->failed |= of->failed;
 }
 
-/* The grid's loops of the results that leave through local memory, s: the loops as THROUGH
- * has left them. Blocks go through the places of both stores, which have the same loops
- * over the grid before. */
+/* Puts both stores of a staged epilogue over the same grid; s: the loops after THROUGH. Persistent
+ * blocks loop over the tiles of both. */
 static void list_both(struct place_list *l, struct place_list *s, const struct grid_loops *grid,
                       const struct wave_tile *w)
 {
@@ -206,7 +203,7 @@ static void list_both(struct place_list *l, struct place_list *s, const struct g
     s->n = 0;
 }
 
-/* The opts of what leaves, behind the others of the block. */
+/* Adds the epilogue store's opts after those of the block. */
 static void list_second(struct place_list *l, struct place_list *s, const struct matrix_choice *c,
                         const struct wave_tile *w)
 {
@@ -222,8 +219,8 @@ static void list_second(struct place_list *l, struct place_list *s, const struct
         list_add(l, OPT_OVER, -1);
 }
 
-/* The sum's last loop in parts of other blocks: behind it the block's rows and columns stand inside
- * of all other loops. */
+/* Splits the sum's last loop over blocks (split-K). After PARTS the block's rows and columns are
+ * inside all other loops. */
 static void list_parts(struct place_list *l, const struct matrix_choice *c,
                        const struct wave_tile *w, int number, int row, int column)
 {
@@ -319,8 +316,8 @@ static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct
     return true;
 }
 
-/* What is refused goes without its boxes that leave, producers, blocks that go through places,
- * results through local memory, or clusters, or some of them. */
+/* If a schedule is refused, retries without its optional parts, alone and in combination: boxes of
+ * the epilogue, producer warps, persistence, the staged epilogue, clusters. */
 static bool apply_less(struct tgc *t, struct kernel *k, int store, const struct wave_tile *w)
 {
     enum { BOXES = 1, PRODUCERS = 2, BLOCKS = 4, THROUGH = 8, CLUSTER = 16, ALL = 32 };
@@ -341,7 +338,8 @@ static bool apply_less(struct tgc *t, struct kernel *k, int store, const struct 
     return false;
 }
 
-/* With copies by the threads, where what is to come in bulk is no box. */
+/* If bulk copies are refused because something is no box, retries with asynchronous copies by the
+ * threads. */
 static bool apply_some(struct tgc *t, struct kernel *k, int store, const struct wave_tile *w)
 {
     struct wave_tile other = *w;
@@ -353,8 +351,8 @@ static bool apply_some(struct tgc *t, struct kernel *k, int store, const struct 
             apply_less(t, k, store, &other));
 }
 
-/* Whether the factor's terms are no neighbours, nor its rows or columns, of halves, which
- * instructions exchange as they load them. */
+/* Whether packing helps: neither the terms are contiguous, nor the rows or columns of a 16-bit
+ * factor, which instructions transpose on load. */
 static bool gains_by_packing(const struct product *x, const struct uop *load, int side)
 {
     const struct uop *const *loop = (const struct uop *const *)x->m.store->src, *sum = x->m.reduce;
@@ -362,8 +360,8 @@ static bool gains_by_packing(const struct product *x, const struct uop *load, in
     return choice_stride(x->m.t, load, sum->src[sum->nsrc - 1]) != 1 && !exchanged;
 }
 
-/* Of the shape's product, and of those whose rows and columns are made of more loops, the tiles
- * that cost least. */
+/* Adds the cheapest tiles of the shape's product, and of those with more loops merged into rows and
+ * columns. */
 static int list_joined(struct tgc *t, const struct shape *s, int store, struct wave_tile *best,
                        int n)
 {
@@ -382,8 +380,8 @@ static int list_joined(struct tgc *t, const struct shape *s, int store, struct w
     return n;
 }
 
-/* The same of patches of its rows, by instructions that read copies, in panels:
- * these come as boxes. */
+/* Adds the cheapest tiles of patches of rows, for instructions that read panels: patches are
+ * boxes. */
 static int list_patches(struct tgc *t, const struct shape *s, int store, struct wave_tile *best,
                         int n)
 {
@@ -414,8 +412,8 @@ static int64_t longest_terms(const struct uop *sum)
     return most;
 }
 
-/* Whether a factor is computed: of blocks of terms with a scale each, which are loops of the
- * sum. */
+/* Whether a factor is computed while it is copied: blocks of terms with a scale each, which are
+ * loops of the sum. */
 static bool has_computed_factor(const struct uop *product)
 {
     bool any = false;
@@ -428,8 +426,8 @@ static bool has_computed_factor(const struct uop *product)
     return any;
 }
 
-/* The form with known factors by terms, which is preferred, and as it is; with one loop of terms,
- * if all of them are short, or blocks. */
+/* Lists the forms of a product: with known factors packed along terms (preferred), as it is, and
+ * with its loops of terms merged if all are short or scaled blocks. */
 static int add_forms(struct tgc *t, const struct shape *form, int store, struct shape *to)
 {
     enum { TERMS_SHORT = 16 };
@@ -440,8 +438,8 @@ static int add_forms(struct tgc *t, const struct shape *form, int store, struct 
     return n + (joins && shape_join_terms(t, &to[0], store, &to[n]));
 }
 
-/* Of the product as it is, and with its sum's longest loop innermost, the tiles that cost least by
- * any instruction, best first; *scalar: what it costs without one. */
+/* Finds the cheapest tiles of any instruction, best first, for the product as it is and with its
+ * longest loop innermost. *scalar: time without matrix instructions. */
 static int find_waves(struct tgc *t, const struct kernel *k, int store, struct wave_tile *best,
                       double *scalar)
 {
@@ -466,7 +464,7 @@ bool grid_matrix(struct tgc *t, struct kernel *k, int store, int first)
 {
     struct wave_tile best[CHOICES_MAX] = {{.ns = 0}};
     double scalar = 0;
-    /* wave_ns() adds a share to each */
+    /* wave_ns() adds a tie-breaking share */
     int n = t->no_locals ? 0 : find_waves(t, k, store, best, &scalar);
     for (int i = first; i < n; i++)
         if ((scalar <= 0 || best[i].ns < scalar * (1 + 1.0 / BESIDE_LIMIT)) &&

@@ -1,96 +1,98 @@
-/* grid_matrix.h - for grid_matrix.c, which has products on a device computed by an instruction, and
- * grid_matrix_cost.c, which says by which tiles of it. */
+/* grid_matrix.h - for grid_matrix.c, which applies a matrix instruction to a product, and
+ * grid_matrix_cost.c, which chooses the tile. A wave is a subgroup (warp), or the warpgroup of an
+ * instruction that needs one. */
 #ifndef TGC_GRID_MATRIX_H
 #define TGC_GRID_MATRIX_H
 
 #include "passes/kernel/grid_product.h"
 
-/* Tiles that are compared at last; instructions for a product. BESIDE_LIMIT: what is no limit
- * counts for so little of it. */
+/* CHOICES_MAX: best tiles that are kept. INSTRUCTIONS_MAX: instructions for one product.
+ * BESIDE_LIMIT: costs that do not bound the time count at 1/64, to break ties. */
 enum { CHOICES_MAX = 8, INSTRUCTIONS_MAX = 32, BESIDE_LIMIT = 64 };
 
-/* How copies come: of so many parts, which a sum's steps use in turn. */
+/* An n-stage pipeline of operand copies: number of stages, and how data is transferred. */
 struct stages { int parts; enum transfer how; };
 struct matrix_choice;
-/* A tile of a block, and how the kernel runs that has it. Pairs are of rows and columns. */
+/* A block's tile, and how its kernel runs. Pairs are of rows and columns. */
 struct wave_tile {
     const struct matrix_choice *of;
     int64_t waves[2], tiles[2];  /* waves of a block; matrices of the instruction for each wave */
-    int64_t step;                /* terms of a step of the sum */
+    int64_t step;                /* terms of one step of the sum */
     struct stages by;
-    int64_t cluster[2];          /* CLUSTER: neighbouring blocks along rows share the columns'
-                                  * factor, and the other way round; 1: none do */
+    int64_t cluster[2];          /* CLUSTER: blocks along rows that multicast the columns'
+                                  * factor; likewise along columns; 1: no cluster */
     double blocks;               /* PERSIST: persistent blocks, which loop over all tiles; 0: one
                                   * block for each tile */
-    int64_t split;               /* PARTS: blocks that have a part of the sum each, of its last
-                                  * loop; 1: one has all of it */
-    int producers;               /* PRODUCER: threads of a block that only copy */
-    bool through, boxes;         /* THROUGH: results are staged in local memory; LEAVE: and stored
+    int64_t split;               /* PARTS: split-K factor, along the sum's last loop; 1: no split */
+    int producers;               /* PRODUCER: threads that only issue copies (producer warps) */
+    bool through, boxes;         /* THROUGH: epilogue staged through shared memory; LEAVE: stored
                                   * from there as boxes (TMA) */
     double ns;
 };
 enum { PADS_MAX = 64 };
 struct pads { struct pad { int side; int64_t row, width, pad; } v[PADS_MAX]; int n; };
 struct matrix_choice {
-    const struct shape *s; int joined;       /* whose product it is, and how many loops its rows and
-                                              * columns have been made of */
-    bool patched, divided, alone[2];         /* rows, or columns, are patches; divisions tell them
-                                              * apart; these or conditions a factor's elements */
+    const struct shape *s; int joined;       /* the product's form, and how many loops were
+                                              * merged into its rows and columns */
+    bool patched, divided, alone[2];         /* rows or columns are patches of an image;
+                                              * divisions compute their position; divisions or
+                                              * conditions do so for a factor's single elements */
     const struct product *x;
     const struct matrix_row *row;
     enum matrix_unit of;
     double gflops;
-    bool reads_copies;           /* the instruction reads factors from local memory */
-    int64_t nelem[3];            /* what a thread has of each matrix */
-    int64_t local_nbytes;        /* a block's memory */
-    int m, n;                    /* the store's loops, by position, of the
-                                  * instruction's rows and columns */
-    int64_t nm, nn, nk;          /* how many there are of each, and of terms */
-    /* of the factors, a, b: how many neighbours may be one copy, and whether they are along rows or
-     * columns, not terms */
+    bool reads_copies;           /* the instruction reads its factors from shared memory */
+    int64_t nelem[3];            /* elements of each matrix that a thread holds */
+    int64_t local_nbytes;        /* shared memory that a block may have */
+    int m, n;                    /* positions of the store's loops that are the instruction's
+                                  * rows and columns */
+    int64_t nm, nn, nk;          /* sizes of rows, columns and terms */
+    /* For factors a and b: the vector width of copies, and whether it runs along rows or columns
+     * rather than terms. */
     int64_t width[2]; bool along_side[2];
-    double spread[2];            /* of what is copied one by one, the elements of a line
-                                  * of memory for each */
-    double computed[2];          /* operations for each element, where copies compute it */
-    struct pads *pads;           /* that were found */
-    double memory_ns;            /* what the factors take to come from memory, once; 0: of sizes
-                                  * alone */
-    bool is_counted;             /* all loops of the store are over the grid, and of known sizes */
-    struct leaving leaving; bool may_leave;  /* how results may leave through local memory, and
-                                              * whether they may */
+    double spread[2];            /* memory traffic per element copied one by one, in elements: 1
+                                  * to those of a sector */
+    double computed[2];          /* operations per element, if copies compute it */
+    struct pads *pads;           /* paddings found so far (a cache) */
+    double memory_ns;            /* time to read the factors from memory once; 0: only sizes
+                                  * are known */
+    bool is_counted;             /* all loops of the store have known sizes and fit the grid */
+    struct leaving leaving; bool may_leave;  /* the epilogue, and whether it may be staged
+                                              * through shared memory */
 };
 
-/* The instructions that multiply the product's factors; of one whose factors lanes hold, one order
- * of them is enough. Those whose rows are the result's come first, since a lane's neighbours are
- * along columns. */
+/* Lists the instructions that can multiply the product's factors. Those whose rows are the result's
+ * come first: the elements of one lane are contiguous along columns. If the factors are held in
+ * registers, one order of the two is enough. */
 int choice_list(struct tgc *t, const struct product *x, struct matrix_choice *c);
-/* Adds the instruction's tiles to the n that cost least; returns how many there are. */
+/* Merges the instruction's tiles into the n cheapest so far; returns their number. */
 int choice_list_waves(const struct tgc *t, const struct matrix_choice *c, struct wave_tile *best,
                       int n);
-/* How far apart the factor's elements along the loop are; a number that only an index can be:
- * nobody knows. */
+/* Stride of the factor's elements along the loop; INT64_MAX if it is not affine. */
 int64_t choice_stride(struct tgc *t, const struct uop *factor, const struct uop *along);
-/* Whether the sum's load of that number, sources first, is the factor of rows (0) or of columns. */
+/* Whether the sum's load number `operand`, sources first, is the factor of rows (0) or of columns
+ * (1). */
 int choice_side(const struct matrix_choice *c, int operand);
-/* The side of the block, of the instruction's rows (0) or columns, that is the results' rows. */
+/* Which side of the block, the instruction's rows (0) or columns (1), is the result's rows. */
 int choice_leaving_row(const struct matrix_choice *c);
 
-/* Rows (0) or columns of a block; its threads that compute; blocks of its cluster. */
+/* Rows (0) or columns (1) of a block's tile; its computing threads; blocks of its cluster. */
 int64_t wave_side(const struct matrix_choice *c, const struct wave_tile *w, int side);
 int64_t wave_threads(const struct matrix_choice *c, const struct wave_tile *w);
 int64_t wave_cluster(const struct wave_tile *w);
-/* Whether what leaves lies where the copies were, and not beside those of the block's next place,
- * which come meanwhile. */
+/* Whether the epilogue tile aliases the operand buffers. A persistent block's tile has memory of
+ * its own, so that the next tile's loads overlap the store. */
 bool wave_lies_over(const struct wave_tile *w);
-/* How many neighbours of a factor one copy has: each thread makes as many copies. */
+/* Vector width, in elements, of the copies of a factor: the largest that all threads share
+ * evenly. */
 int64_t wave_width(const struct matrix_choice *c, const struct wave_tile *w, int side);
-/* Elements behind each row of a factor's copy, by which a wave's rows lie in other banks. */
+/* Row padding of a factor's copy, in elements, that keeps a wave's accesses in different banks. */
 int64_t wave_pad(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w,
                  int side);
-/* How long the rows of the operand's copy are: they are those of its memory, by terms or along its
- * side; of what is no half, by terms. */
+/* Row length of the operand's copy. Copies keep the order of memory, along terms or along the side;
+ * elements other than 16 bits lie along terms. 0: not affine. */
 int64_t wave_copied_row(const struct matrix_choice *c, const struct wave_tile *w, int operand);
-/* Whether the device copies both factors so. */
+/* Whether the device can copy both factors by w->by.how. */
 bool wave_comes(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w);
 double wave_ns(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w);
 

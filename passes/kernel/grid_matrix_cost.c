@@ -1,15 +1,14 @@
-/* grid_matrix_cost.c - by which tiles of a device's instruction for matrices a product takes least,
- * and how its blocks run.
+/* grid_matrix_cost.c - chooses the tile by which a matrix instruction computes a product fastest,
+ * and how its blocks run. A wave is a subgroup (warp) or warpgroup.
  *
- * The model: the instruction's rate, of tiles that reach beyond the result, too; what the threads
- * issue besides to load tiles and to copy, meanwhile if the device has units for matrices beside
- * those of its threads; the operands' bytes, once for each block; and how many blocks, and steps
- * ahead, hide what copies wait for.
+ * The model: the instruction's rate, including tiles that reach beyond the result. What threads
+ * issue besides (loads of tiles, copies), in parallel if the device has separate matrix units. The
+ * operands' bytes, once for each block. And occupancy and pipeline stages, which hide the latency
+ * of copies.
  *
- * A tile's kernel may have more: a cluster of blocks that copy a factor together, blocks that go
- * through all places, threads that only copy, results that leave through local memory. Of each the
- * model says whether the tile takes less with it, one after the other.
- */
+ * A tile may also have a cluster with multicast, persistent blocks, producer warps, an epilogue
+ * staged through shared memory, or split-K. The model adds each of these in turn if it is faster
+ * with it. */
 #include "passes/analysis/banks.h"
 #include "passes/analysis/copied.h"
 #include "passes/analysis/matrix.h"
@@ -18,9 +17,9 @@
 
 enum { REGISTERS_BESIDE = 40, CLUSTER_CHOSEN = 4, WORD_NBYTES = 4 };
 
-/* How copies come: of so many parts, which a sum's steps use in turn. Where units for matrices are
- * what limits, many cost the same: the first of equals is taken, so these are in the order in which
- * least is issued, and least waits; longest steps are first, too. */
+/* The pipelines that are tried. Among tiles bound by the matrix units many cost the same, and the
+ * first of equals is taken: so the order is by least issue, then least stall. Longest steps come
+ * first, too. */
 static const struct stages stages[] = {
     {4, TRANSFER_BULK},  {3, TRANSFER_BULK},  {2, TRANSFER_BULK},      {3, TRANSFER_ASYNC},
     {4, TRANSFER_ASYNC}, {2, TRANSFER_ASYNC}, {2, TRANSFER_REGISTERS}, {1, TRANSFER_REGISTERS}};
@@ -42,8 +41,8 @@ int64_t choice_stride(struct tgc *t, const struct uop *factor, const struct uop 
     return index_stride(t, load->src[1], along, &stride) ? stride : INT64_MAX;
 }
 
-/* How many neighbours of what is loaded lie together and aligned along the loop, at most
- * so many; 1: none do. */
+/* Vector width of the load along the loop, at most `width`: contiguous, aligned and under one
+ * condition; 1: scalar. */
 static int64_t width_of_load(struct tgc *t, struct uop *load, struct uop *along, int64_t width)
 {
     if (choice_stride(t, load, along) != 1 || (load->nsrc > 2 && !load_is_zero_elsewhere(load)))
@@ -56,8 +55,7 @@ static int64_t width_of_load(struct tgc *t, struct uop *load, struct uop *along,
     return width;
 }
 
-/* Whether so many neighbours along the loop, from a multiple of that on, load the
- * same: a block's scale. */
+/* Whether each aligned group of `width` iterations loads one element: a block's scale. */
 static bool load_is_shared(struct tgc *t, struct uop *load, struct uop *along, int64_t width)
 {
     if (range_fixed_size(along) < width || range_fixed_size(along) % width)
@@ -69,7 +67,7 @@ static bool load_is_shared(struct tgc *t, struct uop *load, struct uop *along, i
         t, uop_substitute(t, load, along, sym_add(t, sym_muli(t, group, width), lane)), lane);
 }
 
-/* The same of what the factor is computed from: of each load, or it is one for all of them. */
+/* Vector width of all loads from which the factor is computed. */
 static int64_t width_of(struct tgc *t, struct uop *u, struct uop *along, int64_t width)
 {
     if (u->op == OP_LOAD && uop_depends_on(t, u, along) &&
@@ -82,8 +80,7 @@ static int64_t width_of(struct tgc *t, struct uop *u, struct uop *along, int64_t
     return width;
 }
 
-/* How many neighbours of the factor are copied at once along the loop; 1: none are, or it is
- * rounded. */
+/* Vector width of the factor's copy along the loop; 1: scalar, or it is converted on load. */
 static int64_t width_along(struct tgc *t, struct uop *factor, struct uop *along)
 {
     int64_t width = COPY_NBYTES_MOST / (int64_t)dtype_nbytes(factor->dtype);
@@ -92,8 +89,7 @@ static int64_t width_along(struct tgc *t, struct uop *factor, struct uop *along)
                                         : 1;
 }
 
-/* How many elements of memory lie from one that is copied to the next one, as far as a
- * sector has so many. */
+/* Traffic per element copied alone, in elements: the distance to the next one, at most a sector. */
 static double spread_of(struct tgc *t, struct uop *factor, const struct uop *k,
                         const struct uop *side)
 {
@@ -119,16 +115,16 @@ static void find_widths(struct tgc *t, struct matrix_choice *c, struct uop *cons
         c->alone[side] = divided || matrix_factor_load(factor[side])->nsrc > 2;
         c->spread[side] = spread_of(t, factor[side], k, other);
         c->computed[side] = matrix_is_computed(factor[side]) ? matrix_computed(factor[side]) : 0;
-        /* those copies are turned: rows of terms are all that these instructions read */
+        /* such a copy would be transposed, but these instructions read only rows of terms */
         if (c->along_side[side] && c->reads_copies && dtype_nbytes(c->row->dtype[side]) != 2)
             c->width[side] = 1;
     }
 }
 
-/* Turns of the sum's loops around the last one. */
+/* Iterations of the sum's loops around the last one. */
 static int64_t outer_steps(const struct matrix_choice *c) { return c->x->terms / c->nk; }
 
-/* Whether the store has no more loops than a grid, all of known sizes. */
+/* Whether the store's loops fit the grid and have known sizes. */
 static bool is_counted(const struct product *x)
 {
     bool known = true;
@@ -137,8 +133,8 @@ static bool is_counted(const struct product *x)
     return known && x->m.store->nsrc - x->m.first <= GRID_RANK;
 }
 
-/* Whether the instruction multiplies the product's factors, the first of them as its a, or the
- * second; and which of the store's loops are its rows then. */
+/* Checks whether device instruction i multiplies the product's factors, with the first as its a
+ * (or, exchanged, as its b), and finds which of the store's loops are its rows. */
 static bool take_instruction(struct tgc *t, const struct product *x, int i, bool exchanged,
                              struct matrix_choice *c)
 {
@@ -152,8 +148,8 @@ static bool take_instruction(struct tgc *t, const struct product *x, int i, bool
     if (!of_copies || c->row->lanes % t->device->wave ||
         !matrix_factors(sum, c->row, exchanged, factor))
         return false;
-    /* a reduction of sums would compute the fragment anew in each of its turns; how many terms
-     * there are the compiler has to know */
+    /* a nested reduction would recompute the fragment in each iteration; the number of terms must
+     * be known */
     if (x->m.nouter > 0 || x->last_terms < 1)
         return false;
     bool rows = uop_depends_on(t, factor[0], loop[x->row]);
@@ -209,14 +205,13 @@ int64_t wave_width(const struct matrix_choice *c, const struct wave_tile *w, int
     return width;
 }
 
-/* The elements of a row of a factor's copy. */
+/* Row length of a factor's copy, in elements. */
 static int64_t row_of(const struct matrix_choice *c, const struct wave_tile *w, int side)
 {
     return c->along_side[side] ? wave_side(c, w, side) : w->step;
 }
 
-/* The padding of a row, in elements, by which loads of tiles, above all, and copies meet least in
- * banks of local memory. */
+/* Row padding with the fewest bank conflicts: of tile loads above all, then of copies. */
 static int64_t find_pad(const struct tgc *t, const struct matrix_choice *c, int side, int64_t row,
                         int64_t width)
 {
@@ -239,7 +234,7 @@ static int64_t find_pad(const struct tgc *t, const struct matrix_choice *c, int 
     return best;
 }
 
-/* The same of the tile's copy, found once for all tiles with such rows. */
+/* find_pad() of the tile's copy, cached by row length and width. */
 int64_t wave_pad(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w,
                  int side)
 {
@@ -273,8 +268,7 @@ bool wave_comes(const struct tgc *t, const struct matrix_choice *c, const struct
     bool bulk = w->by.how == TRANSFER_BULK;
     if (w->by.how == TRANSFER_REGISTERS)
         return true;
-    /* boxes' rows are one behind the other: of tiles that are loaded, rows would
-     * begin in the same banks */
+    /* a box's rows are not padded, so tile loads would have bank conflicts */
     if (bulk && (!device_copies_boxes(t) || !c->reads_copies || (c->divided && !c->patched)))
         return false;
     for (int side = 0; side < 2; side++) {
@@ -286,8 +280,8 @@ bool wave_comes(const struct tgc *t, const struct matrix_choice *c, const struct
     return true;
 }
 
-/* The factor of which the sum's load of that number is, where one before it is copied as a whole:
- * with which load it moves. */
+/* The load that operand number `operand` is read by. The first operand is staged before the second,
+ * which shifts the numbers. */
 static struct uop *operand_load(const struct matrix_choice *c, int operand)
 {
     const struct product *x = c->x;
@@ -319,18 +313,19 @@ int64_t wave_copied_row(const struct matrix_choice *c, const struct wave_tile *w
     if (!index_stride(c->x->m.t, offset, sum->src[sum->nsrc - 1], &along_k))
         return 0;
     if (!index_stride(c->x->m.t, offset, loop, &along))
-        return along_k == 1 ? w->step : 0;            /* pixels that divisions tell apart */
+        return along_k == 1 ? w->step : 0;            /* flattened pixels */
     return along_k < along ? w->step : wave_side(c, w, side);
 }
 
-/* Whether an instruction that reads copies in panels can read these: by terms, or along a
- * side in whole rows. */
+/* Whether an instruction that reads panels can read these copies: along terms, or along a side in
+ * whole rows. */
 static bool copies_fit(const struct matrix_choice *c, const struct wave_tile *w)
 {
     int64_t size = (int64_t)dtype_nbytes(c->row->dtype[MATRIX_A]);
     for (int i = 0; i < 2 && c->reads_copies; i++) {
         int side = c->s ? choice_side(c, i) : i;
-        int64_t row = c->s ? wave_copied_row(c, w, i) : w->step;   /* of sizes alone: as by terms */
+        int64_t row = c->s ? wave_copied_row(c, w, i) : w->step;  /* only sizes known: as along
+                                                                   * terms */
         if (row == 0 || row * size % PANEL_ROW_NBYTES ||
             (row == w->step ? wave_side(c, w, side) : w->step) % PANEL_ROWS ||
             (row != w->step && c->row->size[side] * size % PANEL_ROW_NBYTES))
@@ -344,7 +339,7 @@ static double steps_of(const struct matrix_choice *c, const struct wave_tile *w)
     return ceil_div(c->nk / w->split, w->step) * (double)outer_steps(c);
 }
 
-/* A thread's registers for sums, tiles, and what it loads early. */
+/* A thread's registers for accumulators, tiles and early loads. */
 static int64_t registers_of(const struct matrix_choice *c, const struct wave_tile *w)
 {
     int64_t size[3];
@@ -356,8 +351,8 @@ static int64_t registers_of(const struct matrix_choice *c, const struct wave_til
            (early ? w->step * (wave_side(c, w, 0) + wave_side(c, w, 1)) / wave_threads(c, w) : 0);
 }
 
-/* Copies leave local memory to others; of boxes a block may have as many as there is room for,
- * beside their barriers. */
+/* Whether shared memory suffices. Copies by threads leave a quarter free; boxes may fill it, but
+ * for their barriers. */
 static bool copies_have_room(const struct tgc *t, const struct matrix_choice *c,
                              const struct wave_tile *w)
 {
@@ -370,7 +365,7 @@ static bool wave_fits(const struct tgc *t, const struct matrix_choice *c, const 
 {
     const struct device_row *d = t->device;
     int64_t threads = wave_threads(c, w), most = d->group < THREADS_MOST ? d->group : THREADS_MOST;
-    /* a small block's threads have more, if what they hold are sums alone */
+    /* a small block's threads have more registers, which only accumulators can use */
     int64_t own = c->reads_copies ? device_registers(d, threads) : d->registers,
             registers = registers_of(c, w);
     return threads <= most && 4 * registers <= 3 * own && copies_fit(c, w) &&
@@ -380,8 +375,8 @@ static bool wave_fits(const struct tgc *t, const struct matrix_choice *c, const 
            wave_comes(t, c, w);
 }
 
-/* What the units read of local memory for each term of a block, each instruction its own
- * factors. */
+/* Bytes that matrix units read from shared memory per term of a block: each instruction reads its
+ * own factors. */
 static double fetched_nbytes(const struct matrix_choice *c, const struct wave_tile *w)
 {
     double instructions = (double)(w->waves[0] * w->tiles[0] * w->waves[1] * w->tiles[1]);
@@ -390,8 +385,8 @@ static double fetched_nbytes(const struct matrix_choice *c, const struct wave_ti
                            : 0;
 }
 
-/* How many elements of a tile one load brings: a word of them, of rows that are not the
- * instruction's one. */
+/* Elements of a tile that one load brings: a word, or 1 if the copy is not along the instruction's
+ * rows. */
 static double elements_loaded(const struct tgc *t, const struct matrix_choice *c,
                               const struct wave_tile *w, int side)
 {
@@ -431,12 +426,12 @@ static bool are_boxes(const struct tgc *t, const struct matrix_choice *c, const 
                             wave_threads(c, w));
 }
 
-/* What a thread issues behind its last step. */
+/* Issue cost of a thread's epilogue. */
 static double stored(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
 {
     double elements =
         (double)(wave_side(c, w, 0) * wave_side(c, w, 1)) / (double)wave_threads(c, w);
-    if (w->split > 1) {                        /* the parts of the sum, as it is */
+    if (w->split > 1) {                        /* the partial sums, unconverted */
         struct leaving part = {.width = COPY_NBYTES_MOST / WORD_NBYTES, .nbytes = WORD_NBYTES};
         return leaving_direct(t, &part, c->row, choice_leaving_row(c), elements) +
                RATIO_GRID_BARRIER;
@@ -465,8 +460,7 @@ static double wave_local_nbytes(const struct tgc *t, const struct matrix_choice 
     return (double)(!wave_lies_over(w) ? copied + left : copied > left ? copied : left);
 }
 
-/* Whether a block that goes through places has room for what leaves beside its
- * copies, which are boxes. */
+/* Whether a persistent block's shared memory holds the epilogue tile beside the operand boxes. */
 static bool may_leave_beside(const struct tgc *t, const struct matrix_choice *c,
                              const struct wave_tile *w)
 {
@@ -474,15 +468,15 @@ static bool may_leave_beside(const struct tgc *t, const struct matrix_choice *c,
            copied_nbytes(t, c, w) + left_nbytes(c, w) + BULK_MEMORY_ALIGNED <= c->local_nbytes;
 }
 
-/* Tiles of the result, each a place of the grid. */
+/* Output tiles, each a block of the grid. */
 static double places_of(const struct matrix_choice *c, const struct wave_tile *w)
 {
     return ceil_div(c->nm, wave_side(c, w, 0)) * ceil_div(c->nn, wave_side(c, w, 1)) *
            (double)(c->x->rest * w->split);
 }
 
-/* What a thread issues for each k of the instruction: words of tiles, products, its part of the
- * copies, barriers. */
+/* Issue cost of a thread for each k of the instruction: tile loads, products, its share of copies,
+ * barriers. */
 static double issued_of(const struct tgc *t, const struct matrix_choice *c,
                         const struct wave_tile *w)
 {
@@ -491,7 +485,7 @@ static double issued_of(const struct tgc *t, const struct matrix_choice *c,
     double words = 0, copies = 0, load = cost_grid_load(d), local = cost_grid_local(d);
     for (int side = 0; side < 2; side++)
         words += (double)(w->tiles[side] * c->nelem[side]) / elements_loaded(t, c, w, side);
-    /* one thread starts boxes */
+    /* boxes are issued by one thread */
     for (int side = 0; side < 2 && w->by.how != TRANSFER_BULK; side++)
         copies += (load + (w->by.how == TRANSFER_REGISTERS ? local : 0) +
                    c->computed[side] * (double)wave_width(c, w, side) +
@@ -545,19 +539,18 @@ double wave_ns(const struct tgc *t, const struct matrix_choice *c, const struct 
     double elements = (double)(wave_side(c, w, 0) * wave_side(c, w, 1)),
            tiles = places_of(c, w) / (double)w->split;
     double ns = cost_of_grid(t->device, &work, NULL);
-    if (w->split > 1)                     /* where memory is what limits, it does with parts, too */
+    if (w->split > 1)                     /* if memory-bound without the split, it is so with it */
         ns = (ns > c->memory_ns ? ns : c->memory_ns) +
              cost_grid_last(t->device, tiles, work.threads, elements, (double)w->split);
-    /* of those that the cache limits the one that waits least otherwise, and of these the one that
-     * issues least */
+    /* ties among cache-bound tiles: prefer the least stall otherwise, then the least issue */
     work.cache_nbytes = work.taken_nbytes = 0;
     return ns + (cost_of_grid(t->device, &work, NULL) +
                  work.blocks * 2 * work.threads * work.issued / t->device->gflops) /
                     BESIDE_LIMIT;
 }
 
-/* Lets as many blocks as there are at once go through all places, as evenly as they may, where that
- * takes less: copies of the next place are made early, too. */
+/* Makes the blocks persistent if that is faster: as many as are resident at once, spread evenly
+ * over the tiles. The next tile's copies then overlap the epilogue. */
 static void take_places(const struct tgc *t, const struct matrix_choice *c, struct wave_tile *w)
 {
     struct grid_work work = work_of(t, c, w);
@@ -573,8 +566,7 @@ static void take_places(const struct tgc *t, const struct matrix_choice *c, stru
         *w = other;
 }
 
-/* Lets other threads copy where that takes less, if those that compute have as many registers as
- * they need beside them. */
+/* Adds producer warps if that is faster and leaves the computing threads enough registers. */
 static void take_producers(const struct tgc *t, const struct matrix_choice *c, struct wave_tile *w)
 {
     const struct device_row *d = t->device;
@@ -593,8 +585,8 @@ static void take_producers(const struct tgc *t, const struct matrix_choice *c, s
         *w = other;
 }
 
-/* Whether n blocks along rows (0), or columns, may copy the other factor together: each has a part
- * of its boxes. */
+/* Whether a cluster of n blocks along rows (0) or columns (1) can multicast the other factor: each
+ * block copies a part of its boxes. */
 static bool may_share(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w,
                       int along, int64_t n)
 {
@@ -605,8 +597,8 @@ static bool may_share(const struct tgc *t, const struct matrix_choice *c, const 
            rows % (n * PANEL_ROWS) == 0;
 }
 
-/* The cluster by which the tile costs least, if it has any: one of more blocks, and of columns,
- * gains something. Larger ones may find no units that are near each other. */
+/* The cheapest cluster, if any helps. Each doubling, and columns after rows, must gain. Larger
+ * clusters are not tried: the device may find no adjacent free units. */
 static void choose_cluster(const struct tgc *t, const struct matrix_choice *c, struct wave_tile *w)
 {
     struct wave_tile best = *w;
@@ -624,17 +616,16 @@ static void choose_cluster(const struct tgc *t, const struct matrix_choice *c, s
     *w = best;
 }
 
-/* A wave's tiles of columns: of three, too, whose blocks may fill the device's units better than
- * those of two or four. */
+/* Tiles of columns for each wave. Three or six may fill the units better than powers of two. */
 static const int columns[] = {1, 2, 4, 8, 3, 6};
 
-/* Whether blocks may have parts of the sum, which the last of them adds: its result leaves as
- * through local memory, and the parts are one more dimension of the grid. */
+/* Whether split-K is possible: the last-arriving block reduces, its result is stored as a staged
+ * epilogue is, and the parts need a grid dimension. */
 static bool may_split(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
 {
     const struct product *x = c->x;
     int loops = 1 + (c->nm > wave_side(c, w, 0)) + (c->nn > wave_side(c, w, 1));
-    if (!c->s)                                 /* of sizes alone */
+    if (!c->s)                                 /* only sizes known */
         return device_has_tickets(t);
     for (int i = x->m.first; i < x->m.store->nsrc; i++)
         loops += i != c->m && i != c->n ? range_fixed_size(x->m.store->src[i]) < 1
@@ -644,7 +635,7 @@ static bool may_split(const struct tgc *t, const struct matrix_choice *c, const 
     return device_has_tickets(t) && loops <= GRID_RANK && leaves_whole(t, c, w);
 }
 
-/* The tile with its sum in so many parts, of whole steps, that it takes least. */
+/* The tile with the best split-K factor; parts are whole steps. */
 static struct wave_tile with_parts(const struct tgc *t, const struct matrix_choice *c,
                                    const struct wave_tile *w)
 {
@@ -661,7 +652,7 @@ static struct wave_tile with_parts(const struct tgc *t, const struct matrix_choi
     return best;
 }
 
-/* The tile, or the other one, whose results leave through local memory, if it costs less. */
+/* The cheaper of the tile and its variant with a staged epilogue. */
 static struct wave_tile cheaper(const struct tgc *t, const struct matrix_choice *c,
                                 const struct wave_tile *w, struct wave_tile *through)
 {

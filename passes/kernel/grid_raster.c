@@ -1,14 +1,13 @@
-/* grid_raster.c - in which order a product's blocks run: a device begins them along the grid's
- * innermost dimension first, and those that run at once read rows and columns of the same panels
- * from the cache that all units share.
+/* grid_raster.c - tile rasterization: the order of a product's blocks, for L2 reuse. A device
+ * starts blocks along the grid's innermost dimension first. Concurrent blocks should share as many
+ * row and column panels as possible.
  *
- *      for row < 64, column < 32               132 blocks at once: 5 panels of rows, 32 of columns
- *      for q < 8, column < 32, row < 8         of groups of 8 rows: 8 panels of rows, 17 of columns
+ *      for row < 64, column < 32             132 blocks at once: 5 panels of rows, 32 of columns
+ *      for q < 8, column < 32, row < 8       in groups of 8 rows: 8 panels of rows, 17 of columns
  *
  * The order is that of the grid's axes, of which the store's innermost loop is the first. It
- * matters only where the operands are more than that cache holds. Groups are those whose blocks, as
- * many as the device has units, read least.
- */
+ * matters only if the operands exceed the shared cache. The group size is chosen so that concurrent
+ * blocks, one for each unit, read least. */
 #include "passes/kernel/grid.h"
 #include "passes/target/target.h"
 
@@ -16,7 +15,7 @@ enum { GROUP_MOST = 32 };
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* What the blocks that run at once read of both operands, in groups of so many rows. */
+/* Bytes of both operands that concurrent blocks read, in groups of `group` rows. */
 static double read_at_once(const struct raster *r, int64_t group)
 {
     int64_t columns = ceil_div(r->at_once, group),

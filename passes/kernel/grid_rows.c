@@ -1,26 +1,25 @@
 /* grid_rows.c - rows on a device: softmax, normalizations, means, products with few results. A
- * block has a row, and its threads share the row's sums.
+ * block has one row, and its threads share the row's sums.
  *
- *      row r < R                                   a block for each row
- *        m = max over k   s = sum over k             each thread: every T-th term; then all T results
- *        for c < C   y[r, c] = f(x[r, c], m, s)      each thread: every T-th column
+ *      row r < R                                a block for each row
+ *        m = max over k   s = sum over k          each thread: every T-th term; then all T results
+ *        for c < C   y[r, c] = f(x[r, c], m, s)   each thread: every T-th column
  *
- * What is staged for a row, elements that several loops read, is computed anew where it is read, if
- * that is no sum, or else kept in local memory. A sum of T results goes in two steps if they are
- * many; threads that are one wave exchange theirs by shuffles instead, where the device's row has
- * them, without a barrier. So that sums do not wait for each other there are threads for a part of
- * the row alone.
- */
+ * Values staged for a row are recomputed where they are read, unless they contain a sum: then they
+ * stay in shared memory. Many partial results are reduced in two steps. A block of one subgroup
+ * combines them by shuffles, without a barrier, where the device has these. The block is no larger
+ * than the row has work for, so that few barriers wait for idle threads. */
 #include "passes/kernel/grid.h"
 
 enum { STEP = 16 };
 
-/* A store whose sums do not depend on some of its loops, or has few results. */
+/* A store whose sums are invariant in some of its loops, or that has few results. */
 struct rows {
     struct uop *store;
-    int first, columns;          /* the largest loop that repeats sums, by position; -1: none */
-    double results, terms;       /* that sums are made for; of the longest sum */
-    const struct uop *longest;   /* of the sums that change along the columns; NULL: none does */
+    int first, columns;          /* position of the largest loop in which sums are invariant; -1:
+                                  * none */
+    double results, terms;       /* results that sums are made for; terms of the longest sum */
+    const struct uop *longest;   /* of the sums that vary along the columns; NULL: there is none */
 };
 
 static bool find_rows(struct tgc *t, struct uop *store, struct rows *x)
@@ -83,8 +82,8 @@ double grid_row_turns(struct tgc *t, struct uop *store, const struct uop *r)
     return turns;
 }
 
-/* Whether blocks of columns, each of which computes what is the same for the row anew, are worth
- * it: there are few rows, and that is little beside the columns' sums. */
+/* Whether to split columns over blocks, which recompute the row's invariants: there are few rows,
+ * and the invariants are cheap against the columns' sums. */
 static bool spreads_columns(struct tgc *t, const struct rows *x, int threads)
 {
     const struct uop *r = x->store->src[x->columns];
@@ -122,7 +121,7 @@ void grid_place_stages(struct place_list *l, struct tgc *t, struct uop *store)
             sums += own[j]->op == OP_REDUCE;
         struct opt *place = list_add(l, sums ? OPT_SHARE : OPT_INLINE, -1);
         place->of = OF_STAGE, place->number = number;
-        number += sums > 0;                     /* one that is computed in place is none any more */
+        number += sums > 0;                     /* an inlined stage no longer counts */
     }
 }
 
@@ -173,7 +172,7 @@ int grid_sum_lanes(struct tgc *t, struct uop *sum, int axis)
                : 1;
 }
 
-/* Terms of the sum that are loaded at once are added up first. Returns the sum as it is then. */
+/* Makes vector loads of the sum by adding contiguous terms first (TERMS). Returns the new sum. */
 static struct uop *add_neighbours(struct tgc *t, struct kernel *k, struct uop *sum, struct opt of)
 {
     of.op = OPT_TERMS, of.n = grid_sum_lanes(t, sum, of.axis);
@@ -182,8 +181,8 @@ static struct uop *add_neighbours(struct tgc *t, struct kernel *k, struct uop *s
     return find_sum(t, k->ast->src[of.store], of.number);
 }
 
-/* Two of the sum's loops become one, if their terms follow each other: rows and
- * columns of an image. */
+/* Merges two of the sum's loops if their terms are contiguous, as rows and columns of an image
+ * are. */
 static bool merge_loops(struct tgc *t, struct kernel *k, int at, int number, const struct uop *sum)
 {
     for (int i = sum->nsrc - 3; i >= 0; i--) {
@@ -195,8 +194,7 @@ static bool merge_loops(struct tgc *t, struct kernel *k, int at, int number, con
     return false;
 }
 
-/* Whether each thread has a turn of the loop, and more terms, of all loops, than what the
- * threads' sums take. */
+/* Whether every thread has a term, and enough terms to pay for the reduction. */
 static bool is_worth_sharing(const struct uop *sum, const struct opt *tree)
 {
     return sum->src[tree->axis + 1]->src[0]->vmax >= tree->n &&
@@ -220,12 +218,13 @@ void grid_share_sums(struct tgc *t, struct kernel *k, int at, int threads)
                                .n = threads}};
         sum = add_neighbours(t, k, sum, tree[0]);
         while (!exchanged && !is_worth_sharing(sum, &tree[0]) && tree[0].n >= 4 * STEP)
-            tree[0].n /= 2;                              /* the others have no term of it */
+            tree[0].n /= 2;                              /* fewer threads: the others would have
+                                                          * no term */
         if (!is_worth_sharing(sum, &tree[0]) || !opt_apply(t, k, NULL, tree, 1, NULL))
             continue;
         if (exchanged)
             continue;
-        number++;                                    /* the parts, then all of them */
+        number++;                                    /* skips the sum of the partial results */
         tree[1] = tree[0];
         tree[1].number = number, tree[1].axis = 0, tree[1].n = STEP;
         if (tree[0].n >= 4 * STEP && opt_apply(t, k, NULL, &tree[1], 1, NULL))
@@ -233,7 +232,7 @@ void grid_share_sums(struct tgc *t, struct kernel *k, int at, int threads)
     }
 }
 
-/* The loops that repeat no sum, as places of blocks; blocks of columns, too, if they are spread. */
+/* Puts the loops that repeat no sum over the grid; blocks of columns, too, if they are split. */
 static void list_blocks(struct place_list *l, struct tgc *t, const struct rows *x, bool spread)
 {
     int tag[LOOPS_MAX + 1], n = 0;
@@ -248,7 +247,7 @@ static void list_blocks(struct place_list *l, struct tgc *t, const struct rows *
     list_grid(l, tag, size, n);
 }
 
-/* A block for each row, whose threads have every so many columns, vectors of `lanes` neighbours. */
+/* A block for each row: its threads have every n-th column, in vectors of `lanes`. */
 static bool apply_rows(struct tgc *t, struct kernel *k, int at, const struct rows *x, int lanes)
 {
     struct place_list l;
@@ -282,7 +281,7 @@ bool grid_rows(struct tgc *t, struct kernel *k, int at)
     if (!find_rows(t, store, &x) || (x.columns < 0 && (x.results >= cost_full_threads(t->device) ||
                                                        x.terms < RATIO_GRID_SUM * t->device->wave)))
         return false;
-    /* as many vectors as keep the block's threads busy */
+    /* enough vectors to keep the block's threads busy */
     bool vectors =
         x.columns >= 0 && lanes > 1 &&
         range_fixed_size(store->src[x.columns]) >= (int64_t)lanes * choose_threads(t, &x) &&

@@ -1,21 +1,20 @@
-/* grid_shape.c - the loops of a sum of products, brought into other forms before they become tiles.
+/* grid_shape.c - rewrites the loops of a sum of products into other forms before they become tiles.
  *
- *      rows        b < 32, y < 56, x < 56         ->   r < 100352          pixels of all images: no tile ends with a row of one
- *                                                      q < 3136, r < 64    patches of them, 8 x 8 of an image: a box of memory
- *      terms       c < 64, ky < 3, kx < 3         ->   ky, kx, c           the longest loop innermost: a step's terms
- *                  c < 3,  ky < 7, kx < 7         ->   k < 147             all of them, if none is long
- *      weights     w[n, c, ky, kx]                ->   w[ky, kx, c, n]     in the order in which steps read them
+ *      rows      b < 32, y < 56, x < 56  ->  r < 100352         flattened pixels of all images
+ *                                            q < 3136, r < 64   patches: 8 x 8 pixels, a box
+ *      terms     c < 64, ky < 3, kx < 3  ->  ky, kx, c          the longest loop innermost
+ *                c < 3,  ky < 7, kx < 7  ->  k < 147            merged, if none is long
+ *      weights   w[n, c, ky, kx]         ->  w[ky, kx, c, n]    packed in the order of steps
  *
- * A convolution is a product of pixels by weights, whose windows are never stored (implicit GEMM).
- * Which of these forms costs least, the models of grid_tile.c and grid_matrix_cost.c say; divisions
- * tell which pixel a row is.
- */
+ * A convolution is a product of pixels by weights whose windows are never stored (implicit GEMM).
+ * Flattened rows do not end a tile at the end of an image row; divisions compute the pixel's
+ * position. The models of grid_tile.c and grid_matrix_cost.c choose the cheapest form. */
 #include "passes/analysis/stationary.h"
 #include "passes/kernel/grid_product.h"
 
 #include <stdlib.h>
 
-/* A copy whose lists grow apart from the kernel's. */
+/* A copy of the kernel whose lists may grow independently. */
 static void begin_shape(struct tgc *t, struct shape *s, const struct kernel *k)
 {
     s->k = *k;
@@ -31,7 +30,7 @@ bool shape_begin(struct tgc *t, struct shape *s, const struct kernel *k, int sto
     return grid_find_product(t, s->k.ast->src[store], false, &s->x);
 }
 
-/* Does the opts, and finds the product again. false: refused. */
+/* Applies the opts and finds the product again. false: refused. */
 static bool change(struct tgc *t, struct shape *s, int store, const struct opt *opt, int n)
 {
     return opt_apply(t, &s->k, NULL, opt, n, NULL) &&
@@ -48,8 +47,8 @@ static bool may_join(const struct product *x, int at, int side)
            operands_equal(nest_axis(&x->m, r).reads, nest_axis(&x->m, of).reads);
 }
 
-/* The loop nearest to the rows, or to the columns, that reads the same operands, the one inside of
- * them above all; -1: there is none. */
+/* The loop nearest to the rows (or columns) that reads the same operands, preferably just inside of
+ * them; -1: none. */
 static int nearest_loop(const struct product *x, int side)
 {
     int best = -1;
@@ -81,8 +80,8 @@ bool shape_join_rows(struct tgc *t, const struct shape *from, int store, struct 
 
 enum { PATCH_LOOPS = 3 };
 
-/* The loops that may be the patch's, by position, innermost first: of the rows, else of the
- * columns. Returns how many there are. */
+/* Loops that may form the patch, by position, innermost first: along the rows, else along the
+ * columns. Returns their number. */
 static int list_patch(const struct product *x, int *at)
 {
     int n = 0;
@@ -100,7 +99,7 @@ static int list_patch(const struct product *x, int *at)
 
 bool shape_find_patch(const struct shape *from, int64_t turns, struct patch *patch)
 {
-    enum { INNER_LEAST = 8 };                  /* results that are neighbours are stored together */
+    enum { INNER_LEAST = 8 };                  /* contiguous results are stored together */
     int at[PATCH_LOOPS], n = list_patch(&from->x, at);
     double least = 0;
     for (int64_t inner = turns; n > 0 && inner >= INNER_LEAST; inner /= 2)
@@ -117,7 +116,7 @@ bool shape_find_patch(const struct shape *from, int64_t turns, struct patch *pat
     return least > 0;
 }
 
-/* The loops of these tags, one behind the other, become one, the innermost of the store. */
+/* Merges the loops with these tags, in this order, into one, innermost in the store. */
 static void list_joined_loops(struct place_list *l, const int *tag, int n)
 {
     int joined = 0;

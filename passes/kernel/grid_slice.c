@@ -1,39 +1,38 @@
-/* grid_slice.c - long sums where results are few: products of one row, attention of one query. A
- * block has some columns, and groups of its threads share their sums.
+/* grid_slice.c - few results with long sums: products of one row, attention of one query. A block
+ * has some columns, and groups of its threads share their sums.
  *
- *      place n of columns                    a block of C columns x P groups
- *        stages and sums of the row            by all threads, in each block anew
- *        part[p][c] = sum over q               terms P*q + p, by thread p * C + c, if terms are neighbours along the columns, so
- *                 x[P*q + p] * w[P*q + p, n*C + c]         that the block reads whole lines: `slice`
- *        part[c][p] = ... w[n*C + c, P*q + p]  by thread c * P + p, if they are neighbours along the sum: `comb`
- *        y[n*C + c] = sum over p  part[p][c]   the first C threads
+ *       blocks of columns (index n)           a block of C columns x P threads each
+ *         stages and sums of the row            by all threads, in each block anew
+ *         SLICE, contiguous along columns:      thread p * C + c reads whole lines of C columns
+ *           part[p][c] = sum over q  x[P*q + p] * w[P*q + p, n*C + c]
+ *         COMB, contiguous along the sum:       thread c * P + p
+ *           part[c][p] = sum over q  x[P*q + p] * w[n*C + c, P*q + p]
+ *         y[n*C + c] = sum over p  part[p][c]   the first C threads
  *
- * So one launch has threads enough to hide what memory takes. The fewer the columns of a block are,
- * the more blocks there are, down to lines of 32 bytes (slice). What a block computes of its row
- * besides (a normalization's sums, a softmax's scores) is repeated in each block: if that is much,
- * a block has all columns (slice), or goes through several places of columns, one after the other
- * (comb).
- */
+ * So one launch has enough threads to hide memory latency. Fewer columns per block make more
+ * blocks, down to lines of 32 bytes (SLICE). Each block recomputes what belongs to the whole row (a
+ * normalization's sums, a softmax's scores). If that is expensive, a block has all columns (SLICE),
+ * or loops over several groups of columns (COMB). */
 #include "passes/kernel/grid.h"
 
-/* Columns of a block: where results alone are threads enough, or at most and at least
- * where they are not. */
+/* Columns of a block: COLUMNS_MANY if the results alone fill the device, else between COLUMNS_LEAST
+ * and COLUMNS_MOST. */
 enum { COLUMNS_MANY = 128, COLUMNS_MOST = 32, COLUMNS_LEAST = 8, GROUPS_LEAST = 8 };
 
 struct sliced {
     struct uop *store, *sum;
-    int column;                  /* of the store's loops, by position */
-    bool by_terms;               /* neighbours are terms */
+    int column;                  /* by position among the store's loops */
+    bool by_terms;               /* terms are contiguous, not columns */
     int64_t columns;
-    double terms, rows, row;     /* of the sum; of the store's other loops; turns of what each block
-                                  * computes of its row */
+    double terms, rows, row;     /* terms of the sum; iterations of the store's other loops;
+                                  * iterations that each block recomputes for its row */
 };
-/* Columns of a block at a time, how often, threads for each of them, terms that a
- * thread adds up at once. */
+/* columns: of a block at a time; turns: how often; groups: threads for each column; lanes: terms
+ * that a thread loads as a vector. */
 struct slice_block { int64_t columns, turns, groups, lanes; };
 
-/* Whether the loads of the sum that change along the column are neighbours along it, and none of
- * them is along the sum, or all are along the sum; and there is one of them for each term. */
+/* Whether the sum's loads that vary along the column are contiguous, all along it or all along the
+ * sum (by_terms), with a load for each term. */
 static bool reads_columns(struct tgc *t, struct uop *sum, const struct uop *column, bool *by_terms)
 {
     int n;
@@ -57,8 +56,8 @@ static bool reads_columns(struct tgc *t, struct uop *sum, const struct uop *colu
     return any;
 }
 
-/* The sum, and the store's loop of columns: of two whose terms are neighbours the longer one.
- * false: it is not the only one. */
+/* Notes the sum and its loop of columns; of two loops with contiguous terms the longer one. false:
+ * there is another such sum. */
 static bool note_columns(struct sliced *x, struct uop *sum, int column, int64_t columns,
                          bool by_terms)
 {
@@ -69,8 +68,8 @@ static bool note_columns(struct sliced *x, struct uop *sum, int column, int64_t 
     return true;
 }
 
-/* Whether the sum is the same for turns of one of the store's loops: a statistic of a row, by which
- * its elements are computed. */
+/* Whether the sum is invariant in one of the store's loops: a row's statistic, used by its
+ * elements. */
 static bool is_repeated(struct tgc *t, const struct uop *store, struct uop *sum)
 {
     bool again = false;
@@ -79,8 +78,8 @@ static bool is_repeated(struct tgc *t, const struct uop *store, struct uop *sum)
     return again;
 }
 
-/* Whether another sum of the column, about as long, would be left to one thread: an argmax looks
- * for the place of what its first sum has found. */
+/* Whether another long sum of the column would be left to one thread: an argmax looks for the
+ * position of what its first sum found. */
 static bool leaves_sums(struct tgc *t, const struct sliced *x)
 {
     const struct uop *column = x->store->src[store_first_range(x->store) + x->column];
@@ -94,7 +93,7 @@ static bool leaves_sums(struct tgc *t, const struct sliced *x)
     return false;
 }
 
-/* The store's sum that changes along a loop of columns, as the only one, and this loop. */
+/* Finds the store's only sum that varies along a loop of columns, and this loop. */
 static bool find_columns(struct tgc *t, struct sliced *x)
 {
     int n, first = store_first_range(x->store);
@@ -118,18 +117,19 @@ static bool find_columns(struct tgc *t, struct sliced *x)
     return x->sum && !(x->by_terms && leaves_sums(t, x));
 }
 
-/* false: there is no such block. */
+/* The block for contiguous columns; false: there is none. */
 static bool choose_columns(const struct device_row *d, const struct sliced *x,
                            struct slice_block *b)
 {
     int64_t most = d->group < THREADS_MOST ? d->group : THREADS_MOST;
     double full = cost_full_threads(d);
     while (x->row > 0 && most > d->wave && x->terms < (double)most)
-        most /= 2;                               /* so that all of them have something of the row */
+        most /= 2;                               /* every thread needs a part of the row's work */
     b->columns = x->columns;
     if (x->row <= x->terms * COLUMNS_LEAST / 2) {
         bool many = x->rows * (double)x->columns >= full;
-        if (many && x->row <= 0)                         /* each is a place: vectors of them */
+        if (many && x->row <= 0)                         /* a thread for each result suffices, in
+                                                          * vectors */
             return false;
         for (b->columns = many ? COLUMNS_MANY : COLUMNS_MOST;
              b->columns > COLUMNS_LEAST &&
@@ -146,8 +146,8 @@ static bool choose_columns(const struct device_row *d, const struct sliced *x,
     return b->groups > 1;
 }
 
-/* The same where neighbours are terms: a wave for each column, more where that leaves threads of
- * the device idle, as far as there are terms for all of them; and blocks for all units. */
+/* The block for contiguous terms: a subgroup for each column, more if the device would be idle and
+ * there are enough terms; and blocks for all units. */
 static bool choose_terms(const struct device_row *d, const struct sliced *x, struct slice_block *b)
 {
     int64_t most = d->group < THREADS_MOST ? d->group : THREADS_MOST;
@@ -170,9 +170,8 @@ static bool choose_terms(const struct device_row *d, const struct sliced *x, str
     return b->groups >= GROUPS_LEAST;
 }
 
-/* Terms of a word: of the sum's last loop, if some load that changes along the columns is
- * the same for all of them, and the others are neighbours, which are loaded at once. 1:
- * there is no such loop. */
+/* Terms of a packed word: iterations of the sum's last loop that share one load, with the others
+ * contiguous, so that they are one vector load. 1: there is no such loop. */
 static int64_t terms_of_word(struct tgc *t, const struct sliced *x)
 {
     enum { TERMS_MOST = 16 };
@@ -190,7 +189,8 @@ static int64_t terms_of_word(struct tgc *t, const struct sliced *x)
     return word && small && grid_reads_vectors(t, x->sum, r, (int)size) ? size : 1;
 }
 
-/* The block's sums as opts, behind those of the store's loops. `items`: the loop of the columns. */
+/* Adds the opts of the block's sums after those of the store's loops. items: the tag of the loop of
+ * columns. */
 static void list_slice(struct place_list *l, struct tgc *t, const struct sliced *x,
                        const struct slice_block *b, int items)
 {

@@ -1,26 +1,23 @@
-/* grid_tile.c - sums of products on a device: blocks of threads, each with a tile of sums, whose
- * operands go through local memory.
+/* grid_tile.c - sums of products on a device without matrix instructions: blocks of threads with a
+ * register tile each, and operands staged in shared memory.
  *
- *      rows      q · lane · item        a block: items of rows x items of columns threads,
- *      columns   q · lane · item                 each with lanes of rows x lanes of columns sums
+ *       rows      q · lane · item        a block: items of rows x items of columns threads,
+ *       columns   q · lane · item                 each with lanes of rows x lanes of columns sums
  *
- * Neighbouring threads have neighbouring rows or columns, and so have the lanes of one thread the
- * items of all between them: loads and stores of a block are contiguous. The sum goes in steps; in
- * each the block's threads copy what all of them read of both operands, if that is less than what
- * each of them reads. A convolution is the same: its windows are copied tap by tap, no matrix is
- * made of them. Its rows are the pixels of an image if that fills tiles better than those of one
- * row (FLATTEN). So are products of bytes, whose groups are the terms: words of four bytes of
- * either operand, and one dot product where the device has it.
+ * Adjacent threads have adjacent rows or columns, and a thread's lanes are `items` apart: loads and
+ * stores of a block are coalesced. The sum goes in steps; each stages what the block reads of both
+ * operands, if that is less than what its threads read. A convolution is staged tap by tap, without
+ * an im2col matrix. Its rows are the pixels of an image, if that fills tiles better than those of
+ * one row (FLATTEN). In products of bytes the groups are the terms: words of four bytes of either
+ * operand, and one dot product where the device has it.
  *
- * The model: the time of the multiply-adds, of tiles that reach beyond the result, too, with their
- * loads; how many threads there are beside those that the device could run; the operands' bytes,
- * once for each block.
- */
+ * The model: time of the multiply-adds and their loads, including tiles that reach beyond the
+ * result; occupancy; and the operands' bytes, once for each block. */
 #include "passes/analysis/stationary.h"
 #include "passes/kernel/grid_product.h"
 
-/* Terms of a step: at most, at least, and so many that more would gain little; steps from which on
- * a part of one may be wasted. */
+/* Terms of a step: at most, at least, and enough that more would gain little. STEPS_COVER: steps
+ * from which on a part of one may be wasted. */
 enum { STEP_MOST = 16, STEP_LEAST = 4, STEP_FULL = 7, STEPS_COVER = 4, TILES_MAX = 12 };
 
 struct block_tile {
@@ -36,8 +33,8 @@ bool product_may_cut(const struct nest *m, const struct uop *r)
     return RANGE_AXIS(r->arg.i) == AXIS_LOOP && !range_is_lane(r) && !nest_axis(m, r).stages;
 }
 
-/* The two largest loops of which one reads what the other does not; of equals the innermost ones,
- * whose turns are neighbours. patched: the last loop is one of them. */
+/* Chooses the two largest loops of which each reads operands that the other does not. Among equals
+ * the innermost ones, which are contiguous. patched: the last loop is one of them. */
 static bool find_sides(struct product *x, bool patched)
 {
     const struct uop *s = x->m.store;
@@ -66,7 +63,7 @@ static int64_t stride_along(struct tgc *t, struct uop *offset, const struct uop 
     return index_stride(t, offset, r, &stride) ? stride : 0;
 }
 
-/* Whether rows and columns change places: what lies in neighbouring rows does in memory, too. */
+/* Swaps rows and columns if the result is contiguous along rows. */
 static void order_sides(struct product *x)
 {
     struct uop *const *loop = x->m.store->src;
@@ -77,7 +74,7 @@ static void order_sides(struct product *x)
     x->column = row;
 }
 
-/* Whether all operands that change with the rows are neighbours along them, aligned. */
+/* Whether all operands that vary along the rows are contiguous and aligned along them. */
 static bool rows_are_vectors(const struct product *x, int64_t n)
 {
     struct tgc *t = x->m.t;
@@ -101,8 +98,8 @@ int64_t grid_step(int64_t terms, bool alone)
     return 0;
 }
 
-/* The steps of the sum: its last loop, or a part of it; 0: it has none that are worth it. A long
- * loop that no large step divides is covered by steps, the last of which has terms of zeros. */
+/* Chooses the steps of the sum: its last loop, or a part of it; 0: none are worth it. A long loop
+ * without a large divisor is covered, the last step zero-padded. */
 static void find_step(struct product *x)
 {
     const struct uop *sum = x->m.reduce;
@@ -120,8 +117,8 @@ static void find_step(struct product *x)
         x->terms = sat_mul(x->terms / n, (n + x->step - 1) / x->step * x->step);
 }
 
-/* Whether the columns of a sum of products of bytes are those of the weights, four bytes
- * of which are a lane. */
+/* Whether the columns of a product of bytes are those of the weights, four bytes of which are a
+ * lane. */
 static bool order_bytes(struct product *x)
 {
     struct uop *values, *weights, *const *loop = x->m.store->src;
@@ -154,7 +151,7 @@ bool grid_find_product(struct tgc *t, struct uop *store, bool patched, struct pr
     return true;
 }
 
-/* Whether blocks read the operand's rows or columns as neighbours only if it is packed so. */
+/* Whether the operand's rows or columns are contiguous only once it is packed. */
 static bool gains_by_packing(const struct product *x, const struct uop *load, int side)
 {
     return grid_vector_lanes(x->m.t) > 1 &&
@@ -165,8 +162,8 @@ static bool gains_by_packing(const struct product *x, const struct uop *load, in
 
 static double ceil_div(int64_t a, int64_t b) { return (double)((a + b - 1) / b); }
 
-/* Whether a thread's columns are neighbours, so that it reads them of the copy as a vector, where
- * the result has no vectors of them: its rows may begin at any element. */
+/* Whether a thread's columns are contiguous in the copy, so that it reads them as a vector although
+ * the result has no vectors (its rows may be unaligned). */
 static bool columns_are_near(const struct tgc *t, const struct product *x,
                              const struct block_tile *b)
 {
@@ -174,8 +171,7 @@ static bool columns_are_near(const struct tgc *t, const struct product *x,
     return lanes > 1 && x->vector == 1 && b->local && !x->m.bytes && b->column_lanes % lanes == 0;
 }
 
-/* Loads of a thread for one term of each of its sums: of both operands, as vectors where they are
- * neighbours. */
+/* A thread's loads for one term of its sums, from both operands; contiguous ones are vectors. */
 static double loads_of(const struct tgc *t, const struct product *x, const struct block_tile *b)
 {
     int lanes = grid_vector_lanes(t);
@@ -184,7 +180,7 @@ static double loads_of(const struct tgc *t, const struct product *x, const struc
            (double)(b->column_lanes / (columns_are_near(t, x, b) ? lanes : x->vector));
 }
 
-/* Bytes of local memory of a block. */
+/* Bytes of shared memory of a block. */
 static int64_t copied_nbytes(const struct product *x, const struct block_tile *b)
 {
     return (b->row_items * b->row_lanes + b->column_items * b->column_lanes + 2) * x->step * 4 *
@@ -206,7 +202,7 @@ static double tile_ns(const struct tgc *t, const struct product *x, const struct
         (b->local ? loads_of(t, x, b) * cost_grid_local(d)
                   : (double)(b->row_lanes + b->column_lanes) * cost_grid_load(d)) +
         1;
-    /* copies, and two barriers a step, or one */
+    /* copies, and two barriers a step, or one if double-buffered */
     if (b->local)
         instructions += (cost_grid_load(d) + 1.0 / x->vector) * (rows + columns) / threads +
                         RATIO_GRID_BARRIER / (double)x->step / (b->doubled ? 2 : 1);
@@ -223,7 +219,7 @@ static double tile_ns(const struct tgc *t, const struct product *x, const struct
     return cost_of_grid(d, &work, NULL);
 }
 
-/* Whether the tile is one that the device can have, with registers for its operands. */
+/* Whether the device can run the tile: threads, registers, shared memory. */
 static bool tile_fits(const struct tgc *t, const struct product *x, const struct block_tile *b)
 {
     const struct device_row *d = t->device;
@@ -231,7 +227,7 @@ static bool tile_fits(const struct tgc *t, const struct product *x, const struct
     int64_t most = d->group < THREADS_MOST ? d->group : THREADS_MOST;
     int64_t registers = b->row_lanes * b->column_lanes + b->row_lanes + b->column_lanes;
     int64_t copied = copied_nbytes(x, b);
-    if (b->doubled)                                   /* what is loaded early */
+    if (b->doubled)                                   /* early loads */
         registers +=
             x->step * (b->row_items * b->row_lanes + b->column_items * b->column_lanes) / threads;
     if (t->no_locals)
@@ -244,7 +240,7 @@ static bool tile_fits(const struct tgc *t, const struct product *x, const struct
                           x->step * b->column_items * b->column_lanes % threads == 0));
 }
 
-/* The tiles that cost least, best first. */
+/* Lists the cheapest tiles, best first. */
 static int list_tiles(const struct tgc *t, const struct product *x, struct block_tile *best)
 {
     int n = 0;
@@ -275,8 +271,8 @@ double grid_tile_ns(struct tgc *t, const struct product *x)
     return list_tiles(t, x, best) > 0 ? best[0].ns : 0;
 }
 
-/* The tile's time, but at least that in which what its threads load for themselves comes: each has
- * few bytes on their way. */
+/* The tile's time, bound below by the latency of unstaged loads: a thread has few bytes in
+ * flight. */
 static double loaded_ns(const struct tgc *t, const struct product *x, const struct block_tile *b)
 {
     const struct device_row *d = t->device;
@@ -303,8 +299,8 @@ double grid_tile_loaded_ns(struct tgc *t, const struct product *x)
 
 /* ------------------------------------------------------------------------------------- the opts */
 
-/* Whether a block's threads copy vectors of the operand: aligned neighbours along the sum's last
- * loop, or along the rows or columns, as many for each thread. */
+/* Whether a block's threads copy the operand in vectors: contiguous and aligned along the sum's
+ * last loop (along), or along rows or columns, with equal shares. */
 static bool copies_vectors(const struct product *x, const struct block_tile *b,
                            const struct uop *load, bool along)
 {
@@ -332,7 +328,7 @@ static bool copies_vectors(const struct product *x, const struct block_tile *b,
            (along || (range_fixed_size(side) > 0 && range_fixed_size(side) % n == 0));
 }
 
-/* Copies of the operands that other threads of the block read, too. */
+/* Stages the operands that several threads of the block read. */
 static void list_copies(struct place_list *l, const struct product *x, const struct block_tile *b)
 {
     struct tgc *t = l->t;
@@ -353,7 +349,8 @@ static void list_copies(struct place_list *l, const struct product *x, const str
             continue;
         struct opt *local = list_add(l, OPT_LOCAL, -1);
         local->of = OF_SUM, local->number = number, local->operand = i, local->axis = x->outer;
-        local->n = along ? x->unit * lanes : 0;      /* else threads that copy meet in a bank */
+        local->n = along ? x->unit * lanes : 0;      /* row padding: else the copying threads
+                                                      * have bank conflicts */
         local->to = (int)x->unit * (copies_vectors(x, b, x->m.load[i], along) ? lanes : 1);
     }
     if (b->doubled) {
@@ -405,7 +402,7 @@ static bool apply_tile(struct tgc *t, struct kernel *k, int store, const struct 
     return true;
 }
 
-/* Of a shape of the kernel, the tiles that cost least. */
+/* A form of the kernel, with its cheapest tiles. */
 struct tiled { struct shape s; struct block_tile best[TILES_MAX]; int n; };
 
 static bool find_tiles(struct tgc *t, struct tiled *of)
@@ -414,7 +411,7 @@ static bool find_tiles(struct tgc *t, struct tiled *of)
     return of->n > 0;
 }
 
-/* What costs less by so much becomes what is taken. */
+/* Takes the other form if its time is below `most` of the present one's. */
 static bool take_better(struct tgc *t, struct tiled *of, struct tiled *other, double most)
 {
     bool better =
@@ -424,8 +421,8 @@ static bool take_better(struct tgc *t, struct tiled *of, struct tiled *other, do
     return better;
 }
 
-/* Packed, if that is legal and gains; the sum's longest loop innermost, if that costs less; rows
- * flattened, as often as it does. */
+/* Packs operands if that is legal and helps. Moves the sum's longest loop innermost, and flattens
+ * rows repeatedly, each only while that is cheaper. */
 static void find_shape(struct tgc *t, struct tiled *of, int store)
 {
     struct tiled *other = scratch_array(t, 1, sizeof *other),
@@ -447,7 +444,7 @@ bool grid_tile(struct tgc *t, struct kernel *k, int store, int first)
 {
     struct tiled *of = scratch_array(t, 1, sizeof *of);
     struct kernel grouped = *k;
-    /* bytes that no instruction for matrices takes */
+    /* bytes that no matrix instruction takes */
     struct opt group = {.op = OPT_GROUP, .store = store};
     (void)opt_apply(t, &grouped, NULL, &group, 1, NULL);
     if (!shape_begin(t, &of->s, &grouped, store))

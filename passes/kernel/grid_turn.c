@@ -1,28 +1,27 @@
-/* grid_turn.c - stores without sums whose neighbours lie apart where they are loaded: a block's go
- * through local memory, so that memory is read and stored as neighbours, 16 bytes a thread where
- * these are aligned (opt THROUGH).
+/* grid_turn.c - transposing stores: no sums, loads strided where stores are contiguous. A block
+ * stages a tile in shared memory, so that both are coalesced, 16 bytes a thread where aligned (opt
+ * THROUGH).
  *
- *      t[64*p + c] = x[49*c + p]       threads along p load x's neighbours        tile[72*p + c] = x[49*c + p]
- *                                      threads along c store t's neighbours       t[64*p + c] = tile[72*p + c]
+ *       t[64*p + c] = x[49*c + p]     coalesced loads along p      tile[72*p + c] = x[49*c + p]
+ *                                     coalesced stores along c     t[64*p + c] = tile[72*p + c]
  *
- * One by one, each thread of a wave would load from, or store to, a line of its own, of which as
- * much comes as a sector has.
+ * Unstaged, each thread of a subgroup would access a line of its own and use one element of each
+ * sector.
  *
- * The model: bytes by sectors, of blocks that reach beyond the tensor, too, what threads issue, and
- * turns of local memory's banks, for which the tile's rows are padded.
- */
+ * The model: bytes by sectors, including blocks that reach beyond the tensor; what threads issue;
+ * and bank conflicts, against which the tile's rows are padded. */
 #include "passes/analysis/banks.h"
 #include "passes/kernel/grid_product.h"
 #include "passes/target/target.h"
 
-/* ISSUED_EACH: what a thread computes for an access, in multiply-adds. BESIDE_LIMIT: what is no
- * limit counts for so little of it. */
+/* ISSUED_EACH: address arithmetic of an access, in multiply-adds. BESIDE_LIMIT: costs that do not
+ * bound the time count at 1/64, to break ties. */
 enum { SECTOR_NBYTES = 32, WORD_NBYTES = 4, LANES = 32, ISSUED_EACH = 8, BESIDE_LIMIT = 64 };
 enum { SIDE_MOST = 128, PAD_NBYTES_MOST = 64, TURN_THREADS_LEAST = 64, TURN_THREADS_MOST = 256 };
 
-/* The loops, by position, along which neighbours are loaded (row) and stored (column); how many of
- * them at once; bytes of an element that is loaded, passed on and stored; loads of the value's that
- * change with both. */
+/* row, column: the loops, by position, along which loads and stores are contiguous. load_width,
+ * width: their vector widths. loaded, passed, stored: bytes of an element that is loaded, staged,
+ * stored. loads: the value's loads that vary along both. */
 struct turned {
     struct nest m;
     int row, column;
@@ -39,7 +38,7 @@ static bool is_one(struct tgc *t, struct uop *offset, const struct uop *r)
     return index_stride(t, offset, r, &stride) && stride == 1;
 }
 
-/* Neighbours along the row that one transaction loads. */
+/* Vector width of the load along the row. */
 static int64_t load_width(struct tgc *t, const struct uop *load, struct uop *row)
 {
     int64_t nbytes = (int64_t)dtype_nbytes(load->dtype), width = COPY_NBYTES_MOST / nbytes;
@@ -51,8 +50,8 @@ static int64_t load_width(struct tgc *t, const struct uop *load, struct uop *row
     return width;
 }
 
-/* The row: a loop along which all loads that change with it are neighbours, and with it the column
- * alone; -1: there is none. */
+/* Whether the loop is the row: all loads that vary with it are contiguous along it, and some vary
+ * along the column, too. */
 static bool is_row(struct turned *x, int at)
 {
     struct tgc *t = x->m.t;
@@ -63,7 +62,7 @@ static bool is_row(struct turned *x, int at)
         struct uop *load = x->m.other[i];
         bool by_row = uop_depends_on(t, load, row), by_column = uop_depends_on(t, load, column);
         if (by_column && !by_row && load->op == OP_LOAD && is_one(t, load->src[1], column))
-            continue;                                    /* a bias: the same for all rows */
+            continue;                                    /* a bias: invariant along the rows */
         if (!by_row && !by_column)
             continue;
         if (load->op != OP_LOAD || !by_row || !is_one(t, load->src[1], row) ||
@@ -105,8 +104,7 @@ static bool find_turned(struct tgc *t, struct uop *store, struct turned *x)
 
 static int64_t ceil_of(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
 
-/* The padding of the tile's rows by which a wave's stores to it, of some columns of each of its
- * rows, and loads of it meet least. */
+/* Row padding with the fewest bank conflicts, of a subgroup's stores to the tile and its loads. */
 static int64_t find_pad(const struct turned *x, int64_t rows, int64_t columns, int *turns)
 {
     int64_t step = x->width > 1 ? x->width : 1,
@@ -123,15 +121,14 @@ static int64_t find_pad(const struct turned *x, int64_t rows, int64_t columns, i
     return best;
 }
 
-/* Bytes of so many neighbours: whole sectors, one more where they begin anywhere. */
+/* Bytes moved for n contiguous elements: whole sectors, one more if unaligned. */
 static double sectors(int64_t n, int64_t nbytes, int64_t width)
 {
     return (double)(ceil_of(n * nbytes, SECTOR_NBYTES) +
                     (width * nbytes < COPY_NBYTES_MOST ? SECTOR_NBYTES : 0));
 }
 
-/* Words that a thread's accesses of `width` neighbours have, for each of them, with what is
- * computed to find these. */
+/* Issue cost per element of accesses of `width` elements, address arithmetic included. */
 static double access(const struct tgc *t, int64_t nbytes, int64_t width)
 {
     double words = (double)(nbytes * width) / WORD_NBYTES;
@@ -165,11 +162,11 @@ static double tile_ns(const struct tgc *t, const struct turned *x, struct turn_t
     };
     double ns = cost_of_grid(d, &work, NULL);
     work.memory_nbytes = 0;
-    /* of equals the one that leaves most of the device */
+    /* ties: the one that takes least of the other resources */
     return ns + cost_of_grid(d, &work, NULL) / BESIDE_LIMIT;
 }
 
-/* Each element is a thread's: of what it loads a sector comes. */
+/* Time without staging: a thread for each element, a sector for each load. */
 static double each_ns(const struct tgc *t, const struct turned *x)
 {
     const struct device_row *d = t->device;
@@ -187,7 +184,7 @@ static double each_ns(const struct tgc *t, const struct turned *x)
     return cost_of_grid(d, &work, NULL);
 }
 
-/* Whether blocks have whole sectors of what they load and store, as far as there are such. */
+/* Whether a block's loads and stores fill whole sectors, as far as the tensor has them. */
 static bool has_sectors(const struct turned *x, const struct turn_tile *b)
 {
     return (b->rows * x->loaded >= SECTOR_NBYTES || b->rows >= x->nrow) &&
@@ -206,7 +203,7 @@ static bool fits(const struct tgc *t, const struct turned *x, const struct turn_
            n * x->passed * 4 <= device_local_nbytes(t);
 }
 
-/* The tile that costs least. */
+/* The cheapest tile. */
 static struct turn_tile find_tile(const struct tgc *t, const struct turned *x)
 {
     struct turn_tile best = {.ns = 0};
@@ -222,7 +219,7 @@ static struct turn_tile find_tile(const struct tgc *t, const struct turned *x)
     return best;
 }
 
-/* The loop in blocks of n turns. */
+/* Cuts the loop into blocks of n iterations. */
 static void list_blocks(struct place_list *l, int tag, int64_t size, int64_t n, int blocks,
                         int inner)
 {
@@ -269,7 +266,7 @@ static bool apply(struct tgc *t, struct kernel *k, int store, const struct turne
     l.loop[l.nloop++] = LOOP_ROW;
     l.loop[l.nloop++] = LOOP_COLUMN;
     second = l;
-    /* neighbouring threads load neighbours */
+    /* coalesced loads: adjacent threads along the row */
     list_order(&l, LOOP_COLUMN, list_position(&l, LOOP_ROW));
     list_grid(&l, tag, size, n);
     list_leaving(&l, &in, LOOP_COLUMN, b->columns, LOOP_ROW, b->rows, b->threads, LOOP_ROW_CHUNKS);

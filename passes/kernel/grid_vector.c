@@ -1,11 +1,9 @@
 /* grid_vector.c - which loops of a store become vectors of a device's threads: float4, 16 bytes in
  * one transaction.
  *
- * A thread's vector is the last turns of a loop along which everything is read and stored as
- * aligned neighbours, or is the same for all of them. What is not proved to be aligned stays
- * scalar: a device would load it in parts. Of sums of products of bytes the columns are vectors,
- * each lane with four bytes of the weights.
- */
+ * A vector covers the last iterations of a loop along which all accesses are contiguous and
+ * aligned, or invariant. What is not proved aligned stays scalar, since a device would split such a
+ * load. In products of bytes the columns are vectors, each lane with four bytes of the weights. */
 #include "passes/kernel/grid.h"
 #include "passes/target/target.h"
 
@@ -14,7 +12,7 @@ int grid_vector_lanes(const struct tgc *t)
     return device_has_grid(t) && !isa_is_portable(t->device->isa) ? isa_lanes(t->device->isa) : 1;
 }
 
-/* Whether what is accessed at the offset along r is aligned neighbours, or one element for all. */
+/* Whether accesses at the offset are contiguous and aligned along r, or invariant. */
 static bool offset_fits(struct tgc *t, const struct uop *memory, struct uop *offset, struct uop *r,
                         int64_t n)
 {
@@ -25,8 +23,8 @@ static bool offset_fits(struct tgc *t, const struct uop *memory, struct uop *off
              (memory->op == OP_STAGE || buffer_is_aligned(t, uop_buffer_of(memory), n))));
 }
 
-/* Whether weights of a sum of products of bytes have a group for each turn of r,
- * aligned neighbours. */
+/* Whether the weights of a product of bytes have a group for each iteration of r, contiguous and
+ * aligned. */
 static bool groups_fit(const struct nest *m, const struct uop *load, struct uop *r, int64_t n)
 {
     struct tgc *t = m->t;
@@ -41,8 +39,8 @@ static bool groups_fit(const struct nest *m, const struct uop *load, struct uop 
            buffer_is_aligned(t, uop_buffer_of(load->src[0]), stride * n);
 }
 
-/* Vectors of small elements are widened where they are loaded, so a condition has no other value
- * for them than 0. */
+/* Vectors of small elements are converted on load, so a conditional load's alternative must be
+ * 0. */
 static bool load_fits(struct tgc *t, const struct uop *load, struct uop *r, int64_t n)
 {
     return offset_fits(t, load->src[0], load->src[1], r, n) &&
@@ -50,9 +48,9 @@ static bool load_fits(struct tgc *t, const struct uop *load, struct uop *r, int6
                                (dtype_nbytes(load->dtype) == 4 || load_is_zero_elsewhere(load))));
 }
 
-/* Whether data that differs along r chooses what is loaded: where the load gets a condition on
- * its place, the choice becomes a part of that (where_load_and), and lanes would have
- * conditions of their own. */
+/* Whether data that varies along r selects what is loaded. Where the load gets a condition on its
+ * position, the selection becomes part of that (where_load_and), so lanes would have different
+ * conditions. */
 static bool data_chooses_loads(struct tgc *t, struct uop *store, const struct uop *r)
 {
     struct mem_mark mark = scratch_mark(t);

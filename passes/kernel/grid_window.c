@@ -1,24 +1,22 @@
-/* grid_window.c - sums over windows on a device: each thread has several outputs along a window,
- * whose rows it loads once.
+/* grid_window.c - sums over windows on a device: each thread computes several outputs along a
+ * window and loads shared rows once.
  *
- *      y[r] = x[r] w[0] + x[r + 1] w[1] + x[r + 2] w[2]          r < 56
- * ->   a thread has 7 neighbouring r: 9 loads instead of 21, all terms of the tap's loop at once
+ *       y[r] = x[r] w[0] + x[r + 1] w[1] + x[r + 2] w[2]          r < 56
+ *  ->   a thread has 7 adjacent r: 9 loads instead of 21, all terms of the tap's loop at once
  *
- * Depthwise convolutions and poolings, whose channels are neighbours in memory: threads have
- * vectors of them, for which known weights are stored by channels. Local memory would save no more:
- * other threads of a block read what is in the cache near them.
- */
+ * For depthwise convolutions and poolings whose channels are contiguous: threads have vectors of
+ * channels, and known weights are packed by channel. Shared memory would save no more: other
+ * threads of the block find their rows in the cache. */
 #include "passes/analysis/stationary.h"
 #include "passes/kernel/grid_product.h"
 #include "passes/target/cost.h"
 
 enum { ROWS_MOST = 8, TAPS_MOST = 8 };
 
-/* A store's loop and the sum's loop along which loads move alike, by position. */
+/* The store's loop and the sum's loop along which loads move alike, by position. */
 struct along { int row, tap; };
 
-/* Whether some load moves along the loop r as along the loop of taps, by fewer of its
- * turns than there are. */
+/* Whether some load moves along r as along the taps, and taps are fewer than rows. */
 static bool moves_alike(const struct nest *m, const struct uop *r, const struct uop *tap)
 {
     int64_t a, b, taps = range_fixed_size(tap);
@@ -31,7 +29,7 @@ static bool moves_alike(const struct nest *m, const struct uop *r, const struct 
     return false;
 }
 
-/* Outermost loops above all: their rows are far apart. */
+/* Prefers outermost loops: their rows are far apart. */
 static bool find_along(const struct nest *m, int vector, struct along *w)
 {
     const struct uop *s = m->store, *sum = m->reduce;
@@ -46,7 +44,7 @@ static bool find_along(const struct nest *m, int vector, struct along *w)
     return false;
 }
 
-/* How many of n rows a thread has: a divisor that leaves threads for the whole device; 1: none. */
+/* Rows of a thread: a divisor of n that leaves threads for the whole device; 1: none. */
 static int64_t rows_of_thread(const struct device_row *d, int64_t n, double threads)
 {
     for (int64_t rows = ROWS_MOST; rows > 1; rows--)
@@ -55,7 +53,7 @@ static int64_t rows_of_thread(const struct device_row *d, int64_t n, double thre
     return 1;
 }
 
-/* Known operands are stored by the turns of the loop. */
+/* Packs known operands along the vector's loop. */
 static void pack_along(struct tgc *t, struct kernel *k, int store, const struct nest *m, int vector)
 {
     struct opt pack = {.op = OPT_PACK,

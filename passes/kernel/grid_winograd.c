@@ -1,22 +1,24 @@
-/* grid_winograd.c - which convolutions go by Winograd's tiles on a device with a grid.
+/* grid_winograd.c - which convolutions use Winograd's tiles on a device with a grid.
  *
- *      V = Bᵀ d B      a thread for each tile of a channel: reads its patch, stores its places
- *      M = U V         places x groups products of tiles by channels, in blocks of tiles (grid_tile.c, grid_matrix.c)
- *      Aᵀ M A          a thread for each tile of a channel, with what follows element by element (tile_epilogue.c)
+ *       V = Bᵀ d B      a thread for each tile of a channel: reads its patch, stores its positions
+ *       M = U V         positions x groups products of tiles by channels, in blocks of tiles
+ *                       (grid_tile.c, grid_matrix.c)
+ *       Aᵀ M A          a thread for each tile of a channel, with the elementwise epilogue
+ *                       (tile_epilogue.c)
  *
- * against one kernel of sums of products. Multiplications are fewer, bytes more: V and M are stored
- * and read. The model is that of the kernels' schedules, by the device's row; each kernel is a
- * launch. What rounds to halves in memory or factors keeps its sums: the transforms would amplify
- * that, which the error's budget knows nothing of. So do images, whose places would be pixels.
- */
+ * The alternative is one kernel of sums of products. Winograd multiplies less and moves more: V and
+ * M are stored and read. The model adds up the kernels' schedules, by the device's row; each kernel
+ * is a launch. Convolutions with memory or factors rounded to halves are left alone: the transforms
+ * would amplify errors that the error budget does not know. So are images, whose positions would be
+ * pixels. */
 #include "passes/kernel/grid_product.h"
 #include "passes/passes.h"
 #include "passes/target/cost.h"
 
 #include <math.h>
 
-/* A transform's kernel: so many tiles of a channel each, each with so many values that it
- * loads, and stores. */
+/* Time of a transform's kernel: `tiles` of a channel each, each with `loads` values in and `stores`
+ * out. */
 static double transform_ns(const struct device_row *d, double tiles, double places, double loads,
                            double stores, double nelem)
 {
@@ -30,8 +32,8 @@ static double transform_ns(const struct device_row *d, double tiles, double plac
     return cost_of_grid(d, &work, NULL) + RATIO_GRID_LAUNCH;
 }
 
-/* Whether tiles of so many bytes, transformed and multiplied, may be in memory beside all else:
- * those of a layer whose inputs and outputs have `layer` bytes. */
+/* Whether the transformed tiles and their products may be in memory beside everything else. layer:
+ * bytes of the layer's inputs and outputs. */
 static bool may_store(const struct tgc *t, double tiles, double layer, double beside)
 {
     double most = RATIO_GRID_TILES > RATIO_GRID_TILES_MORE * layer ? RATIO_GRID_TILES

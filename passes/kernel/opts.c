@@ -1,12 +1,11 @@
-/* opts.c - OptOps, applied: what may be done to a kernel's loops, each with its conditions.
+/* opts.c - applies opts to a kernel's loops; each opt has its conditions here or in opts_*.c.
  *
  *      lanes 0 axis=1 n=4 kind=lane as=row           for i < 96                 i = 4*o + row
  *                                                      for o < 24 .. row < 4
  *
- * An opt that changes loops of one nest writes down what becomes of each range. The nest is built
- * once, when an opt is about something else: a tile's rows, panels, blocks and vectors cost one
- * substitution.
- */
+ * An opt that changes loops of one nest records what becomes of each range. The nest is rebuilt
+ * once, when an opt is about another one: a tile's rows, panels, blocks and vectors cost one
+ * substitution. */
 #include "passes/kernel/opts_work.h"
 
 /* ---------------------------------------------------------------------------- loops of one nest */
@@ -51,7 +50,7 @@ static bool apply_panel(struct work *w, const struct opt *opt)
     return true;
 }
 
-/* What is computed for each turn of a loop, and kept, stands outside of its lanes. */
+/* A stage that varies along the loop must be outside of the loop's lanes. */
 static bool is_staged_along(struct work *w, struct uop *r)
 {
     int n;
@@ -134,7 +133,6 @@ void work_give(struct work *w, int at, enum worker worker)
     work_substitute(w, r, shared);
 }
 
-/* THREAD and BLOCK. */
 static bool apply_thread(struct work *w, const struct opt *opt)
 {
     struct open *o = &w->open;
@@ -217,7 +215,7 @@ static bool apply_divide(struct work *w, const struct opt *opt)
     work_substitute(w, r, sym_add(t, sym_muli(t, q, opt->n), p));
     work_close(w);
     struct uop *now = w->ast->src[opt->store];
-    /* threads compute their place once, from whatever divisions */
+    /* on a device threads compute their position once, whatever divisions that needs */
     return device_has_grid(t) || (!work_is_divided(t, now, q) && !work_is_divided(t, now, p)) ||
            work_refuse(w, "another division of its parts would be left");
 }
@@ -237,8 +235,8 @@ bool work_is_split_again(struct tgc *t, struct uop *u, const struct uop *r)
     return false;
 }
 
-/* Whether the steps of the two ranges in an offset tell that they cannot be one: another division
- * would be left. */
+/* Whether the strides of the two ranges in an offset show that they cannot be merged without a
+ * division. */
 static bool is_apart_at(struct tgc *t, struct uop *offset, const struct merge *m)
 {
     int64_t outer, inner;
@@ -246,7 +244,7 @@ static bool is_apart_at(struct tgc *t, struct uop *offset, const struct merge *m
            index_stride(t, offset, m->inner, &inner) && outer != sat_mul(inner, m->size);
 }
 
-/* The same of what a store stores and reads: found before anything is built. */
+/* is_apart_at() for all accesses of a store: a test before anything is built. */
 static bool is_apart(struct tgc *t, const struct uop *store, const struct merge *m)
 {
     struct mem_mark mark = scratch_mark(t);
@@ -260,7 +258,6 @@ static bool is_apart(struct tgc *t, const struct uop *store, const struct merge 
     return apart;
 }
 
-/* MERGE and FLATTEN. */
 static bool apply_merge(struct work *w, const struct opt *opt)
 {
     struct tgc *t = w->t;
@@ -353,7 +350,7 @@ static bool apply(struct work *w, const struct opt *o)
     TGC_BUG(w->t, "no such opt");
 }
 
-/* DEBUG=3: each opt as it is done. */
+/* DEBUG=3: prints each opt as it is applied. */
 static void tell(struct tgc *t, const struct kernel *k, const struct variant *v,
                  const struct opt *opt)
 {
@@ -362,11 +359,11 @@ static void tell(struct tgc *t, const struct kernel *k, const struct variant *v,
     fprintf(stderr, "opt: %s (%s): %s\n", k->name, isa_name(v ? v->isa : isa_portable()), line.s);
 }
 
-/* Scratch since `nscratch` that a later opt of the list has made needless is dropped. */
+/* Drops scratch since `nscratch` that a later opt of the list has made unused. */
 static void drop_scratch(struct tgc *t, struct kernel *k, struct uop *ast, int nscratch)
 {
     int nuop, n = nscratch;
-    if (nscratch == 0)           /* the array may be another kernel's, too */
+    if (nscratch == 0)           /* the array may be shared with another kernel */
         k->scratch = mem_copy(t, k->scratch, (size_t)k->nscratch * sizeof *k->scratch);
     struct uop **order = k->nscratch > nscratch ? uop_toposort(t, &ast, 1, &nuop) : NULL;
     for (int i = nscratch; i < k->nscratch; i++) {
@@ -380,7 +377,7 @@ static void drop_scratch(struct tgc *t, struct kernel *k, struct uop *ast, int n
     k->nscratch = n;
 }
 
-/* The threads of a block whose stores' loops they are. */
+/* Counts the threads of a block, by the stores' ITEM loops. */
 static bool count_items(struct work *w)
 {
     const struct uop *store = w->ast->src[0];
@@ -397,7 +394,7 @@ static bool count_items(struct work *w)
     return true;
 }
 
-/* What a block's threads may share, and when, the verifier knows. */
+/* Whether a block's threads may share what the opts say; the verifier decides. */
 static bool is_fit_for_blocks(struct work *w)
 {
     struct violation found;

@@ -1,28 +1,26 @@
-/* opts_cluster.c - CLUSTER: blocks that are neighbours along a loop of the grid copy together what
- * all of them read.
+/* opts_cluster.c - CLUSTER: blocks that are adjacent along a grid loop copy by multicast what all
+ * of them read.
  *
- *      cluster 0.sum0 axis=0 n=2       blocks 2*q and 2*q + 1 of rows multiply by the same columns' factor: each
- *                                      copies half of it, to the local memory of both
+ *      cluster 0.sum0 axis=0 n=2      row blocks 2*q and 2*q + 1 read the same columns' factor:
+ *                                     each copies half of it, to the shared memory of both
  *
- * Copies come in bulk, by PIPELINE. What does not change with the loop is shared: of such a box
- * each block copies its part along the outermost axis, to the same place of all blocks' memory, and
- * tells all their barriers. So a part of a copy is empty when the waves of all blocks have read it.
- * The device runs blocks of a cluster at once; what is read of memory, or its cache, is 1/n.
- */
+ * Copies are bulk copies of a PIPELINE. Boxes that do not depend on the loop are shared: each block
+ * copies its part of the box, along the outermost axis, to the same place in all blocks, and
+ * signals all their barriers. So a stage is empty once the subgroups of all blocks have read it.
+ * The blocks of a cluster run concurrently. Traffic from memory and cache falls to 1/n. */
 #include "passes/analysis/box.h"
 #include "passes/kernel/opts_work.h"
 #include "passes/target/target.h"
 #include "ir/device_ops.h"
 
-/* The loop of the store that is number `axis`; NULL: it has no such loop over the grid. */
+/* The store's loop number `axis` if it is over the grid; NULL: there is none. */
 static struct uop *grid_loop(const struct uop *store, int axis)
 {
     int at = store_first_range(store) + axis;
     return axis >= 0 && at < store->nsrc && range_is_grid(store->src[at]) ? store->src[at] : NULL;
 }
 
-/* Whether all stores are in the loop: of one whose results leave through local memory
- * (THROUGH) both are. */
+/* Whether all stores are in the loop: with a staged epilogue (THROUGH) there are two. */
 static bool all_have(const struct uop *ast, int axis, const struct uop *loop)
 {
     bool all = true;
@@ -31,7 +29,7 @@ static bool all_have(const struct uop *ast, int axis, const struct uop *loop)
     return all;
 }
 
-/* Which dimension of the grid the loop is: how many of its loops are inside of it. */
+/* The grid dimension of the loop: the number of grid loops inside of it. */
 static int dimension_of(const struct uop *store, const struct uop *loop)
 {
     int inner = 0;
@@ -47,8 +45,7 @@ static bool is_shared(struct work *w, struct uop *stage, const struct uop *loop)
            !uop_depends_on(w->t, stage, loop);
 }
 
-/* Whether the box is so many parts along its outermost axis, each at a multiple of
- * where boxes begin. */
+/* Whether the box divides into n parts along its outermost axis, each aligned as boxes must be. */
 static bool has_parts(struct work *w, struct uop *stage, int64_t n)
 {
     const struct buffer *of = uop_buffer_of(stage);

@@ -1,11 +1,13 @@
-/* opts_device.c - opts of devices: loops as places of a grid and as threads of a block, loops of
- * whole blocks, sums of many threads. Operands in local memory: opts_local.c.
+/* opts_device.c - opts of devices: loops over a grid and a block's threads, whole blocks, and block
+ * reductions. Operands in shared memory: opts_local.c.
  *
- *      cover 0 axis=0 n=64                     i < 100           i = 64*q + p, nothing where i >= 100
- *      tree 0.sum0 axis=0 n=64                 sum over k        part[p] = sum over q of 64*q + p; sum over p
- *      shuffle 0.sum0 axis=0 n=64              sum over k        sum over thread p, q: threads exchange their sums
- *      slice 0.sum0 axis=0 n=8 to=1            c < 32, sum over k    part[p][c] = sum over q of 8*q + p, 256 threads; c: sum over p
- *      comb 0.sum0 axis=0 n=32 to=1            c < 8, sum over k     part[c][p] = sum over q of 32*q + p, 256 threads; c: sum over p
+ *    cover 0 axis=0 n=64            i < 100         i = 64*q + p, masked where i >= 100
+ *    tree 0.sum0 axis=0 n=64        sum over k      part[p] = sum over q of 64*q + p; sum over p
+ *    shuffle 0.sum0 axis=0 n=64     sum over k      sum over thread p, q; combined by shuffles
+ *    slice 0.sum0 axis=0 n=8 to=1   c < 32, sum     part[p][c] = sum over q of 8*q + p
+ *                                   over k          256 threads; thread c: sum over p
+ *    comb 0.sum0 axis=0 n=32 to=1   c < 8, sum      part[c][p] = sum over q of 32*q + p
+ *                                   over k          256 threads; thread c: sum over p
  */
 #include "passes/analysis/matrix.h"
 #include "passes/kernel/opts_work.h"
@@ -33,8 +35,7 @@ static bool may_be_placed(struct work *w)
            work_refuse(w, "threads would meet in what the kernel stores");
 }
 
-/* GRID and ITEM. */
-/* Whether copies are shared by clusters of blocks, which know the grid's dimensions. */
+/* Whether clusters of blocks share copies: their opts have fixed the grid's dimensions. */
 static bool has_clusters(struct work *w, struct uop *store)
 {
     int n;
@@ -79,7 +80,7 @@ bool apply_place(struct work *w, const struct opt *opt)
     return true;
 }
 
-/* The store with one more condition. */
+/* Adds a condition to the store. */
 static struct uop *store_if(struct tgc *t, struct uop *store, struct uop *valid)
 {
     struct uop *src[RANGES_MAX + 8], *both[2] = {valid};
@@ -118,7 +119,8 @@ bool apply_first(struct work *w, const struct opt *opt)
 
 /* -------------------------------------------------------------------------------- whole blocks */
 
-/* Built without folding, so that no condition of the model's own joins that of a turn. */
+/* Makes loads conditional. Built without folding, so that the model's own conditions do not merge
+ * with the mask. */
 struct uop *loads_if(struct tgc *t, struct uop *u, struct uop *valid, const struct uop *q,
                      const struct uop *p)
 {
@@ -159,7 +161,7 @@ static bool depends_on_loops(struct tgc *t, struct uop *size)
     return false;
 }
 
-/* r as q * n + p; *valid: whether it is a turn of r, NULL: always. false: refused */
+/* Writes r as q * n + p. *valid: the mask of r's end; NULL: n divides r. false: refused. */
 static bool cut_in_blocks(struct work *w, struct uop *r, int64_t n, struct uop **q, struct uop **p,
                           struct uop **valid)
 {
@@ -179,8 +181,8 @@ static bool cut_in_blocks(struct work *w, struct uop *r, int64_t n, struct uop *
     return true;
 }
 
-/* Whether the sum's terms are 0 where its loads are: products of what is loaded, of which one
- * factor may be computed from that. */
+/* Whether the sum's terms are 0 where its loads are masked: products of loads, one factor of which
+ * may be computed. */
 static bool is_zero_of_zeros(const struct uop *sum)
 {
     const struct uop *x = sum->src[0], *src[2];
@@ -197,7 +199,7 @@ static bool is_zero_of_zeros(const struct uop *sum)
     return true;
 }
 
-/* Of a sum's loop: what is loaded beyond it is 0, and so are its terms. */
+/* Covers a sum's loop: masked loads are 0, and so are their terms. */
 static bool cover_sum(struct work *w, const struct opt *opt)
 {
     struct tgc *t = w->t;
@@ -256,8 +258,8 @@ bool apply_cover(struct work *w, const struct opt *opt)
 
 /* ------------------------------------------------------------------------- sums of many threads */
 
-/* A sum of which each of n threads has every n-th term: what is summed up, the loops that are left
- * of it, and the thread, a range of n turns. */
+/* A sum divided among n threads, each with every n-th term: the value that is summed, the remaining
+ * loops, and the thread, a range of n. */
 struct shared_sum { struct uop *sum, *value, *loop[MAX_RANK + 8], *thread; int nloop; };
 
 static bool take_shared_sum(struct work *w, const struct opt *opt, struct shared_sum *x)
@@ -324,8 +326,8 @@ bool apply_tree(struct work *w, const struct opt *opt)
     return true;
 }
 
-/* Whether the store's loop becomes the block's threads': it is nothing else yet, and no
- * other loop is theirs. */
+/* Whether the store's loop may become the block's threads: it is plain, and no other loop is
+ * theirs. */
 static bool may_be_sliced(struct work *w, const struct uop *store, int to, int64_t n)
 {
     int first = store_first_range(store);
@@ -343,11 +345,11 @@ static bool may_be_sliced(struct work *w, const struct uop *store, int to, int64
            work_refuse(w, "a block has no more than 256 threads");
 }
 
-/* SLICE and COMB: where a part lies, in local memory, and which one a thread makes. */
+/* SLICE and COMB: row length of the partial sums in shared memory, and whether rows are by
+ * column. */
 struct part_place { int64_t row; bool by_column; };
 
-/* Rows of a column's parts are longer by one: the threads that add these up each
- * read another bank. */
+/* COMB pads rows by one element: the threads that add partial sums read different banks. */
 static struct uop *place_of_part(struct tgc *t, const struct part_place *l, struct uop *column,
                                  struct uop *part)
 {
@@ -355,7 +357,6 @@ static struct uop *place_of_part(struct tgc *t, const struct part_place *l, stru
                         : sym_add(t, sym_muli(t, part, l->row), column);
 }
 
-/* SLICE and COMB. */
 bool apply_slice(struct work *w, const struct opt *opt)
 {
     struct tgc *t = w->t;
@@ -420,7 +421,7 @@ bool apply_shuffle(struct work *w, const struct opt *opt)
 
 /* --------------------------------------------------------------------------------------- stages */
 
-/* The stage of the opt, if it is a row: an element for each turn of its one loop. */
+/* The opt's stage, if it is a row: one element for each iteration of its only loop. */
 static struct uop *find_row(struct work *w, const struct opt *opt)
 {
     work_close(w);

@@ -1,30 +1,29 @@
-/* opts_keep.c - KEEP: what a block's threads pass on to each other in local memory, if each element
- * is one thread's alone, is in that thread's registers.
+/* opts_keep.c - KEEP: shared memory through which a block's threads pass elements becomes
+ * registers, if each element is only one thread's.
  *
- *      keep 5           rows of 64: i item 2, m item 8, e1 lane 2, t lane 8, n item 4, e0 lane 2
+ *       keep 5           rows of 64: i item 2, m item 8, e1 lane 2, t lane 8, n item 4, e0 lane 2
  *
- *      (i * 16 + e1 * 8 + m) * 64 + t * 8 + n * 2 + e0      of 2048, of the block
- *   -> e1 * 16 + t * 2 + e0                                 of 32, of each thread
+ *       (i * 16 + e1 * 8 + m) * 64 + t * 8 + n * 2 + e0      of 2048, of the block
+ *    -> e1 * 16 + t * 2 + e0                                 of 32, of each thread
  *
- * An offset is read as digits, each loop one of them: its stride, and its turns. Wherever the
- * memory is read and stored, the threads' digits have to be the same, and no other digit or sum of
- * them may reach into one: so the digits of an element say whose it is. In the AST offsets stay
- * those of the block's memory, which says what is computed; the linear program has the thread's own
- * (kernel_keep_registers()).
+ * An offset is read as digits: each loop is one, with its stride and its number of iterations. All
+ * loads and stores of the memory must have the same digits for threads, and no other digit or sum
+ * of digits may reach into these. Then the threads' digits say which thread owns an element. In the
+ * AST offsets stay those of the block's memory, which defines what is computed. The linear program
+ * has the thread's own offsets (kernel_keep_registers()).
  *
- * Threads along whose digit no offset changes (REPEAT) have an element each of their own, and store
- * the same: what is stored must not change with them either. A factor that an instruction of
- * matrix.def takes of such registers is read by all lanes of a wave at once: each must have what
- * its lane takes (analysis/matrix.c).
- */
+ * Threads whose digit changes no offset (REPEAT) each have a copy of the element and store the same
+ * value, so the value must not vary with them. A matrix instruction's factor in such registers is
+ * read by all lanes of a subgroup at once: each must hold what its lane supplies
+ * (analysis/matrix.c). */
 #include "passes/analysis/matrix.h"
 #include "passes/kernel/opts_work.h"
 #include "ir/device_ops.h"
 
 enum { DIGITS_MAX = 16 };
 
-/* A loop of threads; of what is between two of them (part[i] is below digit i) the
- * threads' own digits. */
+/* item: the number of the ITEM loop. The part of an offset between two digits of threads is the
+ * thread's own: part[i] is below digit i. */
 struct digit { int64_t stride, n; int item; };
 struct digits { struct digit v[DIGITS_MAX]; int n, nitem; };
 
@@ -39,7 +38,7 @@ static bool fail(const char **why, const char *text)
     return false;
 }
 
-/* The digits of the block's threads, lowest first. */
+/* Finds the digits of the block's threads, lowest first. */
 static bool find_digits(struct tgc *t, const struct uop *store, struct uop *offset,
                         struct digits *d, const char **why)
 {
@@ -51,7 +50,7 @@ static bool find_digits(struct tgc *t, const struct uop *store, struct uop *offs
             continue;
         int item = d->nitem++;
         if (!uop_depends_on(t, offset, store->src[i]))
-            continue;            /* these threads have the same element, each its own */
+            continue;            /* these threads have copies of the same element */
         if (d->n == DIGITS_MAX || !index_stride(t, offset, store->src[i], &stride) || stride < 1)
             return fail(why, shared);
         int at = d->n++;
@@ -74,8 +73,8 @@ static bool digits_equal(const struct digits *a, const struct digits *b)
     return same;
 }
 
-/* The offset within the thread's own elements; NULL: it may be another thread's.
- * nelem: of the block. */
+/* The offset within the thread's own elements; NULL: it may be another thread's. nelem: of the
+ * block's memory. */
 static struct uop *own_offset(struct tgc *t, struct uop *offset, const struct digits *d,
                               int64_t nelem)
 {
@@ -115,7 +114,7 @@ static struct uop *own_offset(struct tgc *t, struct uop *offset, const struct di
     return own;
 }
 
-/* Whether u changes with the range, but for sums over it. */
+/* Whether u varies with the range, sums over it excepted. */
 static bool changes_with(struct tgc *t, struct uop *u, const struct uop *r)
 {
     int n;
@@ -136,7 +135,8 @@ static bool changes_with(struct tgc *t, struct uop *u, const struct uop *r)
     return found;
 }
 
-/* Whether threads that have the same element store the same: nothing but sums changes with them. */
+/* Whether threads with copies of one element store the same value: nothing but sums varies with
+ * them. */
 static bool stores_the_same(struct tgc *t, const struct uop *store, const struct digits *d)
 {
     int item = 0;
@@ -154,8 +154,7 @@ static bool stores_the_same(struct tgc *t, const struct uop *store, const struct
     return true;
 }
 
-/* The sum by an instruction of whose factors the load is one, and which of them; NULL: it is
- * another load. */
+/* The matrix product that the load is a factor of, and which factor; NULL: there is none. */
 static struct uop *product_of(struct tgc *t, struct uop *store, const struct uop *load,
                               enum matrix_part *part)
 {
@@ -178,8 +177,8 @@ static struct uop *product_of(struct tgc *t, struct uop *store, const struct uop
     return NULL;
 }
 
-/* An access of the kept memory: the threads' digits, and the thread's own offset. NULL: some
- * element is not the thread's. */
+/* Reads an access of the kept memory: the threads' digits, and the thread's own offset. NULL: some
+ * element is another thread's. */
 static struct uop *find_own(struct tgc *t, struct uop *store, const struct uop *u, int64_t nelem,
                             struct digits *d, const char **why)
 {
@@ -210,7 +209,7 @@ static struct uop *store_at(struct tgc *t, const struct uop *store, struct uop *
     return uop_intern(t, OP_STORE, store->dtype, src, store->nsrc, store->arg);
 }
 
-/* The AST with `own` in the place of `memory`; own_places: at the thread's own offsets. NULL: some
+/* Replaces `memory` by `own` in the AST; own_places: with the threads' own offsets. NULL: some
  * element is not one thread's alone. */
 static struct uop *replace_memory(struct tgc *t, struct uop *ast, struct uop *memory,
                                   struct uop *own, bool own_places, const char **why)
@@ -235,7 +234,7 @@ static struct uop *replace_memory(struct tgc *t, struct uop *ast, struct uop *me
                 *why = *why ? *why : "a thread reads or stores another one's element";
                 return NULL;
             }
-            place = own_places ? v : u->src[1];          /* the store is the last of them */
+            place = own_places ? v : u->src[1];          /* the store comes last in order[] */
             for (int k = 2; k < u->nsrc; k++)
                 src[k] = u->src[k];
             src[0] = own, src[1] = place;
@@ -249,7 +248,7 @@ static struct uop *replace_memory(struct tgc *t, struct uop *ast, struct uop *me
     return uop_intern(t, OP_SINK, DTYPE_VOID, now, ast->nsrc, ast->arg);
 }
 
-/* How many elements of the memory each thread has; 0: that is no whole number. */
+/* Elements of the memory that each thread has; 0: they do not divide evenly. */
 static int64_t own_elements(struct tgc *t, const struct uop *store)
 {
     struct digits d;

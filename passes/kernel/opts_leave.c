@@ -1,21 +1,20 @@
-/* opts_leave.c - LEAVE: what a store passes on in local memory leaves as boxes, which an engine
- * stores (BULK_STORE).
+/* opts_leave.c - LEAVE: the epilogue tile in shared memory is stored as boxes by the device's copy
+ * engine (TMA, BULK_STORE).
  *
  *      through 0 axis=1 to=3 n=0       tile[..] = sum; y[..] = tile[..]
  *      first 1 n=128                   ... by the block's first thread, element by element
- *      leave 0                         ... which has an engine do it, while the block's threads go on
+ *      leave 0                         ... which starts bulk stores, while the block goes on
  *
- * The second store is as it was: what it says is a box (analysis/box.h), at its place in the tile,
- * or in panels of it (SWIZZLE); what is beyond the tensor its condition does not store, nor does
- * the engine. passes/vector/leave.c writes what starts boxes and waits for them: the tile is stored
- * to anew when they have left it.
- */
+ * The second store keeps its form, which describes a box (analysis/box.h) of the tile, or of its
+ * panels (SWIZZLE). Its condition masks what is beyond the tensor, and the engine clips the
+ * same. passes/vector/leave.c writes the start of the boxes and the wait before the tile is
+ * overwritten. */
 #include "passes/analysis/box.h"
 #include "passes/kernel/opts_work.h"
 #include "passes/target/target.h"
 
-/* The only store that reads the memory, and stores what it finds there as it is;
- * NULL: there is none. */
+/* The only store that reads the memory, if it stores the elements unchanged; NULL: there is
+ * none. */
 static struct uop *find_reader(struct work *w, const struct uop *memory)
 {
     struct uop *reader = NULL;
@@ -34,7 +33,7 @@ static struct uop *find_reader(struct work *w, const struct uop *memory)
     return reader;
 }
 
-/* Whether the store is the block's first thread's (FIRST), and what it stores is a box. */
+/* Whether the block's first thread alone runs the store (FIRST), and it is a box. */
 static bool is_box(struct work *w, const struct uop *store)
 {
     struct uop *loop[RANGES_MAX], *item = NULL;

@@ -1,17 +1,17 @@
-/* opts_local.c - LOCAL: an operand of a sum in local memory.
+/* opts_local.c - LOCAL and WHOLE: stage an operand of a sum in shared memory.
  *
- *      local 0.sum0 axis=0 n=4 to=4 operand=0  sum over ko, ki   ko: copy[ki][i] by all threads, barrier
+ *      local 0.sum0 axis=0 n=4 to=4 operand=0   sum over ko, ki
+ *                                               ko: copy[ki][i] by all threads, barrier
  *
- * A copy in local memory has what a block's threads read of an operand in the loops of its sum that
- * are inside of `axis`, WHOLE: in all of them; the threads copy neighbours of the operand's memory,
- * each as many at a time as are a vector. Bytes of a sum's group are copied whole, and stay
- * neighbours.
+ * The copy holds what the block reads of the operand inside the sum's loop `axis` (LOCAL), or in
+ * all of its loops (WHOLE). Threads copy in the operand's order of memory, `to` contiguous elements
+ * at once. Groups of bytes are copied whole and stay contiguous.
  *
- *      local 0.sum0 axis=0 n=0 to=0 operand=0  sum over ko, ki   ko: copy[i][ki] by all threads, barrier
+ *      local 0.sum0 axis=0 n=0 to=0 operand=0   sum over ko, ki
+ *                                               ko: copy[i][ki] by all threads, barrier
  *
- * With to=0 the copy's loops are those of a box of the operand (passes/analysis/box.c): loops whose
- * turns follow each other in its memory are one, and the threads share the outermost.
- */
+ * With to=0 the copy's loops are those of a box (passes/analysis/box.c): loops that are contiguous
+ * with each other merge, and the threads share the outermost. */
 #include "passes/analysis/copied.h"
 #include "passes/analysis/matrix.h"
 #include "passes/kernel/opts_work.h"
@@ -26,19 +26,20 @@ static int64_t threads_of(const struct uop *store)
     return threads;
 }
 
-/* The loops along which a block's copy of an operand has elements, or groups of `unit` bytes,
- * outermost first, with a range of the copy's own for each, and the operand's stride along it. */
-/* its turns are those of `of`, of which so many are one */
+/* A loop of the copy, over elements or over groups of `unit` bytes. It is a digit of the range `of`:
+ * n values, each `below` iterations of it. own: the copy's range for it. stride: the operand's;
+ * INT64_MAX if it is under a division. first: the step from the first iteration to the second. */
 struct copied_loop { struct uop *of, *own; int64_t n, stride, first, below; };
 struct copy {
     struct copied_loop v[MAX_RANK]; int ndim, nsum, row;
-    bool of_tiles, digits;                   /* for an instruction of matrix.def; whether a loop is
-                                              * one for each of its digits */
-    struct uop *group; int64_t unit;         /* the group's loop; NULL: of elements, 1 */
+    bool of_tiles, digits;                   /* for a matrix instruction; a loop for each digit
+                                              * of a range */
+    struct uop *group; int64_t unit;         /* the group's loop, and its bytes; NULL: plain
+                                              * elements */
 };
 
-/* Of the range, the first digit that divisions tell apart in the offset or the
- * condition; 0: there is none. */
+/* The lowest digit that divisions extract from the range, in the offset or the condition; 0: there
+ * is none. */
 static int64_t find_digit(struct tgc *t, struct uop *const of[2], const struct uop *r)
 {
     int n;
@@ -71,7 +72,7 @@ static bool add_loop(struct work *w, struct copy *c, struct uop *value, struct u
             .of = r, .n = digit ? digit : n, .stride = l->stride, .below = below};
         c->ndim++;
         if (!digit && !near) {
-            l->stride = INT64_MAX;                   /* data of a division: not neighbours */
+            l->stride = INT64_MAX;                   /* under a division: not contiguous */
             l->first = index_first_step(t, of[0], rest);
         }
         if (!digit)
@@ -86,7 +87,7 @@ static bool add_loop(struct work *w, struct copy *c, struct uop *value, struct u
     return work_refuse(w, "the copy has more loops than it may, or one of unknown size");
 }
 
-/* The loop changes places with the one outside of it. */
+/* Exchanges the loop with the one outside of it. */
 static void exchange_loops(struct copy *c, int k)
 {
     struct copied_loop l = c->v[k];
@@ -94,21 +95,21 @@ static void exchange_loops(struct copy *c, int k)
     c->v[k - 1] = l;
 }
 
-/* The turn of the loop in that of its range. */
+/* The digit of the loop, as an expression of its range. */
 static struct uop *digit_of(struct tgc *t, const struct copied_loop *l)
 {
     return sym_mod(t, sym_div(t, l->of, uop_int(t, l->below)), uop_int(t, l->n));
 }
 
-/* Whether a turn of loop k is further away in memory than one of the loop outside of it. */
+/* Whether loop k has a larger stride than the loop outside of it. */
 static bool is_further(const struct copy *c, int k)
 {
     return c->v[k - 1].stride != c->v[k].stride ? c->v[k - 1].stride < c->v[k].stride
                                                 : c->v[k - 1].first < c->v[k].first;
 }
 
-/* The loops from `first` on in the order of the memory that is read: a thread's lanes and the
- * threads' are parts of one loop, whose elements are neighbours in the copy, too. */
+/* Sorts the loops from `first` on by the stride in memory. Threads and lanes are then parts of one
+ * loop, contiguous in the copy, too. */
 static void order_loops(struct copy *c, int first)
 {
     for (int a = first + 1; a < c->ndim; a++)
@@ -124,7 +125,7 @@ static bool is_of_sum(const struct uop *sum, const struct uop *r)
     return false;
 }
 
-/* The loops that are of the sum, or those that are not, move inside of the others. */
+/* Moves the loops that are the sum's (or that are not) inside of the others. */
 static void move_inside(const struct uop *sum, struct copy *c, bool of_sum)
 {
     for (int pass = 1; pass < c->ndim; pass++)
@@ -133,22 +134,22 @@ static void move_inside(const struct uop *sum, struct copy *c, bool of_sum)
                 exchange_loops(c, k);
 }
 
-/* Of what an instruction takes as tiles, rows of the copy are those of the memory that is read: the
- * loops of its neighbours are innermost, the sum's or the store's. One that reads the copy itself
- * reads rows of terms, and other ones of halves alone. */
+/* Orders the copy for a matrix instruction. Rows keep the order of memory: the contiguous loops are
+ * innermost, the sum's or the store's. An instruction that reads panels takes rows of terms, other
+ * rows only of 16-bit elements. */
 static void order_tile(const struct uop *sum, struct copy *c)
 {
     const struct matrix_row *row = matrix_row((enum matrix_unit)(REDUCE_MATRIX(sum->arg.i) - 1));
     order_loops(c, 0);
     bool of_sum = is_of_sum(sum, c->v[c->ndim - 1].of) ||
                   (matrix_is_local(row, MATRIX_B) && dtype_nbytes(row->dtype[MATRIX_A]) != 2);
-    move_inside(sum, c, of_sum);                     /* pixels of several images lie on both sides
-                                                      * of their channels */
+    move_inside(sum, c, of_sum);                     /* pixels of several images are on both
+                                                      * sides of their channels */
     for (c->row = c->ndim; c->row > 0 && is_of_sum(sum, c->v[c->row - 1].of) == of_sum; c->row--)
         continue;
 }
 
-/* A group of bytes that are neighbours in the operand's memory. */
+/* Notes the group's loop, whose bytes must be contiguous in memory. */
 static bool add_group(struct work *w, struct copy *c, const struct uop *load, struct uop *group)
 {
     int64_t stride;
@@ -160,7 +161,7 @@ static bool add_group(struct work *w, struct copy *c, const struct uop *load, st
     return true;
 }
 
-/* Of the sum's loops inside of number `axis`, then of the block's threads and of lanes. */
+/* Collects the copy's loops: the sum's inside of `axis`, then the block's threads, then lanes. */
 static bool find_copy(struct work *w, const struct uop *store, const struct uop *sum,
                       struct uop *value, struct uop *load, int axis, struct copy *c)
 {
@@ -189,7 +190,7 @@ static bool find_copy(struct work *w, const struct uop *store, const struct uop 
     return c->ndim > 0 || work_refuse(w, "the block's threads read one element");
 }
 
-/* The loop that is not done whose turns are nearest to each other in the memory that is read. */
+/* The loop with the smallest stride that is not done. */
 static int nearest(const struct copy *c, const bool *done)
 {
     int next = -1;
@@ -199,9 +200,8 @@ static int nearest(const struct copy *c, const bool *done)
     return next;
 }
 
-/* The copy's own ranges as parts of element e * width + lane of those that are copied:
- * neighbours of memory are next to each other, and the lanes are whole loops of them, or a
- * part of the last one. */
+/* Expresses the copy's loops by the number of a copied element, e * width + lane. Contiguous
+ * elements are adjacent; the lanes cover whole loops, or a part of the last one. */
 static void divide_element(struct tgc *t, struct copy *c, struct uop *e, struct uop *lane,
                            int64_t width)
 {
@@ -221,7 +221,7 @@ static void divide_element(struct tgc *t, struct copy *c, struct uop *e, struct 
     }
 }
 
-/* Each of the ranges along which the copy has elements as the copy's own. */
+/* Maps the ranges along which the copy has elements to the copy's own. */
 static void map_own(struct tgc *t, const struct copy *c, struct uop_map *by)
 {
     for (int a = 0; a < c->ndim; a++) {
@@ -239,7 +239,7 @@ static int64_t turns_of(const struct copy *c, int a, int last)
     return turns;
 }
 
-/* Loops a to last are digits of r. */
+/* Makes loops a to last digits of r. */
 static void divide_own(struct tgc *t, struct copy *c, int a, int last, struct uop *r)
 {
     int64_t turns = turns_of(c, a, last);
@@ -250,7 +250,7 @@ static void divide_own(struct tgc *t, struct copy *c, int a, int last, struct uo
     }
 }
 
-/* Whether no condition of the load is of a remainder if loops a to last are one. */
+/* Whether merging loops a to last leaves no remainder in the load's condition. */
 static bool conditions_agree(struct tgc *t, const struct copy *c, const struct uop *load, int a,
                              int last)
 {
@@ -272,9 +272,9 @@ static bool conditions_agree(struct tgc *t, const struct copy *c, const struct u
     return true;
 }
 
-/* The copy's own ranges as parts of loops of a box, outermost first: neighbours of loops, whose
- * turns follow each other, are one, but for rows that an instruction takes, and what is around
- * them. Returns how many there are, that of the block's threads first. */
+/* Expresses the copy's loops as those of a box, outermost first. Adjacent loops merge if their
+ * strides allow it, but not across the rows that an instruction reads. Returns their number; the
+ * first is the threads'. */
 static int divide_box(struct tgc *t, struct copy *c, const struct uop *load, struct uop **loop)
 {
     int n = 0;
@@ -294,8 +294,7 @@ static int divide_box(struct tgc *t, struct copy *c, const struct uop *load, str
     return n;
 }
 
-/* Whether so many neighbours of memory are whole loops of the copy, or a part of the
- * last one of these. */
+/* Whether `width` contiguous elements cover whole loops of the copy, or a part of the last one. */
 static bool are_neighbours(const struct copy *c, int64_t width)
 {
     bool done[MAX_RANK] = {false};
@@ -311,8 +310,8 @@ static bool are_neighbours(const struct copy *c, int64_t width)
     return width == 1;
 }
 
-/* Whether so many neighbours are one transaction wherever a thread begins: they are in the memory
- * that is read, groups of bytes in the copy, too, and no condition tells them apart. */
+/* Whether a vector copy is one transaction from any start: contiguous and aligned in memory, groups
+ * of bytes contiguous in the copy, and one condition for all. */
 static bool copies_vectors(struct work *w, const struct copy *c, const struct uop *load,
                            int64_t width)
 {
@@ -329,7 +328,7 @@ static bool copies_vectors(struct work *w, const struct copy *c, const struct uo
            (load->nsrc < 4 || !uop_depends_on(w->t, load->src[2], c->v[last].of));
 }
 
-/* The sum's load number `operand`, sources first, of memory that is no stage. */
+/* The sum's load number `operand`, sources first, of global memory. */
 static struct uop *find_operand(struct work *w, struct uop *sum, int operand)
 {
     int n;
@@ -340,8 +339,8 @@ static struct uop *find_operand(struct work *w, struct uop *sum, int operand)
     return NULL;
 }
 
-/* What is copied of the load: for an instruction of matrix.def the factor, which may be rounded, or
- * computed, from what is loaded. */
+/* What is copied for the load. For a matrix instruction that is the factor, which may be converted
+ * or computed on load. */
 static struct uop *matrix_operand(const struct uop *sum, struct uop *load)
 {
     struct uop *factor[2];
@@ -355,7 +354,7 @@ static struct uop *matrix_operand(const struct uop *sum, struct uop *load)
     return load;
 }
 
-/* The copy's loops, by the elements that each thread copies: of so many neighbours at once. */
+/* Lists the copy's loops by the elements that each thread copies, `width` at once. */
 static bool list_turns(struct work *w, struct copy *c, const struct uop *load, int64_t threads,
                        int64_t width, struct uop **loop, int *n)
 {
@@ -384,8 +383,8 @@ static bool list_turns(struct work *w, struct copy *c, const struct uop *load, i
     return true;
 }
 
-/* What is copied, as bits where that is a narrow float, which is not converted to f32 and back;
- * stored at `at` in the loops, and loaded from `from`. */
+/* Builds the copy: stored at `at` in the loops, loaded from `from`. Narrow floats are copied as
+ * bits, without a conversion to f32 and back. */
 static struct uop *copied(struct work *w, struct uop *value, struct uop *at, struct uop *from,
                           struct uop *const *loop, int n, struct uop_map *by, int64_t nelem)
 {

@@ -1,20 +1,19 @@
-/* opts_matrix.c - MATRIX: a wave computes a sum of products by an instruction of ir/matrix.def;
- * SPREAD: a store's elements are on a wave's threads as the instruction's sums are; REPEAT,
- * EXCHANGE: what is the same for a row is.
+/* opts_matrix.c - MATRIX: a subgroup computes a sum of products by an instruction of ir/matrix.def.
+ * SPREAD distributes a store's elements as the instruction's accumulators are; REPEAT and EXCHANGE
+ * do so for values of a row.
  *
  *      matrix 0.sum0 axis=4 to=5 by=m16n8k16_f16
  *
- *      i < 16  ->  8*m1 + m0        items m0 < 8, n1 < 4: the lanes of the wave
+ *      i < 16  ->  8*m1 + m0        items m0 < 8, n1 < 4: the lanes of the subgroup
  *      j < 8   ->  2*n1 + n0        elements m1 < 2, n0 < 2: what each of them holds
  *
- * The store's loops `axis` and `to`, and the last one of the sum, are as long as the instruction's
- * matrices. Of what bits of a lane's number and of an element's the rows and columns of the sum are
- * made, says the row. The sum's value stays what it was, so everything that reads an AST knows what
- * it means; it has the row's number. REPEAT puts a loop over rows alone on the threads: those that
- * have elements of one row store the same. A sum over the columns has the store's own items as
- * loops then (EXCHANGE): each thread reduces what it has, and they exchange that. The factors must
- * be values of the row's dtypes already: nothing is rounded here.
- */
+ * The store's loops `axis` and `to`, and the sum's last loop, have the sizes of the instruction's
+ * matrices. The row of ir/matrix.def says which bits of lane and element make the accumulator's
+ * rows and columns. The sum's value does not change, so every reader of an AST knows what it means;
+ * it carries the number of the instruction. REPEAT distributes a loop over rows alone: lanes that
+ * hold elements of one row store the same. A sum over columns then has the store's own items as
+ * loops (EXCHANGE): each lane reduces its elements, and lanes combine the results by shuffles.
+ * Factors must have the instruction's dtypes already: nothing is rounded here. */
 #include "passes/analysis/matrix.h"
 #include "passes/kernel/opts_work.h"
 #include "passes/target/target.h"
@@ -30,7 +29,7 @@ static bool device_has(const struct work *w, enum matrix_unit of)
     return false;
 }
 
-/* Whether one factor changes with m alone, the other one with n. */
+/* Whether one factor varies with m alone, the other one with n alone. */
 static bool sides_fit(struct work *w, const struct uop *sum, const struct matrix_row *row,
                       const struct uop *m, const struct uop *n)
 {
@@ -62,8 +61,8 @@ static bool may_take_matrix(struct work *w, const struct opt *opt, struct uop *s
     return true;
 }
 
-/* The ranges for the bits of a lane's number, or of an element's, innermost first; adds to *at, by
- * coordinate, what they count. but: none for elements of this coordinate. */
+/* Makes the ranges for the bits of a lane's number, or of an element's, innermost first. Adds what
+ * they count to *at, by coordinate. but: skips elements of this coordinate. */
 static int make_ranges(struct work *w, const struct matrix_row *row, bool of_lane,
                        enum matrix_coordinate but, struct uop **range, struct uop **at)
 {
@@ -85,7 +84,8 @@ static int make_ranges(struct work *w, const struct matrix_row *row, bool of_lan
     return nrange;
 }
 
-/* Opens the store, whose loops `axis` and `to` become lanes and elements of the row's sum. */
+/* Makes lanes and elements of the instruction's accumulator from the store's loops `axis` and
+ * `to`. */
 static bool spread_loops(struct work *w, const struct opt *opt, struct uop *const *of_loop)
 {
     struct open *o = &w->open;
@@ -116,7 +116,7 @@ static bool take_store(struct work *w, const struct opt *opt)
     return work_open(w, &nest);
 }
 
-/* Opens the store, and finds its loops `axis` and `to`. */
+/* Opens the store and finds its loops `axis` and `to`. */
 static bool take_loops(struct work *w, const struct opt *opt, struct uop **loop)
 {
     const struct open *o = &w->open;

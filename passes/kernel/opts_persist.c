@@ -1,23 +1,22 @@
-/* opts_persist.c - PERSIST: as many blocks as a device runs at once go through all places of the
- * grid, one after the other.
+/* opts_persist.c - PERSIST: persistent blocks, as many as run concurrently, loop over all output
+ * tiles of the grid.
  *
  *      for q.grid < 16, r.grid < 32         512 blocks
  *        ...
  *
  *      persist 0 axis=1 n=128               for block.grid < 128
  *                                             for turn < 4
- *                                               ... with (turn*128 + block) / 32 for q, and the rest of it for r
+ *                                               q = (turn*128 + block) / 32, r: the remainder
  *
- * The places keep their order: those at once are neighbours, as they were. Where the blocks do not
- * divide the places, the last ones have a turn less, which the loop's size says, the same for all
- * threads of a block; bounds follow from the place's number, which is no more than there are. The
- * loop stands inside of the block's threads, outside of their lanes and sums, so that steps of a
- * sum may be counted through it (PIPELINE): what the next place reads comes while this one is
- * multiplied and stored. Loops over the grid behind `axis` stay places.
+ * The tiles keep their order: concurrent ones are adjacent, as before. If the blocks do not divide
+ * the tiles, the last blocks have one iteration less. The loop's size says so, uniformly for the
+ * threads of a block. Bounds follow from the tile's number, which is clamped to the number of
+ * tiles. The loop is inside the block's threads and outside their lanes and sums. So a sum's
+ * pipeline may run through it (PIPELINE): the next tile's loads overlap this tile's products and
+ * epilogue. Grid loops inside `axis` stay over the grid.
  *
- * Stores in the same bands (THROUGH) go through their places together: the loop is a band of all of
- * them, outside of the block's threads.
- */
+ * Stores in common bands (THROUGH) share one tile loop: a band of all of them, outside of the
+ * block's threads. */
 #include "passes/kernel/opts_work.h"
 
 static bool has_parts(struct work *w, struct uop *store)
@@ -30,8 +29,7 @@ static bool has_parts(struct work *w, struct uop *store)
     return false;
 }
 
-/* How many places the nest's loops over the grid up to `axis` have, if they may be gone
- * through; 0: refused. */
+/* The number of tiles in the nest's grid loops up to `axis`; 0: refused. */
 static int64_t count_places(struct work *w, const struct opt *opt)
 {
     const struct open *o = &w->open;
@@ -56,7 +54,7 @@ static int64_t count_places(struct work *w, const struct opt *opt)
     return places;
 }
 
-/* How many places the block goes through, of all. */
+/* Tiles of one block: a block's number of iterations. */
 static struct uop *turns_of(struct tgc *t, struct uop *block, int64_t places)
 {
     int64_t blocks = block->src[0]->arg.i;
@@ -66,14 +64,14 @@ static struct uop *turns_of(struct tgc *t, struct uop *block, int64_t places)
     return sym_addi(t, uop_new(t, OP_CAST, DTYPE_INDEX, &less, 1, (union arg){0}), places / blocks);
 }
 
-/* Whether the loop of the store is one of the n first that are gone through. */
+/* Whether the tile loop replaces loop i of the store: a grid loop among the first n. */
 static bool is_gone_through(const struct uop *store, int i, int n)
 {
     return i < store_first_range(store) + n && range_is_grid(store->src[i]);
 }
 
-/* The store in the block's turns; its other bands stand around these. NULL: its bands are none of
- * the first store's, or not all of these. */
+/* The store inside the tile loop, whose other bands are outside of it. NULL: its bands are not
+ * those of the first store. */
 static struct uop *in_turns(struct tgc *t, const struct uop *store, const struct uop *first, int n,
                             const struct uop_map *by, struct uop *block, struct uop *turn)
 {
@@ -96,8 +94,7 @@ static struct uop *in_turns(struct tgc *t, const struct uop *store, const struct
     return uop_intern(t, OP_STORE, store->dtype, src, to, store->arg);
 }
 
-/* All stores of the kernel go through their places together, which those of their first n loops are
- * that are over the grid. */
+/* Makes one tile loop of all stores, from the grid loops among their first n. */
 static bool put_together(struct work *w, int n, struct uop *block, struct uop *turn,
                          struct uop *place)
 {

@@ -1,26 +1,24 @@
-/* opts_pipeline.c - PIPELINE: a sum's copies in local memory have several parts, so that those of
- * later steps come while a block's threads compute with this one's (passes/vector/pipeline.c).
+/* opts_pipeline.c - PIPELINE: a sum's copies in shared memory become an n-stage pipeline: later
+ * steps are loaded while the block computes with this one's (passes/vector/pipeline.c).
  *
- *      pipeline 0.sum0 n=2 how=registers
+ *      pipeline 0.sum0 n=2 how=registers         double-buffered through registers
  *                      for k: barrier · copy a, b · barrier · sum
  *                  ->  copy a, b of 0 · for k: barrier · load a, b of k + 1 · sum · store them
- *      pipeline 0.sum0 n=3 how=async
+ *      pipeline 0.sum0 n=3 how=async             asynchronous copies by all threads (cp.async)
  *                  ->  copy a, b of 0; of 1 · for k: wait · barrier · copy a, b of k + 2 · sum
- *      pipeline 0.sum0 n=3 how=bulk
- *                      the same, by one thread, of boxes (LOCAL with to=0)
- *      pipeline 4.sum0 n=2 how=async
- *                      the same of an operand that is copied whole (WHOLE) in each turn of a band: a step is a turn; or how=bulk
+ *      pipeline 0.sum0 n=3 how=bulk              boxes (LOCAL with to=0), by one thread (TMA)
+ *      pipeline 4.sum0 n=2 how=async             an operand copied whole (WHOLE) in each iteration
+ *                                                of a band: a step is an iteration; also how=bulk
  *
- * The copies' memory is n times as large. That copies may be made earlier follows from the
- * conditions: what is loaded does not change while the kernel runs (a block's threads, by ITEM, are
- * only where the kernel reads nothing that it stores), and the sum's steps are counted when the
- * kernel is written, but for those of a band, which is one loop of all threads. One loop of each
- * thread may stand around the sum (PERSIST): steps are counted through it, so that those of its
- * next turn are copied while this one's sums are stored; of boxes, it may be a band of several
- * stores. Through registers a step is loaded one step early; asynchronously elements are copied as
- * they are, or zeros, 4, 8 or 16 bytes of neighbours at a time. Boxes are what analysis/box.c
- * reads.
- */
+ * The copies take n times the memory. Loading early is safe, since what is loaded does not change
+ * while the kernel runs: ITEM loops exist only in kernels that do not read what they store. The
+ * number of steps must be known when the kernel is written, except for those of a band, which is
+ * one loop of all threads.
+ *
+ * One loop of each thread may be around the sum (PERSIST). Steps are counted through it, so that
+ * the next tile's copies overlap this tile's epilogue. For boxes it may be a band of several
+ * stores. Through registers, loads are one step ahead. Asynchronous copies move 4, 8 or 16
+ * contiguous bytes unconverted, or zeros. Boxes are what analysis/box.c reads. */
 #include "passes/analysis/box.h"
 #include "passes/analysis/copied.h"
 #include "passes/analysis/matrix.h"
@@ -28,8 +26,8 @@
 #include "passes/target/target.h"
 #include "ir/device_ops.h"
 
-/* Elements of a part: a multiple of 16 bytes, or of those after which the order of panels repeats,
- * or of where boxes begin. */
+/* Elements of one stage: rounded up to 16 bytes, to the period of panels, or to a box's
+ * alignment. */
 static int64_t part_of(const struct buffer *b, enum transfer how)
 {
     int64_t n = (b->panel               ? PANEL_ALIGN
@@ -39,8 +37,7 @@ static int64_t part_of(const struct buffer *b, enum transfer how)
     return (b->dim[0]->vmax + n - 1) / n * n;
 }
 
-/* A copy of the sum's operand that is made for each of its steps; what else is in
- * local memory is not. */
+/* Whether the stage is a copy that each step of the sum makes anew. */
 static bool is_copy(struct work *w, const struct uop *sum, struct uop *stage)
 {
     bool of_step = false;
@@ -49,7 +46,7 @@ static bool is_copy(struct work *w, const struct uop *sum, struct uop *stage)
     return of_step && stage->op == OP_STAGE && buffer_space(stage->arg.p) == SPACE_LOCAL;
 }
 
-/* The band in which the store is alone with others of its block; NULL: there is none. */
+/* The innermost band that each thread runs by itself; NULL: there is none. */
 static struct uop *band_of(const struct uop *store)
 {
     struct uop *band = NULL;
@@ -59,8 +56,8 @@ static struct uop *band_of(const struct uop *store)
     return band;
 }
 
-/* A copy of all of the operand in each turn of the band, whose place nothing that is loaded
- * says. */
+/* Whether the stage copies all of the operand in each iteration of the band, at a position that no
+ * loaded value determines. */
 static bool is_copy_of_band(struct work *w, struct uop *stage, struct uop *band)
 {
     int n, loads = 0;
@@ -73,8 +70,8 @@ static bool is_copy_of_band(struct work *w, struct uop *stage, struct uop *band)
     return loads == 1;
 }
 
-/* Whether the copy may be made a step earlier. Its loops have known sizes (LOCAL), or one is the
- * block's (SHARE). */
+/* Whether the copy may be made a step early: the threads share it evenly, by loops of known size,
+ * and it is a plain load. */
 static bool may_be_early(struct work *w, const struct opt *opt, const struct uop *store,
                          const struct uop *stage)
 {
@@ -104,9 +101,9 @@ static bool has_only_copies_of(struct work *w, struct uop *store, const struct u
     return only;
 }
 
-/* Whether steps may be counted through the loops of each thread around the sum: there is
- * none, or one that has turns, inside of the block's threads or a band of boxes, and nothing
- * else in it is copied. */
+/* Whether steps can be counted through each thread's loops around the sum. At most one is
+ * allowed: never empty, inside the block's threads (or a band, for boxes), and without other
+ * copies in it. */
 static bool may_be_counted(struct work *w, struct uop *store, const struct uop *sum,
                            enum transfer how)
 {
@@ -129,8 +126,8 @@ static bool may_be_counted(struct work *w, struct uop *store, const struct uop *
                w, "the loop around the sum has no turn in some runs, or copies of another sum");
 }
 
-/* Whether all threads go through the sum's steps, of which there are as many as parts. There are
- * two of them at least: no range has one turn. */
+/* Whether the number of steps is known, uniform over the threads, and at least the number of
+ * stages. */
 static bool steps_are_known(struct work *w, const struct opt *opt, struct uop *store,
                             const struct uop *sum, struct uop *stage)
 {

@@ -1,19 +1,18 @@
-/* opts_producer.c - PRODUCER: threads of a block beside those that compute copy for these (warp
- * specialization).
+/* opts_producer.c - PRODUCER: warp specialization. Producer threads of a block issue its copies;
+ * the others, the consumers, only compute.
  *
- *      producer 0.sum0 n=128           a block of 256 threads has 128 more, of which one copies boxes for all steps
+ *      producer 0.sum0 n=128      256 threads get 128 more; one of them copies all boxes
  *
- * Without it thread 0 waits in its step until all waves have released a part, and its wave, and all
- * that are to multiply with it, wait for that. Copies come in bulk, by PIPELINE: whether a part is
- * full or empty tell barriers in memory, so no barrier of the block stands in the steps, and the
- * two kinds of threads go on at different speeds (passes/vector/pipeline_bulk.c). ITEM loops are
- * the consumers' alone. Where waves can give registers to others, those of the producers' are the
- * consumers' (device_role_registers()).
+ * Without producers thread 0 stalls in its step until all subgroups have released a stage, and
+ * stalls its subgroup and every product that this one takes part in. Copies are bulk copies of a
+ * PIPELINE: barriers in shared memory say whether a stage is full or empty. No block barrier is in
+ * the steps, and the two roles run at different speeds (passes/vector/pipeline_bulk.c). ITEM loops
+ * are the consumers' alone. Where the device can move registers between subgroups, producers give
+ * theirs to consumers (device_role_registers()).
  *
- * So nothing may be left that all of a block's threads do together: no other copies to local
- * memory, no sums that they exchange. What they pass on to each other (THROUGH) they may where a
- * band stands around all of it, that of the block's places: there consumers meet without producers.
- */
+ * So nothing may remain that all of a block's threads do together: no other copies to shared
+ * memory, no combined sums. Passing on values (THROUGH) is allowed inside a band around everything,
+ * the tile loop, where consumers synchronize without producers. */
 #include "passes/kernel/opts_work.h"
 #include "passes/target/target.h"
 
@@ -25,14 +24,14 @@ int kernel_threads(const struct kernel *k)
     return n;
 }
 
-/* Whether the operand is copied in bulk for the sum's steps. */
+/* Whether the stage is a bulk copy of the sum's pipeline. */
 static bool comes_in_bulk(const struct uop *stage)
 {
     const struct buffer *b = stage->op == OP_STAGE ? uop_buffer_of(stage) : NULL;
     return b && b->ring && b->transfer == TRANSFER_BULK;
 }
 
-/* Whether what the store is made of leaves each thread to itself, but for these copies. */
+/* Whether the store, these copies aside, needs no cooperation of threads. */
 static bool leaves_threads_alone(struct work *w, struct uop *store, const struct uop_map *copies)
 {
     int n;
@@ -50,7 +49,7 @@ static bool leaves_threads_alone(struct work *w, struct uop *store, const struct
     return true;
 }
 
-/* Whether all that the kernel stores is the consumers': its only store, or what is in one band of
+/* Whether consumers run everything that the kernel stores: its only store, or stores in one band of
  * each thread. */
 static bool is_consumers(struct work *w, const struct uop *store)
 {

@@ -1,5 +1,4 @@
-/* opts_store.c - opts of whole stores: cut in two, joined, their lanes filled; and of their
- * sums. */
+/* opts_store.c - opts of whole stores (cut, joined, lanes padded) and of their sums. */
 #include "passes/kernel/opts_work.h"
 
 #include <string.h>
@@ -87,8 +86,8 @@ bool apply_round(struct work *w, const struct opt *opt)
     return true;
 }
 
-/* Lanes beyond the last column: nothing is read for them, nothing stored. Built without folding, so
- * that no condition of the model's own joins that of a lane. */
+/* Masks lanes beyond the last column: neither loaded nor stored. Built without folding, so that the
+ * model's own conditions do not merge with the mask. */
 static struct uop *gate_columns(struct tgc *t, struct uop *store, struct uop *column,
                                 struct uop *lane, int64_t ncolumns)
 {
@@ -194,7 +193,7 @@ bool apply_points(struct work *w, const struct opt *opt)
     return true;
 }
 
-/* linearize.c makes one nest of stores whose first loops are the same. */
+/* linearize.c makes one nest of stores with the same leading loops. */
 bool apply_join(struct work *w, const struct opt *opt)
 {
     work_close(w);
@@ -247,7 +246,6 @@ static bool put_sum(struct work *w, const struct opt *opt, struct uop *sum, stru
     return true;
 }
 
-/* MERGE and FLATTEN. */
 bool apply_merge_sum(struct work *w, const struct opt *opt)
 {
     struct tgc *t = w->t;
@@ -384,7 +382,7 @@ struct uop *work_stage_of(struct work *w, struct uop *store, const struct uop *s
     return NULL;
 }
 
-/* Whether u changes with r, but for what has a loop over r of its own. */
+/* Whether u varies with r, apart from what has its own loop over r. */
 static bool is_free_in(struct work *w, struct uop *u, const struct uop *r)
 {
     struct uop_map free = {.t = w->t, .scratch = true};
@@ -414,7 +412,7 @@ bool work_is_of_sum(struct work *w, struct uop *store, struct uop *sum)
     return false;
 }
 
-/* Whether a stage that the sum reads changes with r: with another range for r it would be a second
+/* Whether a stage that the sum reads varies with r: with another range for r it would be a second
  * stage in the same scratch. */
 static bool reads_stage_of(struct work *w, struct uop *sum, const struct uop *r)
 {

@@ -1,5 +1,5 @@
-/* opts_swizzle.c - SWIZZLE: the order of a copy in local memory, so that threads that read a column
- * of it, or 16 bytes of eight rows that follow each other, meet in no bank.
+/* opts_swizzle.c - SWIZZLE: XOR swizzle of 16-byte chunks of a copy in shared memory. Reading a
+ * column, or 16 bytes of eight consecutive rows, then has no bank conflicts.
  *
  *      local 0.sum0 axis=0 n=0 to=1 operand=0; swizzle 0.sum0 n=64 operand=0
  *
@@ -8,13 +8,12 @@
  *      row 2    2 3 0 1 6 7 4 5
  *      ...
  *
- * Rows of n elements that are longer than 128 bytes lie in panels, one behind the other: all rows'
- * first 128 bytes, then all rows' next ones. It is the order in which units that read matrices from
- * local memory themselves, and those that copy boxes to it, know a matrix (CUDA's "128-byte
- * swizzle"). Both the copy's places and those of its loads are index arithmetic, which says all of
- * it; the buffer's `panel` says that they are of this kind.
+ * Rows of n elements longer than 128 bytes are split into panels: first the first 128 bytes of all
+ * rows, then the next ones. Matrix units that read shared memory themselves, and engines that copy
+ * boxes, use this layout (CUDA's 128-byte swizzle). Positions of the copy and of its loads are
+ * index arithmetic, which says all of it; the buffer's `panel` only says that they have this form.
  *
- *      swizzle 3 n=64            the same of what store 3 passes on to the kernel's others, wherever these read it
+ *      swizzle 3 n=64        also what store 3 passes on, wherever the kernel's others read it
  */
 #include "passes/analysis/box.h"
 #include "passes/analysis/nest.h"
@@ -22,7 +21,7 @@
 
 #include <string.h>
 
-/* The copy that the operand, by its number as LOCAL counts them, is loaded from. */
+/* The copy from which operand number `operand`, counted as LOCAL does, is loaded. */
 static struct uop *find_copy(struct work *w, const struct opt *opt, struct uop *sum)
 {
     int n, operand = opt->operand;
@@ -36,7 +35,7 @@ static struct uop *find_copy(struct work *w, const struct opt *opt, struct uop *
     return NULL;
 }
 
-/* New memory in panels in the place of `was`, rows of n elements; NULL: refused. */
+/* New memory in panels for rows of n elements, in place of `was`; NULL: refused. */
 static struct buffer *new_panels(struct work *w, const struct buffer *was, int64_t n)
 {
     int64_t nelem = was->dim[0]->vmax, nbytes = (int64_t)dtype_nbytes(was->dtype);
@@ -62,7 +61,7 @@ static struct uop *load_of(struct tgc *t, const struct uop *load, struct uop *me
     return uop_intern(t, OP_LOAD, load->dtype, read, 2, (union arg){0});
 }
 
-/* The loads of `memory` in the store read `now`. */
+/* Makes the store's loads of `memory` read `now`. */
 static struct uop *read_panels(struct work *w, struct uop *store, struct uop *memory,
                                struct uop *now, int64_t n)
 {

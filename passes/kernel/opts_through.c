@@ -1,38 +1,39 @@
-/* opts_through.c - THROUGH: what a block stores goes through local memory, so that neighbours leave
- * together. OVER: it lies there where the block's copies were. PARTS: a sum's parts go through
- * memory of all blocks.
+/* opts_through.c - THROUGH: an epilogue staged through shared memory, for coalesced stores. OVER:
+ * the epilogue tile aliases the block's operand copies. PARTS: split-K.
  *
  *      through 0.sum0 axis=1 to=3 n=8
  *
- *      for q, i < 64, r, j < 64                for q, r (bands)
- *        y[..] = f(sum, bias[64*r + j])          for i < 64, j < 64    tile[72*i + j] = sum
- *                                                for i < 64, j < 64    y[..] = f(tile[72*i + j], bias[64*r + j])
+ *      for q, i < 64, r, j < 64              for q, r (bands)
+ *        y[..] = f(sum, bias[64*r + j])        for i < 64, j < 64
+ *                                                tile[72*i + j] = sum
+ *                                              for i < 64, j < 64
+ *                                                y[..] = f(tile[72*i + j], bias[64*r + j])
  *
- * The loops `axis` and `to` are a block's rows and columns; n: by how many elements the tile's rows
- * are longer than columns, so that threads that store rows of a fragment meet in no bank. Of a
- * store the whole value is passed on, of its sum that, rounded as it is before anything else is
- * done with it; what is left is computed, and its operands are loaded, where neighbours leave. Both
- * parts get opts of their own behind this: the first one's sum may be an instruction's for
- * matrices, the second one's threads store vectors.
+ * The loops `axis` and `to` are a block's rows and columns. n is the row padding, in elements, that
+ * keeps threads with rows of a fragment in different banks. Of a store the whole value is staged.
+ * Of a sum only the sum is staged, rounded as it first is; the second store computes the rest and
+ * loads its operands, coalesced. Both stores then get opts of their own: the sum of the first may
+ * be a matrix instruction's, the second stores vectors.
  *
- * The memory of copies is free when the last of them has been read, behind a barrier that
- * linear_order.c places; with OVER the tile begins where they do. Copies that come while the tile
- * leaves would meet it: no loop stands around both.
+ * The copies' memory is free once the last one has been read, after a barrier that linear_order.c
+ * places. With OVER the tile begins there. Copies that arrive during the epilogue would overwrite
+ * it, so no loop may be around both.
  *
  *      parts 0.sum0 axis=1 to=3 n=0
  *
- *      for q, i < 64, r, j < 64                for q, r, s (bands)
- *        y[..] = f(sum over s, k)                for i < 64, j < 64    part[q, r, s, i, j] = sum over k
- *                                                where the block is the last of its q and r (TICKET)
- *                                                  for i < 64, j < 64    y[..] = f(sum over s of part[q, r, s, i, j])
+ *      for q, i < 64, r, j < 64              for q, r, s (bands)
+ *        y[..] = f(sum over s, k)              for i < 64, j < 64
+ *                                                part[q, r, s, i, j] = sum over k
+ *                                              in the last-arriving block of its q, r (TICKET)
+ *                                                for i < 64, j < 64
+ *                                                  y[..] = f(sum over s of part[q, r, s, i, j])
  *
- * The parts are added in their order, whichever block does it, so results are the same in each run.
- */
+ * Partial sums are added in order, whichever block does it, so results are the same in each run. */
 #include "passes/kernel/opts_work.h"
 
 enum { PAD_MOST = 64 };
 
-/* The store's parts: its loops but two as bands, and these two. */
+/* The store split in two: the row and column loops, and all others as bands. */
 struct through {
     struct uop *store, *row, *column, *band[RANGES_MAX];
     int nband;
@@ -74,7 +75,7 @@ static bool find_loops(struct work *w, const struct opt *opt, struct through *x)
     return true;
 }
 
-/* The only uop that takes u in the value; NULL: there are several, or it is the value itself. */
+/* The only user of u in the value; NULL: there are several, or u is the value itself. */
 static struct uop *only_user(struct tgc *t, struct uop *value, const struct uop *u)
 {
     int n;
@@ -89,7 +90,8 @@ static struct uop *only_user(struct tgc *t, struct uop *value, const struct uop 
     return user;
 }
 
-/* The sum as it is passed on: cast where that is less, if nothing else is done with it before. */
+/* The staged form of the sum: converted to a smaller dtype, if that is the first thing done with
+ * it. */
 static struct uop *rounded(struct tgc *t, struct uop *value, struct uop *sum)
 {
     struct uop *best = sum;
@@ -110,7 +112,7 @@ static bool has_sums(struct tgc *t, struct uop *value)
     return any;
 }
 
-/* What the store passes on. */
+/* What the first store passes to the second. */
 static struct uop *find_passed(struct work *w, const struct opt *opt, struct uop *store)
 {
     struct uop *value = store->src[2], *sum = value;
@@ -188,8 +190,7 @@ bool apply_through(struct work *w, const struct opt *opt)
 
 /* ---------------------------------------------------------------------------------------- parts */
 
-/* The number of the blocks' place among all, but for their part of the sum; how many there are: 0:
- * only the run knows, or they are too many. */
+/* The block's number, partial sums apart. *places: how many there are; 0: unknown or too many. */
 static struct uop *place_of(struct tgc *t, const struct through *x, int64_t *places)
 {
     struct uop *place = uop_int(t, 0);
@@ -203,7 +204,7 @@ static struct uop *place_of(struct tgc *t, const struct through *x, int64_t *pla
     return place;
 }
 
-/* The sum without its loop, over which each part is another one's. */
+/* The sum without the split loop, which becomes a band. */
 static struct uop *sum_of_part(struct tgc *t, const struct through *x, const struct uop *sum,
                                const struct uop *loop)
 {
@@ -215,7 +216,7 @@ static struct uop *sum_of_part(struct tgc *t, const struct through *x, const str
     return uop_intern(t, OP_REDUCE, sum->dtype, src, n, sum->arg);
 }
 
-/* The loop of the sum whose turns are to be other blocks; NULL: refused. */
+/* The sum's loop that is split over blocks; NULL: refused. */
 static struct uop *loop_of_parts(struct work *w, const struct opt *opt, struct uop *sum)
 {
     struct uop *loop = opt->n >= 0 && opt->n < sum->nsrc - 1 ? sum->src[opt->n + 1] : NULL;
@@ -228,7 +229,7 @@ static struct uop *loop_of_parts(struct work *w, const struct opt *opt, struct u
     return fits ? loop : NULL;
 }
 
-/* The element of the part of a block, in rows and columns. */
+/* Offset of an element of a block's partial sum. */
 static struct uop *at_part(struct tgc *t, struct uop *place, struct uop *part, int64_t parts,
                            struct uop *row, int64_t rows, struct uop *column, int64_t columns)
 {

@@ -53,7 +53,7 @@ void work_close(struct work *w)
     for (int i = 0; i < o->first; i++)
         src[i] = o->nsubstitution ? uop_substitute_all(w->t, o->store->src[i], &by)
                                   : o->store->src[i];
-    /* a loop may be as long as one outside of it says */
+    /* a loop's size may depend on an outer loop */
     for (int i = 0; i < o->n; i++)
         src[o->first + i] = o->nsubstitution && o->range[i]->src[0]->op != OP_CONST
                                 ? uop_substitute_all(w->t, o->range[i], &by)

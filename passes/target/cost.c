@@ -61,8 +61,8 @@ double cost_in_additions(const struct machine *m, enum op op)
 
 double cost_of_addition(const struct machine *m) { return cost_of_flop(m, FLOP_LOOP, 1); }
 
-/* The cost of the slowest resource: multiply-add units, latency of a sum, load and store ports, the
- * decoder, the unit for tiles. */
+/* Cycles of the busiest resource: multiply-add units, latency of a sum, load and store ports, the
+ * decoder, the tile unit. */
 double cost_of_body(const struct machine *m, const struct cost_body *b)
 {
     double cycles = b->work / m->fma_cycle;
@@ -79,7 +79,7 @@ double cost_of_body(const struct machine *m, const struct cost_body *b)
     return cycles;
 }
 
-/* A body (with two instructions for the loop), and the L2. */
+/* The body, two instructions of the loop, the L2's bandwidth, spills. */
 double cost_of_step(const struct machine *m, const struct cost_step *s)
 {
     double halves = s->lanes > m->lanes ? (double)s->lanes / m->lanes : 1;
@@ -151,7 +151,8 @@ double cost_grid_groups(const struct device_row *d, double threads)
 static double at_most(double a, double most) { return a < most ? a : most; }
 static double at_least(double a, double least) { return a > least ? a : least; }
 
-/* Blocks that the unit with most of them has at once: as it has room for. */
+/* Resident blocks of the unit with most of them: limited by threads, shared memory and
+ * registers. */
 static double held_blocks(const struct device_row *d, const struct grid_work *w)
 {
     double held = at_most(__builtin_ceil(w->blocks / d->units),
@@ -169,16 +170,15 @@ double cost_grid_at_once(const struct device_row *d, const struct grid_work *w)
     return d->units * held_blocks(d, w);
 }
 
-/* Blocks of a unit, one after the other. */
+/* Rounds of blocks that a unit runs, in the time of an average block. */
 static double rounds_of(const struct device_row *d, const struct grid_work *w)
 {
     return w->rounds > 0 ? w->rounds : __builtin_ceil(w->blocks / d->units);
 }
 
-/* What a unit waits for the first copies of its blocks, which nobody has read before. Where it has
- * several blocks at once, others compute meanwhile, but at the beginning. Of copies that do not
- * come early the first are those of a step: what is waited for it already, of all steps, is not
- * waited for again. */
+/* Latency of a unit's first copies, which nothing precedes. With several resident blocks only the
+ * first round exposes it. Without a pipeline the first copies are those of the first step, whose
+ * exposed latency `of_steps` already counts. */
 static double begun(const struct device_row *d, const struct grid_work *w, double of_steps)
 {
     double rounds = rounds_of(d, w), first = held_blocks(d, w) > 1 ? 1 : rounds;
@@ -188,8 +188,8 @@ static double begun(const struct device_row *d, const struct grid_work *w, doubl
            (w->ahead ? d->latency : at_least(d->latency - of_steps / (w->steps * rounds), 0));
 }
 
-/* What a unit waits where a step's copies are begun by threads that compute: with several blocks at
- * once, others compute meanwhile. */
+/* Extra time of steps whose copies the computing threads issue. With several resident blocks others
+ * compute meanwhile. */
 static double handed_over(const struct device_row *d, const struct grid_work *w)
 {
     return held_blocks(d, w) > 1
@@ -197,20 +197,22 @@ static double handed_over(const struct device_row *d, const struct grid_work *w)
                : rounds_of(d, w) * w->handovers * RATIO_GRID_HANDOVER * d->latency;
 }
 
-/* While it is sent, a step's copy is not there: as fast as a unit takes it of the cache, where what
- * it takes is counted. */
+/* Time for a unit to receive one step's copies from the cache, where that traffic is counted. */
 static double sent_ns(const struct device_row *d, const struct grid_work *w)
 {
     return w->taken_nbytes / w->blocks / w->steps * d->units /
            (device_cache_gbytes(d) * RATIO_GRID_TAKEN);
 }
 
-/* A block's time on its unit, in that of what it issues and multiplies: others compute while one
- * waits. A unit with few threads has instructions of some waves alone to choose from.
+/* A block's time on its unit, relative to what it issues and multiplies: exposed latency. Resident
+ * blocks hide each other's stalls. A unit has RATIO_GRID_FILL schedulers, each with subgroups of
+ * its own:
  *
- *      part 0   wave of block a: waits  steps     waits  steps          a unit issues by RATIO_GRID_FILL parts, each of which has
- *      part 1   wave of block b: waits  steps     waits  steps          waves of its own: a and b hide nothing of each other here,
- *                                                                       but wait at once */
+ *      scheduler 0   subgroup of block a: waits  steps  waits  steps
+ *      scheduler 1   subgroup of block b: waits  steps  waits  steps
+ *
+ * Here a and b run on different schedulers and so hide nothing of each other: both stall at the
+ * same time. */
 static double waited(const struct device_row *d, const struct grid_work *w, double busy)
 {
     double held = held_blocks(d, w), waves = held * w->threads / d->wave;
@@ -222,9 +224,9 @@ static double waited(const struct device_row *d, const struct grid_work *w, doub
     if (!w->ahead)                   /* what registers do not hold at once waits again */
         latency *= at_least(
             w->cache_nbytes / w->blocks / w->steps / (w->threads * RATIO_GRID_FLIGHT_MOST), 1);
-    /* by the parts that its waves are on */
+    /* fewer subgroups than schedulers leave some idle */
     double alone = step * at_least(RATIO_GRID_FILL * d->wave / w->threads, 1);
-    /* blocks that take turns there */
+    /* resident blocks that share a scheduler */
     double turns = at_most(held, at_least(waves / RATIO_GRID_FILL, 1));
     double waits = w->ahead ? (latency + sent_ns(d, w)) / w->ahead * (w->steps - 1) / w->steps
                             : latency + alone;
@@ -232,8 +234,8 @@ static double waited(const struct device_row *d, const struct grid_work *w, doub
     return together / (held * step);
 }
 
-/* Of the memory's bandwidth, what so many threads ask for: of few that copy much in a step as much
- * as comes while one load waits. */
+/* Share of the memory's bandwidth that the threads in flight can use. Few threads that stage much
+ * per step use what one latency's worth of copies needs. */
 static double share_of_memory(const struct device_row *d, const struct grid_work *w)
 {
     double blocks = at_most(w->blocks, d->units * held_blocks(d, w)),
@@ -246,8 +248,8 @@ static double share_of_memory(const struct device_row *d, const struct grid_work
     return at_most(at_least(waves / RATIO_GRID_FILL, blocks * step / (d->gbytes * d->latency)), 1);
 }
 
-/* What the cache sends, and what a unit takes: what it sends to a cluster each of its blocks
- * takes. */
+/* Time of cache traffic: what the cache sends, or what units receive. A cluster receives a
+ * multicast once per block. */
 static double cache_ns(const struct device_row *d, const struct grid_work *w)
 {
     double taken = w->taken_nbytes > 0 ? w->taken_nbytes : w->cache_nbytes,
@@ -257,9 +259,9 @@ static double cache_ns(const struct device_row *d, const struct grid_work *w)
         taken / (gbytes * at_most(RATIO_GRID_TAKEN * w->blocks / d->units, RATIO_GRID_TAKEN)));
 }
 
-/* A block's time, if all units shared it and nothing waited for memory: that of what takes longest,
- * its instructions, those of one unit for powers, its products; or of what a group of waves does
- * one after the other, instructions, then products, while other groups do so. */
+/* A block's time if all units shared it and memory never stalled it: the longest of issue, the 2^x
+ * unit and matrix products. Or the serial time of one group of subgroups (issue, then products),
+ * while other groups overlap. */
 static double busy_ns(const struct device_row *d, const struct grid_work *w, double issue)
 {
     double powers = 2 * w->threads * w->powers / d->gflops,
@@ -272,8 +274,9 @@ static double busy_ns(const struct device_row *d, const struct grid_work *w, dou
 double cost_grid_last(const struct device_row *d, double tiles, double threads, double elements,
                       double parts)
 {
-    enum { TURNS = 3, WORD_NBYTES = 4 };               /* what it has stored is there, it has
-                                                        * counted, and its first loads are there */
+    enum { TURNS = 3, WORD_NBYTES = 4 };               /* latencies: its partial sums are
+                                                        * visible, its ticket is counted, its
+                                                        * first loads arrive */
     double near = d->latency * RATIO_GRID_NEAR, nbytes = WORD_NBYTES * elements * parts,
            flight = at_most(parts * COPY_NBYTES_MOST, RATIO_GRID_FLIGHT_MOST);
     double issue = 2 * elements * parts * (1 + cost_grid_load(d)) * d->units / d->gflops;
@@ -289,9 +292,10 @@ double cost_of_grid(const struct device_row *d, const struct grid_work *w, enum 
            rounds = rounds_of(d, w);
     double busy = busy_ns(d, w, issue), factor = busy > 0 ? waited(d, w, busy) : 1;
     factor *= w->cluster > 1 ? 1 + RATIO_GRID_CLUSTER * (w->cluster - 1) : 1;
-    /* others of the unit's blocks compute meanwhile; copies of the next place come then alone */
+    /* other resident blocks overlap the epilogue; a persistent block's overlaps only the next
+     * tile's copies */
     double tail = rounds * d->units * 2 * w->threads * w->stored / (d->gflops * held_blocks(d, w));
-    /* some units have nothing to do at the end */
+    /* units idle in the last round */
     double compute =
         rounds * d->units * busy * factor + (w->goes_on ? tail : 0) + handed_over(d, w);
     double cache = cache_ns(d, w), memory = w->memory_nbytes / (d->gbytes * share_of_memory(d, w));

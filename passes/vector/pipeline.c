@@ -1,37 +1,38 @@
-/* pipeline.c - copies in local memory that have several parts (PIPELINE): those of later steps come
- * while a block's threads compute with this one's, and there is one barrier a step.
+/* pipeline.c - n-stage pipelines of copies to shared memory (PIPELINE): later steps are loaded
+ * while the block computes with this one's, with one barrier a step.
  *
- *      for k                                  copy[0] = x of step 0
- *        barrier                              for k
- *        copy = x of step k                     barrier
- *        barrier                                next = x of step k + 1        registers
- *        sum += copy ...                        sum += copy[k % 2] ...
- *                                               copy[(k + 1) % 2] = next
+ *      for k                              copy[0] = x of step 0
+ *        barrier                          for k
+ *        copy = x of step k                 barrier
+ *        barrier                            next = x of step k + 1        registers
+ *        sum += copy ...                    sum += copy[k % 2] ...
+ *                                           copy[(k + 1) % 2] = next
  *
- *      asynchronously, of n parts:            copy[0], commit, ... copy[n - 2], commit
- *                                             for k
- *                                               wait until n - 2 groups are left: that of step k is there
- *                                               barrier
- *                                               if k + n - 1 is a step: copy[(k + n - 1) % n]
- *                                               commit
- *                                               sum += copy[k % n] ...
+ *      asynchronously, n stages:          copy[0], commit, ... copy[n - 2], commit
+ *                                         for k
+ *                                           wait until n - 2 groups are left: step k's is there
+ *                                           barrier
+ *                                           if k + n - 1 is a step: copy[(k + n - 1) % n]
+ *                                           commit
+ *                                           sum += copy[k % n] ...
  *
- *      of whole operands, asynchronously; in  copy[0], commit, ... copy[n - 2], commit
- *      bulk: pipeline_bulk.c
- *      for block (a band)                     for block
- *        barrier, copy, barrier                 wait, barrier
- *        sum += copy ...                        if block + n - 1 is one: copy[(block + n - 1) % n]
- *        barrier, copy', barrier                commit
- *        sum' += copy' ...                      sum += copy[block % n] ..., sum' += copy'[block % n] ...
+ *      whole operands, asynchronously     copy[0], commit, ... copy[n - 2], commit
+ *      (bulk copies: pipeline_bulk.c)
+ *      for block (a band)                 for block
+ *        barrier, copy, barrier             wait, barrier
+ *        sum += copy ...                    if block + n - 1 is one: copy[(block + n - 1) % n]
+ *        barrier, copy', barrier            commit
+ *        sum' += copy' ...                  sum += copy[block % n] ...
+ *                                           sum' += copy'[block % n] ...
  *
- * Software pipelining (Lam, PLDI 1988). The part that is stored was read last before the barrier,
- * which also says that the other threads' copies are there: each of them has waited for its own.
- * Each thread copies its own elements, so that its registers hold them meanwhile. Through registers
- * the last step loads itself again, so that no thread has a branch of its own. Behind the last
- * steps groups are empty, so that each step waits for as many. Steps that are several nested loops
- * are numbered in their order, by k. opts_pipeline.c has the conditions; pipeline_bulk.c writes
- * what comes in bulk.
- */
+ * Software pipelining (Lam, PLDI 1988). The stage that is overwritten was last read before the
+ * barrier. The barrier also publishes the other threads' copies, since each thread has waited for
+ * its own. Each thread copies its own elements, so its registers can hold them in between.
+ *
+ * Through registers the last step loads itself again, which avoids a branch. After the last
+ * steps groups are empty, so that each step waits for the same number. Steps of several nested
+ * loops are numbered in order, by k. opts_pipeline.c has the conditions; pipeline_bulk.c writes
+ * bulk copies. */
 #include "passes/analysis/copied.h"
 #include "passes/analysis/nest.h"
 #include "passes/vector/pipeline.h"
@@ -53,7 +54,7 @@ static bool is_step(const struct uop *u)
     return u->op == OP_RANGE && RANGE_WORKER(u->arg.i) == WORKER_EACH && !range_is_lane(u);
 }
 
-/* The copies between the two barriers, each with its loops. */
+/* Finds the copies between the two barriers, each with its loops. */
 static void find_copies(struct steps *s)
 {
     struct uop *open[STEP_LOOPS];
@@ -80,9 +81,8 @@ static void find_copies(struct steps *s)
     }
 }
 
-/* Whether the loop at `at` is the outermost one of steps whose copies have parts. A band in another
- * loop is none: its turns share the block's copies among its threads anew (find_bands()), which are
- * not those of loops around it. */
+/* Whether the loop at `at` is the outermost of pipelined steps. A band inside another loop is not:
+ * find_bands() distributes its copies over the threads anew. */
 static bool find_steps(struct steps *s, int at)
 {
     struct expander *e = s->e;
@@ -110,8 +110,8 @@ static bool find_steps(struct steps *s, int at)
     return copies;
 }
 
-/* Whether the loop at `at` is one of steps, or has one in it: then steps are counted
- * through all of its turns. */
+/* Whether the loop at `at` is one of steps or contains one: then steps are counted through all its
+ * iterations. */
 static bool find_counted(struct steps *s, int at)
 {
     const struct steps none = *s;
@@ -147,7 +147,7 @@ struct uop *steps_number(const struct steps *s)
     return n;
 }
 
-/* The loops' variables in step number n. */
+/* Maps the loops' variables to their values in step n. */
 void steps_map(const struct steps *s, struct uop_map *by, struct uop *n)
 {
     struct tgc *t = s->e->t;
@@ -158,8 +158,8 @@ void steps_map(const struct steps *s, struct uop_map *by, struct uop *n)
     }
 }
 
-/* The number of a thread in the loops that are open: its registers are not another one's, so the
- * loop that a block shares in a copy becomes the thread's own place. */
+/* The thread's number in the open loops. Registers belong to a thread, so a copy's loop over the
+ * block's threads becomes this number. */
 static struct uop *thread_number(const struct steps *s)
 {
     struct tgc *t = s->e->t;
@@ -183,8 +183,8 @@ static void close_loop(struct expander *e, struct uop *r)
     expand_leave(e);
 }
 
-/* A copy's loops, with ranges of their own: a thread's turns are lanes, so that
- * registers hold them. */
+/* Gives a copy's loops ranges of their own: lanes, for each thread's elements, so that registers
+ * can hold them. */
 static void own_loops(struct steps *s, struct of_step *c)
 {
     struct tgc *t = s->e->t;
@@ -197,7 +197,7 @@ static void own_loops(struct steps *s, struct of_step *c)
 
 enum phase { COPY, LOAD, STORE };
 
-/* What the copy does in this phase of step n; part: where it is stored. */
+/* Writes one phase of the copy of step n; part: the stage that it stores to. */
 static void write_copy(struct steps *s, struct of_step *c, enum phase phase, struct uop *n,
                        struct uop *part)
 {
@@ -222,7 +222,7 @@ static void write_copy(struct steps *s, struct of_step *c, enum phase phase, str
         close_loop(e, c->own[k]);
 }
 
-/* Registers for what the copy loads: one for each of a thread's turns. */
+/* Declares registers for the copy's loads, one for each of a thread's elements. */
 static void declare_registers(struct steps *s, struct of_step *c)
 {
     struct expander *e = s->e;
@@ -289,7 +289,7 @@ void steps_close(struct expander *e, struct uop *guard)
     expand_leave(e);
 }
 
-/* The copies of step n to a part of their own. */
+/* Writes the copies of step n to stage `part`. */
 static void write_transfers(struct steps *s, struct uop *n, struct uop *part)
 {
     struct expander *e = s->e;
@@ -370,9 +370,9 @@ static void write_through_registers(struct steps *s)
         write_copy(s, &s->copy[k], STORE, next, other);
 }
 
-/* ----------------------------------------------------------------------- of the turns of a band */
+/* ------------------------------------------------------------------ of the iterations of a band */
 
-/* Where the outermost loop of each copy in the loop begins; -1: there is none at `at`. */
+/* The end of the copy loop that begins at `at`; -1: none begins there. */
 static int copy_begins(const struct expander *e, int at)
 {
     if (e->in[at]->op != OP_RANGE || range_is(e->in[at], AXIS_BAND))
@@ -397,7 +397,7 @@ static bool find_bands(struct steps *s, int at)
             return false;
     for (int i = at + 1, last; i < s->end; i++)
         if (range_is_item(e->in[i]))
-            i = expand_find_end(e, i);        /* what is copied in it is copied for steps of sums */
+            i = expand_find_end(e, i);        /* copies in it are of steps of sums */
         else if ((last = copy_begins(e, i)) > 0) {
             s->begin = i;
             s->second = last;
@@ -407,7 +407,7 @@ static bool find_bands(struct steps *s, int at)
     return s->ncopy > 0;
 }
 
-/* Whether threads pass on in the loop what is none of the copies. */
+/* Whether the loop passes on values in shared memory other than the copies. */
 static bool passes_on(const struct steps *s)
 {
     for (int i = s->first; i < s->end; i++) {
@@ -419,7 +419,7 @@ static bool passes_on(const struct steps *s)
     return false;
 }
 
-/* The copies of turn n, if there is one. */
+/* Writes the copies of iteration n, if there is one. */
 static void write_turn(struct steps *s, struct uop *n, struct uop *part)
 {
     struct expander *e = s->e;
@@ -467,7 +467,7 @@ static void write_bands(struct steps *s)
         bands_end_in_bulk(s);
 }
 
-/* The loops over steps, pipelined; returns where the program goes on. */
+/* Writes the pipelined steps; returns where the program continues. */
 static int write_steps(struct steps *s)
 {
     s->thread = thread_number(s);
@@ -494,8 +494,8 @@ static struct steps *new_steps(struct expander *e, struct kernel *kernel)
     return s;
 }
 
-/* Before a band in whose turns blocks go through their places, which begins at `at`, threads take
- * their roles; returns the steps of what they do. NULL: it is no such loop. */
+/* If `at` begins a persistent tile loop with producers: returns its steps, before which threads
+ * take their roles. Otherwise NULL. */
 static struct steps *find_roles_of_band(struct expander *e, struct kernel *kernel, int at)
 {
     struct steps *s =
@@ -506,7 +506,7 @@ static struct steps *find_roles_of_band(struct expander *e, struct kernel *kerne
     return s;
 }
 
-/* The same behind the innermost loop of a block's threads; the steps are further on. */
+/* Likewise if `at` is the innermost loop of a block's threads, with the steps inside of it. */
 static struct steps *find_roles(struct expander *e, struct kernel *kernel, int at)
 {
     int next = at + 1;
@@ -524,8 +524,8 @@ static struct steps *find_roles(struct expander *e, struct kernel *kernel, int a
     return NULL;
 }
 
-/* Whether a loop of each thread's stands around, as for several heads: those of the
- * grid have one turn. */
+/* Whether a serial loop of each thread is open at `at`, as over several heads; grid loops have one
+ * iteration. */
 static bool is_in_loop(const struct expander *e, int at)
 {
     for (int i = 0; i < at; i++)
@@ -534,10 +534,10 @@ static bool is_in_loop(const struct expander *e, int at)
     return false;
 }
 
-/* Writes the steps that begin at `at`, if some do; returns what is to be copied next. *shared:
- * those whose copies blocks share, and *last: where their loops end. *band: where a band ends
- * behind which threads wait: the next turn of a loop around it stores what this one's sums read,
- * and the barriers of the copies that stood between are gone. */
+/* Writes the steps that begin at `at`, if any; returns what is copied next. *shared, *last: steps
+ * with multicast copies, and the end of their loops. *band: the end of a band that needs a barrier:
+ * the outer loop's next iteration overwrites what these sums read, and the copies' barriers are
+ * gone. */
 static int write_steps_at(struct expander *e, struct kernel *kernel, struct steps *of_roles, int at,
                           struct steps **shared, int *last, int *band)
 {
@@ -591,7 +591,8 @@ static void pipeline_program(struct tgc *t, struct kernel *kernel, struct uop **
     struct expander *e = scratch_array(t, 1, sizeof *e);
     *e = (struct expander){.t = t, .in = *linear, .nin = *nlinear};
     e->scopes.known = (struct uop_map){.t = t, .scratch = true};
-    for (int i = 0; i < e->nin; i++)                 /* registers are behind all sums */
+    for (int i = 0; i < e->nin; i++)                 /* ids of registers start after all
+                                                      * accumulators */
         if ((e->in[i]->op == OP_ACC || e->in[i]->op == OP_BARRIER || e->in[i]->op == OP_GUARD) &&
             BARRIER_ID(e->in[i]->arg.i) >= e->next_acc)
             e->next_acc = BARRIER_ID(e->in[i]->arg.i) + 1;

@@ -1,40 +1,39 @@
-/* pipeline_bulk.c - steps whose copies come in bulk (pipeline.c), as boxes that an engine copies;
+/* pipeline_bulk.c - pipelined steps with bulk copies: boxes that a copy engine transfers (TMA).
  * opts_cluster.c has what blocks share.
  *
  *      thread 0: of steps 0 .. n - 2: expect their bytes, copy boxes
  *      for k
- *        wait until the bytes of part k % n are there: it is full
+ *        wait until the bytes of stage k % n are there: it is full
  *        sum += copy[k % n] ...
- *        release part (k + n - 1) % n, which step k - 1 has read
+ *        release stage (k + n - 1) % n, which step k - 1 has read
  *        thread 0, if k + n - 1 is a step:
- *          wait until all waves have released it: it is empty
+ *          wait until all subgroups have released it: it is empty
  *          expect, copy boxes
  *
- *      of the turns of a band: before it the same; for each turn, which is step k:
- *        wait until part k % n is full
+ *      iterations of a band: first as above; then iteration k:
+ *        wait until stage k % n is full
  *        ... copy[k % n] ...
- *        release part k % n
- *        thread 0, if k + n - 1 is a turn: wait until part (k + n - 1) % n, of turn k - 1, is empty; expect, copy boxes
+ *        release stage k % n
+ *        thread 0, if k + n - 1 is an iteration:
+ *          wait until stage (k + n - 1) % n, of iteration k - 1, is empty
+ *          expect, copy boxes
  *
- *      with producers (PRODUCER), which are threads of their own:
+ *      with producers (PRODUCER):
  *      consumers: for k                               one producer: for k
- *        wait until part k % n is full                  wait until part k % n is empty
+ *        wait until stage k % n is full                 wait until stage k % n is empty
  *        sum += copy[k % n] ...                         expect, copy boxes
- *        release part (k + n - 1) % n
+ *        release stage (k + n - 1) % n
  *
- * Nobody fills part n - 1 before it is released for the first time, which nobody need wait for: so
- * of the other parts the first phase that a producer waits for is the one before the first, which
- * has always ended.
+ * The first release of stage n - 1 precedes its first fill, and nobody needs to wait for it. So for
+ * the other stages a producer first waits for the phase before the first one, which counts as over.
  *
- * Blocks of a cluster release each other's parts, and a release that arrives at a block that has
- * ended is an error: before its end who copies waits for the last ones. (A barrier of the cluster
- * does not say that they have arrived, but by a release to all of it, which waits for memory.)
+ * Blocks of a cluster release each other's stages, and a release that arrives at an ended block is
+ * an error. So before a block ends, its copying thread waits for the last releases. (A cluster
+ * barrier does not order them, except as a release to the whole cluster, which waits for memory.)
  *
- * No thread waits for all others: barriers in memory tell of each part when it is full, and when it
- * is empty. A part is released a step late, so that products that are added behind the threads'
- * backs go on meanwhile (products.c); a band's at the turn's end, since its products are waited for
- * in it.
- */
+ * No thread waits for all others: mbarriers track each stage as full or empty. A stage is released
+ * one step late, so that asynchronous matrix products go on meanwhile (products.c). A band releases
+ * at the end of the iteration, which waits for its products. */
 #include "passes/analysis/nest.h"
 #include "passes/target/target.h"
 #include "passes/vector/pipeline.h"
@@ -49,7 +48,7 @@ static void push_statement(struct expander *e, enum op op, struct uop *const *sr
     expand_push(e, uop_intern(e->t, op, DTYPE_VOID, src, nsrc, (union arg){.i = bits}));
 }
 
-/* A copy in step n: its box, or of that a panel's columns. */
+/* Writes a copy of step n: its box, or one panel of it. */
 static void write_box(struct steps *s, int i, struct uop *n, struct uop *part, int64_t panel)
 {
     struct tgc *t = s->e->t;
@@ -112,12 +111,12 @@ static struct uop *new_barriers(struct steps *s)
 {
     struct buffer *b = kernel_new_scratch(s->e->t, s->kernel, DTYPE_U64, s->parts);
     b->is_local = true;
-    /* what only this program has is in no AST */
+    /* only this program uses it; no AST has it */
     b->nbytes = (size_t)s->parts * dtype_nbytes(DTYPE_U64);
     return uop_buffer(s->e->t, b);
 }
 
-/* The block's threads: those of the loops that are open, or all of the kernel's. */
+/* The block's threads: those of the open loops, or all of the kernel's. */
 static int64_t count_threads(const struct steps *s)
 {
     int64_t n = 1;
@@ -129,14 +128,14 @@ static int64_t count_threads(const struct steps *s)
     return n;
 }
 
-/* The threads of a wave, all of which are the block's. */
+/* Lanes of a subgroup, if subgroups are whole; else 1. */
 static int wave_lanes(const struct steps *s)
 {
     int64_t lanes = s->e->t->device ? s->e->t->device->wave : 1;
     return count_threads(s) % lanes ? 1 : (int)lanes;
 }
 
-/* Begins the barriers: of a full part one thread arrives, of an empty one each wave does. */
+/* Initializes the barriers. One thread arrives at `full`; each subgroup arrives at `empty`. */
 static void begin_barriers(struct steps *s)
 {
     struct expander *e = s->e;
@@ -150,8 +149,8 @@ static void begin_barriers(struct steps *s)
         steps_push(e, OP_CLUSTER_BARRIER, e->next_acc++);
 }
 
-/* The boxes of step n, if there is one, by the block's first thread, where no loops of its threads
- * are open; behind the parts' first ones it waits until the part is empty. */
+/* Writes the boxes of step n, if there is one, for the block's first thread, outside of loops over
+ * threads. waits: first until the stage is empty. */
 static void write_turn(struct steps *s, struct uop *n, bool waits)
 {
     struct expander *e = s->e;
@@ -172,8 +171,8 @@ static void write_turn(struct steps *s, struct uop *n, bool waits)
     expand_leave(e);
 }
 
-/* What consumers do in a step: wait for its part, compute with it, and release the one that the
- * step before has read. */
+/* Writes a consumer's step: waits for its stage, computes, and releases the stage that the step
+ * before has read. */
 static void write_consumed(struct steps *s, struct uop *step, int lanes)
 {
     struct tgc *t = s->e->t;
@@ -189,8 +188,8 @@ static void write_consumed(struct steps *s, struct uop *step, int lanes)
     push_statement(s->e, OP_MBAR_RELEASE, release, 2, RELEASE_BITS(1, lanes, s->cluster));
 }
 
-/* As if there were more steps, until all parts are empty whose releases are on their way: behind
- * that no block of the cluster tells this one's barriers, so it may end. */
+/* Waits as if there were more steps, until all released stages are empty. After that no block of
+ * the cluster signals this one's barriers, so it may end. */
 static void write_tail(struct steps *s)
 {
     struct expander *e = s->e;
@@ -227,7 +226,8 @@ void steps_in_bulk(struct steps *s)
     read_boxes(s);
     begin_barriers(s);
     struct uop *until_empty[3] = {s->empty, other, parity}, *guard;
-    if (range_is(s->loop[0], AXIS_BAND)) {               /* outside of the block's threads */
+    if (range_is(s->loop[0], AXIS_BAND)) {               /* outside of loops over the block's
+                                                          * threads */
         for (int k = 0; k < s->parts - 1; k++)
             write_turn(s, uop_int(t, k), false);
     } else {
@@ -252,7 +252,7 @@ static struct uop *open_role(struct steps *s, enum thread_role role)
                       uop_intern(s->e->t, OP_ROLE, DTYPE_BOOL, NULL, 0, (union arg){.i = bits}));
 }
 
-/* Producers leave most of their registers to consumers, on a device whose threads do so. */
+/* Producers give most of their registers to consumers, where the device can do that. */
 static void write_registers(struct steps *s, enum thread_role role)
 {
     int64_t n = device_role_registers(s->e->t, count_threads(s), s->producers, role);
@@ -308,7 +308,7 @@ void steps_of_consumers(struct steps *s)
     write_consumed(s, steps_number(s), wave_lanes(s));
 }
 
-/* ----------------------------------------------------------------------- of the turns of a band */
+/* ------------------------------------------------------------------ of the iterations of a band */
 
 void bands_begin_in_bulk(struct steps *s)
 {
