@@ -54,6 +54,7 @@ SUITES = [
     ("together", "tests/exec/together_test.py", 300, 300, 4, "backends/program/"),
     ("winograd", "tests/exec/winograd_test.py", 300, 300, 23, "passes/graph/conv/ passes/analysis/error"),
     ("device-winograd", "tests/exec/device_winograd_test.py", 300, 1800, 5, "passes/kernel/grid_winograd.c passes/graph/conv/"),
+    ("limit", "tests/exec/limit_test.py", 300, 3600, 22, "passes/driver.c passes/passes.def ir/limit.c cli/bisect.c"),
     ("products", "tests/exec/products_test.py", 300, 300, 26, "passes/graph/matmul/ passes/analysis/error"),
     ("influence", "tests/exec/influence_test.py", 300, 600, 8, "passes/graph/conv/ passes/graph/matmul/ passes/analysis/samples"),
     ("special", "tests/exec/special_test.py", 300, 300, 3,
