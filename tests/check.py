@@ -93,7 +93,7 @@ SUITES = [
     ("audit", "tests/audit/audit_test.py", 120, 120, 27, "bench/audit.py passes/kernel/tile passes/vector/ passes/target/"),
     ("demo", "tests/demo/demo_test.py", 600, 600, 16, "models/demo/ scripts/setup.sh scripts/installed.py"),
     ("guide", "tests/guide/guide_test.py", 300, 600, 10, "docs/ README.md CONTRIBUTING.md cli/help.c cli/message.c"),
-    ("documents", "tests/guide/documents_test.py", 60, 60, 2, "docs/ README.md CONTRIBUTING.md SECURITY.md passes/passes.def cli/tiers.def scripts/sbom.py"),
+    ("documents", "tests/guide/documents_test.py", 60, 60, 2, "docs/ README.md CONTRIBUTING.md SECURITY.md passes/passes.def passes/opts.def lib/options.def cli/tiers.def cli/help.c scripts/sbom.py bench/tables.py bench/results/"),
     ("packaging", "tests/packaging/packaging_test.py", 120, 1800, 10, "packaging/ debian/ scripts/ LICENSE"),
     ("format", "tests/format_test.py", 60, 60, 2, ".clang-format"),
     ("check", "tests/check_test.py", 120, 120, 4, "CONTRIBUTING.md tests/since.py"),

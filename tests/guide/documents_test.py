@@ -15,6 +15,10 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE.parent / "lib"), str(ROOT / "scripts"), str(ROOT / "bench"), str(HERE.parent)]
 
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
 import check
 import sbom
 import tables as bench_tables
@@ -118,7 +122,7 @@ def kept():
 
 
 # document, lines and words at most
-SIZES = [("docs/limits.md", 150, 2500), ("docs/status.md", 60, 700), ("docs/architecture.md", 150, 2000),
+SIZES = [("docs/limits.md", 150, 2500), ("docs/status.md", 60, 700), ("docs/architecture.md", 150, 2000), ("docs/glossary.md", 120, 1500),
          *((f"docs/internals/{name}.md", 150, 1500) for name in ("devices", "kernels", "llvm", "memory", "cost"))]
 
 
@@ -136,6 +140,41 @@ def sizes():
         if entry.count("\n") > 1:
             wrong.append(f"docs/changes.md: more than two lines: {entry[:60]}")
     expect(not wrong, "\n".join(wrong))
+
+
+# ------------------------------------------------------------------------------------ what is wrong
+
+
+def model_of(path, nodes, shape, constants=()):
+    """x : f32[shape] through the nodes to y."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph(nodes, "g", [x], [y], [numpy_helper.from_array(np.array(value), name) for name, value in constants])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def run_of(folder, model, x, *options):
+    np.save(folder / "x.npy", x)
+    return T.must(T.run([TGC, "run", model, "-i", f"x={folder / 'x.npy'}", *options])).out.decode()
+
+
+@suite.folder_case(Path(OPTIONS.build).resolve() / "test-scratch" / "documents")("reproducers of docs/limits.md's table of what is wrong, as models, still are")
+def wrong_rows(folder):
+    """Who mends one finds its row here, and deletes both."""
+    product = [helper.make_node("Shape", ["x"], ["s"]), helper.make_node("Gather", ["s", "first"], ["a"]), helper.make_node("Gather", ["s", "second"], ["b"]),
+               helper.make_node("Mul", ["a", "b"], ["ab"]), helper.make_node("Concat", ["ab", "rest"], ["t"], axis=0), helper.make_node("Reshape", ["x", "t"], ["y"])]
+    reshape = model_of(folder / "reshape.onnx", product, ["A", "B", 3], [("first", [0]), ("second", [1]), ("rest", [-1])])
+    said_ = run_of(folder, reshape, np.zeros((2, 0, 3), np.float32), "--dim", "A=..4", "--dim", "B=..4")
+    expect("f32[0,0]" in said_, f"Reshape is right now: {said_}")
+    squeeze = model_of(folder / "squeeze.onnx", [helper.make_node("Squeeze", ["x"], ["y"])], ["A", 3])
+    said_ = run_of(folder, squeeze, np.zeros((1, 3), np.float32), "--dim", "A=..4")
+    expect("f32[1,3]" in said_, f"Squeeze is right now: {said_}")
+    total = model_of(folder / "sum.onnx", [helper.make_node("ReduceSum", ["x"], ["y"], keepdims=0)], [1000000])
+    x = np.random.default_rng(0).random(1000000).astype(np.float32)
+    said_ = run_of(folder, total, x, "--target=c", "--cpu=generic")
+    found = float(re.search(r"\[([\d.]+)\]", said_).group(1))
+    expect(abs(found - x.sum(dtype=np.float64)) > 1, f"the sum is right now: {said_}")
 
 
 # -------------------------------------------------------------------------------- links and files
@@ -169,12 +208,17 @@ def links():
     expect(not wrong, "no such file or heading:\n" + "\n".join(wrong))
 
 
-@suite.case("source files that documents of the inside name are there")
+EXAMPLES = {"NAME.c", "NAME.h", "toy.c"}      # of the reader's
+
+
+@suite.case("source files that documents name are there")
 def files():
     wrong = []
-    for page in [ROOT / "docs" / "architecture.md", *sorted((ROOT / "docs" / "internals").glob("*.md"))]:
+    for page in [ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "internals").glob("*.md")]:
         for name in re.findall(r"`([\w/]+\.(?:c|h|def|py))`", page.read_text()):
-            where = ROOT.rglob(name) if "/" not in name else [ROOT / name, *(ROOT / "passes").glob(name)]
+            if name in EXAMPLES:
+                continue
+            where = ROOT.rglob(name) if "/" not in name else [ROOT / name, ROOT / "passes" / name, ROOT / "backends" / name]
             if not any(path.exists() and "build" not in path.relative_to(ROOT).parts for path in where):
                 wrong.append(f"{page.name}: {name}")
     expect(not wrong, "no such file:\n" + "\n".join(wrong))
