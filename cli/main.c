@@ -44,7 +44,7 @@ static enum exit_status dispatch(struct tgc *t, struct options *o)
     case COMMAND_RUN:
         return cmd_run(t, o);
     case COMMAND_VERIFY:
-        return cmd_verify(t, o);
+        return o->bisect ? cmd_bisect(t, o) : cmd_verify(t, o);
     case COMMAND_BENCH:
         return cmd_bench(t, o);
     case COMMAND_INFO:
@@ -110,6 +110,7 @@ int main(int argc, char **argv)
         status = t->bug ? EXIT_BUG : EXIT_FAILED;
     fflush(stdout);
     messages_print(t, &o, stderr);
+    limit_print(t, stderr);
     print_hints(t, &o, status);
     tgc_free(t);
     return (int)status;

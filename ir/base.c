@@ -261,7 +261,7 @@ void *mem_copy(struct tgc *t, const void *p, size_t nbytes)
 
 char *mem_str(struct tgc *t, const char *s) { return mem_copy(t, s, strlen(s) + 1); }
 
-static char *mem_vprintf(struct tgc *t, const char *format, va_list ap)
+char *mem_vprintf(struct tgc *t, const char *format, va_list ap)
 {
     va_list again;
     va_copy(again, ap);

@@ -20,6 +20,7 @@ void *mem_alloc(struct tgc *t, size_t nbytes);
 void *mem_copy(struct tgc *t, const void *p, size_t nbytes);
 char *mem_str(struct tgc *t, const char *s);
 char *mem_printf(struct tgc *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+char *mem_vprintf(struct tgc *t, const char *format, va_list ap);
 #define MEM_NEW(t, type) ((type *)mem_alloc((t), sizeof(type)))
 void *mem_array(struct tgc *t, size_t n, size_t size);            /* checked n * size */
 
@@ -147,6 +148,15 @@ struct listener {
 };
 /* Asks the listener, and ends the compile if it says so. */
 void tgc_poll(struct tgc *t);
+/* limit.c: steps of optimization, which TGC_OPT_LIMIT=N lets happen up to the N-th. */
+struct opt_limit {
+    long most, n;                /* allowed; asked for so far */
+    const char *pass;            /* the pass that runs */
+    const char *last, *next;     /* step number `most`, and the one after it: what it does */
+};
+void limit_set(struct tgc *t, long most);
+/* May the next step be made? format: what it does. */
+bool limit_takes(struct tgc *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Tells the listener where what is on disk must not be left as it is. needs: no
  * allocation between. */
 void tgc_critical(struct tgc *t, bool begins);

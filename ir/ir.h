@@ -544,6 +544,7 @@ struct tgc {
     enum dtype math;
     /* measured choices, see passes/target/tune.h; NULL: the cost models choose */
     struct tuning *tuning;
+    struct opt_limit *limit;     /* TGC_OPT_LIMIT; NULL: there is none */
     struct diag *diag; int ndiag; size_t cap_diag; int nerror;
     int next_buffer, next_var, next_range, next_loop;
     int debug;                   /* DEBUG=n */

@@ -139,6 +139,9 @@ bool environment_apply(struct parser *p, bool has_target, bool has_level)
     if (o->beam && o->command != COMMAND_TUNE)
         diag_warn(p->t, NULL,
                   "BEAM is set in the environment; it is for tgc tune, whose result --tune reads");
+    const char *limit = p->getenv_("TGC_OPT_LIMIT");
+    o->opt_limit = limit && *limit ? read_variable(p, "TGC_OPT_LIMIT") : -1;
+    o->no_code_cache |= o->opt_limit >= 0;
     if (read_variable(p, "VIZ"))
         diag_warn(p->t, NULL,
                   "VIZ is set in the environment; what it asks for is not in this version of tgc");

@@ -115,6 +115,8 @@ struct options {
     enum dtype math;                /* VOID: f32 */
     bool fast_math, no_winograd, strassen, debug_info, json, tg, verbose, why, passes, clear;
     bool no_code_cache;
+    bool bisect;                    /* verify */
+    int opt_limit;                  /* TGC_OPT_LIMIT; -1: none */
     const char *folder;             /* of tgc cache */
     enum option_id folder_use;      /* FOLDER, SEAL or CHECK */
     bool image, half_storage, no_locals;   /* of a device's kernels */

@@ -174,6 +174,8 @@ bool model_load(struct tgc *t, const struct options *o, struct model *m)
     model_name(t, o->model, m);
     t->debug = o->debug;
     t->noopt = o->level == 0;
+    if (o->opt_limit >= 0)
+        limit_set(t, o->opt_limit);
     t->fast_math = o->fast_math;
     t->no_winograd = o->no_winograd;
     t->strassen = o->strassen;

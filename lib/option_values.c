@@ -522,6 +522,9 @@ bool option_apply(struct parser *p, const struct given *g)
     case OPTION_PASSES:
         o->passes = true;
         return true;
+    case OPTION_BISECT:
+        o->bisect = true;
+        return true;
     case OPTION_WHY:
         o->why = true;
         return true;

@@ -288,7 +288,10 @@ static bool check_operands(struct parser *p)
         return usage(p, "tgc tune measures choices, and -O0 makes none");
     if (o->command == COMMAND_TUNE && (o->beam < 0 || o->beam > TUNE_WIDTH_MAX))
         return usage(p, "BEAM=%d: the width of the search is 1 to %d", o->beam, TUNE_WIDTH_MAX);
-    if (o->command == COMMAND_VERIFY && !o->data && !o->model2 && !o->nother)
+    if (o->bisect && o->model2)
+        return usage(p, "--bisect changes how both models are optimized: compare with --data, or "
+                        "with the same model by --other=-O0");
+    if (o->command == COMMAND_VERIFY && !o->data && !o->model2 && !o->nother && !o->bisect)
         return usage(p, "tgc verify needs --data DIR, where input_0.pb, output_0.pb, ... are, a "
                         "second model, or --other=OPTIONS");
     if (o->command == COMMAND_VERIFY && o->data &&
@@ -400,6 +403,7 @@ static void make_key(struct parser *p)
 static void set_defaults(struct options *o)
 {
     *o = (struct options){.emit = EMIT_COUNT,
+                          .opt_limit = -1,
                           .level = 2,
                           .cache = CACHE_OF_MACHINE,
                           .threads = 1,

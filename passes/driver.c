@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum pass_when { pass_opt, pass_always, pass_cpu };
+enum pass_when { pass_opt, pass_always, pass_cpu, pass_then };
 enum facts {
 #define FACT(name, text) name = 1 << FACT_##name,
 #include "passes/passes.def"
@@ -23,8 +23,8 @@ static const char *const facts[FACT_COUNT] = {
 
 static const struct pass passes[] = {
 #define ROW(name, stage, when, needs, makes, breaks, text, of)                                     \
-    {#name, text, stage, pass_##when == pass_always, pass_##when == pass_cpu, needs, makes,        \
-     breaks, of},
+    {#name, text, stage, pass_##when == pass_always, pass_##when == pass_cpu,                      \
+     pass_##when == pass_then, needs, makes, breaks, of},
 #define GRAPH_PASS(name, when, needs, makes, breaks, text)                                         \
     ROW(name, STAGE_GRAPH, when, needs, makes, breaks, text, .graph = pass_##name)
 #define PLAN_PASS(name, when, needs, makes, breaks, text)                                          \
@@ -254,6 +254,19 @@ static bool is_left_out(const struct tgc *t, const struct passing *p, int i)
     return (p->noopt && !passes[i].always) || (passes[i].cpu && device_has_grid(t));
 }
 
+/* Is the pass, of a kernel or NULL, left out by TGC_OPT_LIMIT? */
+static bool is_beyond_limit(struct tgc *t, int i, const struct kernel *k)
+{
+    const struct pass *pass = &passes[i];
+    if (!t->limit)
+        return false;
+    t->limit->pass = pass->name;
+    if (pass->always || pass->then)
+        return false;
+    return !(k ? limit_takes(t, "pass %s, kernel '%s'", pass->name, k->name)
+               : limit_takes(t, "pass %s", pass->name));
+}
+
 static void change_facts(struct tgc *t, struct passing *p, int i)
 {
     if (!is_left_out(t, p, i))
@@ -272,7 +285,8 @@ static int run_kernel_passes(struct tgc *t, struct passing *p, int first, int la
     for (int j = 0; j < p->schedule->nkernel; j++) {
         struct kernel *k = p->schedule->kernel[j];
         for (int i = first; i < end && !k->like; i++)
-            if (!is_left_out(t, p, i) && !run_kernel_pass(t, p, i, k))
+            if (!is_left_out(t, p, i) && !is_beyond_limit(t, i, k) &&
+                !run_kernel_pass(t, p, i, k))
                 return -1;
         if (k->like)
             twin_follow(t, k);
@@ -294,7 +308,7 @@ bool passes_run_rows(struct tgc *t, struct passing *p, const char *first, const 
             continue;
         }
         change_facts(t, p, i);
-        if (is_left_out(t, p, i))
+        if (is_left_out(t, p, i) || is_beyond_limit(t, i, NULL))
             continue;
         if (passes[i].plan && !p->plan) {
             p->plan = plan_new(t, p->graph, p->noopt);

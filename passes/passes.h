@@ -259,7 +259,7 @@ struct plan;
 struct pass {
     const char *name, *text;
     enum stage_of stage;
-    bool always, cpu;            /* cpu: neither for devices that have a grid */
+    bool always, cpu, then;      /* the column `when`, if it is not opt */
     unsigned needs, makes, breaks;
     bool (*graph)(struct tgc *t, struct graph *g);
     void (*plan)(struct plan *p);

@@ -70,6 +70,20 @@ struct uop *stacks_decide(struct tgc *t, struct uop *store)
     return root[0];
 }
 
+/* Decides by a loop that no opt has unrolled; what lanes choose is left for expand.c. */
+static struct uop *settle_one(struct tgc *t, void *ctx, struct uop *u)
+{
+    (void)ctx;
+    return u->op == OP_STACK && !range_is_lane(u->src[0]) ? decide(t, u, 0, u->nsrc - 1) : NULL;
+}
+
+struct uop *stacks_settle(struct tgc *t, struct uop *ast)
+{
+    struct uop *root[1] = {ast};
+    uop_rewrite(t, root, 1, settle_one, NULL);
+    return root[0];
+}
+
 bool pass_decide_stacks(struct tgc *t, struct schedule *s, struct kernel *k)
 {
     (void)s;

@@ -2,6 +2,7 @@
  * analysis/linear_order.c, and what a kernel computes and reads at most.
  */
 #include "passes/analysis/kernel_cost.h"
+#include "passes/kernel/tile.h"
 
 /* The bytes of a buffer that a kernel accesses, at the upper bounds. Of a state that grows it
  * stores the new rows alone, and reads at most all rows. */
@@ -23,6 +24,10 @@ bool pass_linearize(struct tgc *t, struct schedule *s, struct kernel *k)
 {
     double same;
     (void)s;
+    if (t->limit)
+        k->ast = stacks_settle(t, k->ast);
+    for (int j = 0; j < k->nvariant && t->limit; j++)
+        k->variant[j].ast = stacks_settle(t, k->variant[j].ast);
     k->linear = linearize(t, k->ast, &k->nlinear, &k->flop);
     for (int j = 0; j < k->nvariant; j++)
         k->variant[j].linear = linearize(t, k->variant[j].ast, &k->variant[j].nlinear, &same);

@@ -404,8 +404,8 @@ static bool is_fit_for_blocks(struct work *w)
     return kernel_check(w->t, w->ast, &found) || work_refuse(w, found.what);
 }
 
-bool opt_apply(struct tgc *t, struct kernel *k, struct variant *v, const struct opt *opt, int n,
-               const char **why)
+static bool apply_all(struct tgc *t, struct kernel *k, struct variant *v, const struct opt *opt,
+                      int n, const char **why)
 {
     struct opts *noted = v ? &v->opts : &k->opts;
     struct mem_mark mark = scratch_mark(t);
@@ -443,15 +443,32 @@ bool opt_apply(struct tgc *t, struct kernel *k, struct variant *v, const struct 
     return ok;
 }
 
-void opt_must(struct tgc *t, struct kernel *k, struct variant *v, const struct opt *opt, int n)
+static const char *list_text(struct tgc *t, const struct opt *opt, int n)
 {
-    const char *why;
     struct text list = {.t = t};
-    if (opt_apply(t, k, v, opt, n, &why))
-        return;
     for (int i = 0; i < n; i++) {
         opt_print(&list, &opt[i]);
         text_puts(&list, i + 1 < n ? "; " : "");
     }
-    TGC_BUG(t, "%s: %s: %s", k->name, list.s, why);
+    return list.s;
+}
+
+bool opt_apply(struct tgc *t, struct kernel *k, struct variant *v, const struct opt *opt, int n,
+               const char **why)
+{
+    if (t->limit && !limit_takes(t, "pass %s, kernel '%s': %s", t->limit->pass, k->name,
+                                 list_text(t, opt, n))) {
+        if (why)
+            *why = "TGC_OPT_LIMIT";
+        return false;
+    }
+    return apply_all(t, k, v, opt, n, why);
+}
+
+/* No step of its own: who asks has no other way. */
+void opt_must(struct tgc *t, struct kernel *k, struct variant *v, const struct opt *opt, int n)
+{
+    const char *why;
+    if (!apply_all(t, k, v, opt, n, &why))
+        TGC_BUG(t, "%s: %s: %s", k->name, list_text(t, opt, n), why);
 }

@@ -93,6 +93,9 @@ bool fragments_are_used(struct tgc *t, struct uop *ast);
 int stacks_axis(struct tgc *t, const struct uop *store);
 /* The store, all of whose other STACKs have become decisions. */
 struct uop *stacks_decide(struct tgc *t, struct uop *store);
+/* The AST without STACKs for whose loops the passes that unroll them were left out
+ * (TGC_OPT_LIMIT). */
+struct uop *stacks_settle(struct tgc *t, struct uop *ast);
 /* divide_ranges.c: the smallest constant by which r itself is divided below store; 0: none.
  * *reduces: there are sums. */
 int64_t range_divisor(struct tgc *t, struct uop *store, const struct uop *r, bool *reduces);
