@@ -210,10 +210,10 @@ static const char device_functions_text[] =
     "int model_enqueue(model_self *self, const model_inputs *in, model_outputs *out, void "
     "**event);\n"
     "int model_wait(model_self *self);     /* for the end of all runs */\n"
-    "/* Binds the input or output of this number in model_inputs or model_outputs to BUFFER_HANDLE\n"
-    " * of the model's context, from byte `at` on, a multiple of 128. The following runs use it in\n"
-    " * place of a pointer. It has room for an output's bound, or an input's size in each run. NULL:\n"
-    " * a pointer again. */\n"
+    "/* Binds the input or output of this number in model_inputs or model_outputs to\n"
+    " * BUFFER_HANDLE of the model's context, from byte `at` on, a multiple of 128. The\n"
+    " * following runs use it in place of a pointer. It has room for an output's bound, or an\n"
+    " * input's size in each run. NULL: a pointer again. */\n"
     "int model_bind_input(model_self *self, int input, void *buffer, size_t at);\n"
     "int model_bind_output(model_self *self, int output, void *buffer, size_t at);\n\n";
 

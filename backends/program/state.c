@@ -462,7 +462,8 @@ static const char header_text[] =
     " * - 8 bytes \"tgcstate\", uint32_t version of this layout (1), uint32_t 0,\n"
     " * - uint64_t hash of the model's weights and states, uint64_t MODEL_STATE_BYTES,\n"
     "BLOCK_KEPT"
-    " * - each state in the order of the table, at a multiple of 64 bytes, as large as its bounds. */\n"
+    " * - each state in the order of the table, at a multiple of 64 bytes, with room for its\n"
+    " *   bounds. */\n"
     "int model_reset(model_self *self);\n"
     "int model_save(CONSTmodel_self *self, void *block);\n"
     "int model_restore(model_self *self, const void *block);\n\n";
