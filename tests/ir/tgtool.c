@@ -5,8 +5,8 @@
  *     again gives the same text.
  *   - [-O0] eval FILE: each output of a graph, as  name : dtype[dims] = values
  *   - [-B N] eval FILE: a linear program, by blocks of N threads. Fails if two of them race.
- *   - [-b] [-i ISA] [-t N] pass NAME FILE: what the pass makes of a graph, of a kernel's AST or of a
- *     linear program. A pass of the plan prints the plan of a graph after it; a later one, the
+ *   - [-b] [-i ISA] [-t N] pass NAME FILE: what the pass makes of a graph, of a kernel's AST or
+ *     of a linear program. A pass of the plan prints the plan of a graph after it; a later one, the
  *     schedule and its kernels. All passes before it are run, too. A kernel's AST has its variants
  *     if the pass needs them.
  *   - [-i ISA] [-t N] [-e TOLERANCE] run FILE: runs a graph's schedule, after all passes, and
