@@ -25,7 +25,7 @@ void completion_write(struct text *out, const char *shell);       /* bash, zsh o
 void messages_print(const struct tgc *t, const struct options *o, FILE *to);
 /* One name or text of unknown origin, escaped for a terminal. */
 void print_escaped(FILE *to, const char *s);
-/* The same of lines with tabs. */
+/* print_escaped() for several lines, which may have tabs. */
 void print_lines_escaped(FILE *to, const char *s);
 
 /* --------------------------------------------------------------------------------- unfinished.c */

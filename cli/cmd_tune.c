@@ -4,8 +4,8 @@
  * First each convolution's Winograd tiles, all layers at once, one side a round; then lists of opts
  * of the nests: packed keys, rows together, tiles, which loops threads share. A round compiles the
  * whole model with another candidate for every nest at once, as long as no kernel has two that
- * differ from the model's choice, and times every kernel: so there are as many rounds as the
- * longest list has candidates.
+ * differ from the model's choice. It then times every kernel. So the longest list of candidates
+ * determines the number of rounds.
  *
  * Where nothing says what compiles, LLVM in this process searches, which takes a fraction of a C
  * compiler's time; then the C compiler, whose code is what will run, compiles the best of each list
@@ -235,7 +235,7 @@ static bool is_open(const struct search *s, const struct unit *u, int candidate)
            (s->phase == SEARCH || u->is_finalist[candidate]);
 }
 
-/* As many rounds as the kernel with the most candidates has. */
+/* The rounds left: the candidates left of the kernel with the most. */
 static int rounds_left(const struct search *s, enum tune_kind kind)
 {
     int most = 0;

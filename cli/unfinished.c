@@ -1,12 +1,12 @@
-/* unfinished.c - a signal that ends the process ends the programs that work for it, removes its
- * unfinished files, and then ends the process as it would have without all this.
+/* unfinished.c - what happens when a signal ends the process: programs that work for it are ended,
+ * and its unfinished files are removed. Then the process ends as it would have without all this.
  *
  * Both are listed in tables that a handler can read: the one piece of state of tgc outside a struct
- * tgc, because a handler gets no argument. Only the main thread writes them, and an entry is valid
- * once `owner` is set: the process that made it, since what fork() copies is not the child's to
- * remove. A file that finds no place in its table stays where a signal ends the process.
+ * tgc, because a handler gets no argument. Only the main thread writes them. An entry is valid once
+ * `owner` is set: the process that made it, since what fork() copies is not the child's to remove.
+ * A file that finds no place in its table stays where a signal ends the process.
  *
- *      IDLE ── critical begins ──> CRITICAL ── signal n ──> CRITICAL + n ── critical ends ──> end by n
+ *      IDLE ── critical begins ──> CRITICAL ── signal n ──> CRITICAL + n ── critical ends ──> end
  */
 #include "cli/cli.h"
 

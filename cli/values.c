@@ -1,10 +1,10 @@
 /* values.c - the values inside of two models, or of one in two builds, compared (verify --value).
  *
- * Two sums of the same products in another order differ in their last bits, and where one lies in
- * the middle between two integers it is rounded to either of them. Behind that rounding the
- * difference is no longer one of last bits, and a deep network makes it larger, although no build
- * is wrong. So each value is judged by itself: where the second model has rounded to integers, it
- * goes on from the first model's integers, which become inputs of its graph.
+ * Two sums of the same products in another order differ in their last bits. A sum halfway between
+ * two integers may be rounded to either of them. After that rounding the difference is more than
+ * last bits, and a deep network amplifies it, although no build is wrong. So each value is judged
+ * by itself. Where the second model has rounded to integers, it continues from the first model's
+ * integers, which become inputs of its graph.
  *
  *      first     x -> conv -> q -> conv -> r -> y
  *                             |            |

@@ -1,8 +1,8 @@
 /* expose.c - values inside of a graph as further outputs of its program (--value).
  *
  * A reader of models lists every name that a user may have in mind, those that cannot be outputs
- * with the reason; what is asked for is looked up here, so that the readers say the same of the
- * same mistake.
+ * with the reason; the names that are asked for are looked up here, so that all readers report a
+ * mistake alike.
  */
 #include "frontend/library.h"
 

@@ -345,10 +345,11 @@ struct rnn_attr {
     double clip;                         /* 0: none */
     bool input_forget, linear_before_reset, batch_first;
 };
-/* ONNX layouts: x [t, b, i], w [d, G*h, i], r [d, G*h, h], bias [d, 2*G*h], seq_lens [b], h0 and c0
- * [d, b, h], peephole [d, 3*h] (gates i o f c; z r h). All after r optional. out: Y [t, d, b, h],
- * Y_h [d, b, h], Y_c [d, b, h] (LSTM; else NULL); batch_first: x [b, t, i], h0 and c0 [b, d, h], Y
- * [b, t, d, h], Y_h and Y_c [b, d, h]. Input projections run outside the loop. */
+/* ONNX layouts. Operands: x [t, b, i], w [d, G*h, i], r [d, G*h, h], bias [d, 2*G*h], seq_lens [b];
+ * h0 and c0 [d, b, h], peephole [d, 3*h] (gates i o f c; z r h). Those after r are optional.
+ * Results in out: Y [t, d, b, h], Y_h [d, b, h], Y_c [d, b, h] (LSTM; else NULL). With batch_first:
+ * x [b, t, i], h0 and c0 [b, d, h], Y [b, t, d, h]; Y_h and Y_c [b, d, h]. Input projections run
+ * outside the loop. */
 struct rnn_operands {
     struct uop *x, *w, *r, *bias, *seq_lens, *h0, *c0, *peephole;
     /* LSTM, NULL: x w^T and h r^T. Else these products of direction d, whatever w and r hold. */

@@ -1,13 +1,14 @@
-/* library_contract.c - matmul, linear, convolution of every rank and kind, einsum: each one
+/* library_contract.c - matmul, linear, convolution of every rank and kind, einsum: each is one
  * REDUCE(ADD) of one MUL.
  *
- *      matmul   a [b, i, 1, k] * b [b, 1, j, k]                       reduce k
- *      conv     x windows [n, g, 1, oy, ox, ic, ky, kx] * w [g, oc, 1, 1, ic, ky, kx]   reduce ic
- *      ky kx
+ *      matmul   a [b, i, 1, k] * b [b, 1, j, k]
+ *               reduce k;
+ *      conv     x windows [n, g, 1, oy, ox, ic, ky, kx] * w [g, oc, 1, 1, ic, ky, kx]
+ *               reduce ic ky kx.
  *
- * A transposed convolution of stride s is a convolution of stride 1 by the mirrored kernel, of
- * which s neighbouring outputs use every s-th tap each; if sizes are not known, or with dilations,
- * it is one over the input with s - 1 zeros between its elements. Einsum contracts its operands
+ * A transposed convolution of stride s is a convolution of stride 1 by the mirrored kernel. Each of
+ * s adjacent outputs uses every s-th tap of it. If sizes are not known, or with dilations, it is a
+ * convolution over the input with s - 1 zeros between its elements. Einsum contracts its operands
  * from left to right, each pair in one reduce over the labels that are not needed later.
  */
 #include "frontend/library.h"
@@ -353,11 +354,11 @@ static struct uop *transpose_kernel(const struct lib *l, struct uop *w, int64_t 
     return uop_flip(t, uop_reshape(t, u, out, w->ndim), lib_all_axes(w) & ~3u);
 }
 
-/* Transposed convolution of known sizes: s neighbouring outputs along an axis are first computed as
- * channels, each from every s-th tap, y[s*q + r] = sum over j of x[q - j] w[s*j + r]. If s does not
- * divide the number of taps, the first outputs have one tap more. Each group of outputs with equal
- * taps is one convolution: padding the taps with zeros would propagate NaN and infinities of x to
- * outputs that do not depend on them, and cost as much as taps.
+/* Transposed convolution of known sizes. The s adjacent outputs along an axis are first computed as
+ * channels, each from every s-th tap: y[s*q + r] = sum over j of x[q - j] w[s*j + r]. If s does not
+ * divide the number of taps, the first outputs have one tap more. Each group of outputs with
+ * equally many taps is one convolution. Padding the taps with zeros would cost as much as taps, and
+ * propagate NaN and infinities of x to outputs that do not depend on them.
  */
 struct phases { int64_t out[MAX_SPATIAL], crop[MAX_SPATIAL], nq[MAX_SPATIAL], ntap[MAX_SPATIAL]; };
 

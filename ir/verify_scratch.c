@@ -14,8 +14,8 @@
  * runs: loops with affine offsets make boxes, and the contiguous elements of a box are one run.
  *
  * A store does not count if threads share one of its own loops: a thread runs only a part of it.
- * Nor does it if one of its own conditions cannot be evaluated, or if its offset is invariant in
- * one of its own loops, which leaves only the last iteration's value.
+ * Nor does it if one of its own conditions cannot be evaluated. Nor if its offset is invariant in
+ * one of its own loops: that leaves only the last iteration's value.
  *
  * What cannot be decided (an offset that is data, more iterations than the budget; memory with two
  * halves, of which the iteration before has stored one) is counted.

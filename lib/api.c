@@ -161,7 +161,7 @@ tgc_status api_call(tgc_compiler *c, api_work *f, void *arg, struct tgc **kept)
     c->is_misused = false;
     work(c, t, f, arg);
     if (t->listener && api_status(t) != TGC_OK)
-        progress_end(t);             /* of what has not come to its end */
+        progress_end(t);             /* of a stage that was not finished */
     t->listener = NULL;
     tgc_status status = api_status(t);
     if (status == TGC_FAILED && c->is_misused)

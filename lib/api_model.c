@@ -1,8 +1,9 @@
 /* api_model.c - tgc.h: models that run in this process.
  *
  * A model is an instance (instance.c), out of the cache (kept.c) or from a compile. All that
- * belongs to it is in the arena of a struct tgc, or held by that: the one in which the cache was
- * searched, or a fresh one behind a compile, whose graph, schedule and copies of weights are freed.
+ * belongs to it is in the arena of a struct tgc, or held by it. That is the struct tgc in which the
+ * cache was searched. After a compile it is a fresh one, and the compile's graph, schedule and
+ * copies of weights are freed.
  */
 #include "lib/lib.h"
 

@@ -381,8 +381,7 @@ struct cache_size cache_measure(struct cache *c)
     return size;
 }
 
-/* Removes files until there is room for so many bytes, and what a process that ended left
- * behind. */
+/* Removes files until there is room for nbytes, and leftovers of a process that ended. */
 static void make_room(struct cache *c, uint64_t nbytes)
 {
     struct timespec now;

@@ -1,10 +1,10 @@
 /* host_isa.c - the instruction sets of the processor that tgc runs on: --cpu=native, and what tgc
  * tune measures.
  *
- * A set is there if emitted programs would find it: what CPUID says and the system keeps the
- * registers of, Linux's list of capabilities, or, for AMX, has_amx() of runtime/, which also asks
- * the system to keep the registers of tiles. __builtin_cpu_supports() is not asked, since zig's, by
- * which wheels are compiled, knows of nothing.
+ * A set is there if emitted programs would find it. On x86 CPUID must have it, and the system must
+ * save its registers. On ARM, Linux's list of capabilities must have it. For AMX, has_amx() of
+ * runtime/ also asks the system to save the tile registers. __builtin_cpu_supports() is not asked,
+ * since zig's, by which wheels are compiled, knows of nothing.
  */
 #include "lib/lib.h"
 

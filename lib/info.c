@@ -297,7 +297,7 @@ static const char *buffer_text(struct tgc *t, const struct buffer *b)
     return x.s;
 }
 
-/* Shapes: of the outputs and, behind the arrow, of the inputs. */
+/* Shapes: of the outputs and, after the arrow, of the inputs. */
 static void put_kernels(struct text *x, struct tgc *t, const struct schedule *s)
 {
     int width = 0;

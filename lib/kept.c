@@ -1,8 +1,8 @@
 /* kept.c - a model that was compiled before runs without its graph, without a schedule and without
  * LLVM.
  *
- *      model's file, options, this tgc, this machine ──> KEY.facts: what reading the inputs needs, and
- *                                                        which files hold further weights
+ *      model's file, options, this tgc, this machine ──> KEY.facts: what reading the inputs
+ *                                                        needs, which files have more weights
  *      KEY, those files' bytes, shapes of the inputs ──> KEY.code: the program and its weights
  *
  * Two steps, since shapes may come from the files of -i, and these are read by what the model
@@ -102,7 +102,7 @@ static bool make_code_key(struct kept *k, const struct options *o, const struct 
     return true;
 }
 
-/* Whether what was compiled is what the key was made of: the file may have been
+/* Is the model that was compiled the one that the key was made of? The file may have been
  * written meanwhile. */
 static bool is_same_model(const struct kept *k, const struct options *o)
 {

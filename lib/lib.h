@@ -67,7 +67,7 @@ struct image_layout {
     enum image_resize resize;
     bool has_channels, has_range;
     double range[2], mean[4], std[4];
-    int nmean, nstd;                /* 1: the same for all channels */
+    int nmean, nstd;                /* 1: one value for all channels */
 };
 struct options {
     enum command command;
@@ -150,7 +150,7 @@ bool options_parse(struct tgc *t, int argc, const char *const *argv,
 /* For callers without a command line: the word of the option `name` ("cpu"), whose value (NULL: it
  * is a flag) has been read and is valid. NULL: diagnostics. */
 const char *option_word(struct tgc *t, const char *name, const char *value);
-/* The same for words of a command line, which are options: a word for each, *count in all. */
+/* option_word() for words of a command line, which are options: a word for each, *count in all. */
 const char *const *option_words(struct tgc *t, const char *const *word, size_t n, size_t *count);
 /* "64", "64K", "64M" or "64G" bytes. */
 bool read_size(const char *s, int64_t least, size_t *v);
@@ -201,7 +201,7 @@ struct outputs *outputs_new(struct tgc *t);
 /* The same in memory: outputs_commit() makes them complete, and they are there as long as t. */
 struct outputs *outputs_new_in_memory(struct tgc *t);
 struct memory_file { const char *path; const void *bytes; size_t nbytes; };
-/* All zeros: there are not so many. */
+/* The file of that index; all zeros: there are fewer. */
 struct memory_file outputs_in_memory(const struct outputs *s, size_t index);
 /* A file that is read: no output may replace it, under this path, another one or a link. */
 void outputs_protect(struct outputs *s, const char *path);
@@ -458,8 +458,8 @@ struct device_facts {
     uint64_t image_width, image_height, image_pitch;
     bool halves, doubles;
 };
-/* devices.c, devices_gpu.c: those of OpenCL that are here; the same behind `n` others, of CUDA, of
- * AMD. Each returns NULL, or why there are none, as a sentence. */
+/* devices.c, devices_gpu.c: lists the OpenCL devices; appends those of CUDA, of AMD. Each returns
+ * NULL, or why there are none, as a sentence. */
 const char *devices_list(struct tgc *t, struct device_facts **list, int *n);
 const char *devices_add_cuda(struct tgc *t, struct device_facts **list, int *n);
 const char *devices_add_amd(struct tgc *t, struct device_facts **list, int *n);
@@ -499,7 +499,7 @@ bool instance_open(struct tgc *t, const char *path, const char *name, struct ins
  * names `source`. */
 bool instance_set_input(struct tgc *t, struct instance *p, int index, const struct array *v,
                         const char *source);
-/* The same for state `index`, before the first run. */
+/* instance_set_input() for state `index`, before the first run. */
 bool instance_set_state(struct tgc *t, struct instance *p, int index, const struct array *v,
                         const char *source);
 /* The run-time dimensions by all that is set. false: they do not go together; a diagnostic. */
@@ -512,7 +512,7 @@ bool instance_allocate_inputs(struct tgc *t, struct instance *p);
 bool instance_prepare(struct tgc *t, const struct options *o, struct instance *p);
 /* One run, or one of each entry in turn; afterwards output[] has the true shapes. */
 bool instance_run(struct tgc *t, struct instance *p);
-/* The same for repeated runs: if a state is full, all of them are reset. */
+/* instance_run() for repeated runs: if a state is full, all states are reset. */
 bool instance_run_again(struct tgc *t, struct instance *p);
 void instance_close(struct instance *p);
 
@@ -549,7 +549,7 @@ bool feed_settle_shape(struct tgc *t, struct options *o, const struct model_inpu
                        const struct array *v, const char *source);
 /* "'x', 'mask'", for messages. */
 const char *names_of_inputs(struct tgc *t, const struct model_input *input, int n);
-/* Whether what -i gives is no file: a number, zeros, ones or random. */
+/* Is the value that -i gives no file, but a number, zeros, ones or random? */
 bool feed_is_value(const char *given);
 /* Reads the files of -i; needs: a loaded model. */
 bool feed_read(struct tgc *t, struct options *o, const struct model *m, struct feed *f);

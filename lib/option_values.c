@@ -132,7 +132,7 @@ static bool read_sizes(const char *d, const char *ends, const char **end,
     return true;
 }
 
-/* [2x3,scalar], []: each item's shape is that of an input NAME[i]. */
+/* [2x3,scalar], []: each item's shape becomes the shape of an input NAME[i]. */
 static bool read_shape_list(struct parser *p, const char *name, const char *d)
 {
     static const char scalar[] = "scalar";

@@ -11,7 +11,7 @@
  *                                                    8  add   (7, 6)
  *                                                    9  store (3, 5, 8)
  *
- *      small scratch    which other targets have on the stack: it is behind the arena
+ *      small scratch    which other targets have on the stack: it follows the arena
  */
 #include "lib/lib.h"
 #include "lib/tgc_target.h"
@@ -230,7 +230,7 @@ static tgc_code scalar_of(struct program_copy *p, struct uop *root)
 
 /* -------------------------------------------------------------------------------------- buffers */
 
-/* A new place behind all others. */
+/* A new place after all others. */
 static size_t place_behind(struct program_copy *p, size_t nbytes)
 {
     size_t offset, end;

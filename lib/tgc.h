@@ -65,7 +65,7 @@ TGC_API void tgc_compiler_free(tgc_compiler *c);
  * The value is read now. Not here: options that say what is printed, and those that are parameters
  * below (-o, -x, -i). */
 TGC_API tgc_status tgc_set(tgc_compiler *c, const char *name, const char *value);
-/* The same for words of the command line: {"--cpu", "native", "--fast-math", "--dim=batch=8"}. All
+/* tgc_set() for words of the command line: {"--cpu", "native", "--fast-math", "--dim=batch=8"}. All
  * or, if one is wrong, none of them. */
 TGC_API tgc_status tgc_set_words(tgc_compiler *c, const char *const *word, size_t n);
 /* As if no option had been set. */
@@ -148,7 +148,7 @@ typedef struct tgc_tensor {
     const char *dtype;              /* "f32", "i64", "bool", "string" */
     size_t element_bytes;           /* of a string: of a const char * */
     int rank;
-    const int64_t *shape;           /* of what is not known before a run: the most it can be */
+    const int64_t *shape;           /* a size that only a run knows: its upper bound */
     const char *const *symbol;      /* symbol[axis]: a size that a run decides; NULL: fixed */
 } tgc_tensor;
 /* Valid as long as the model. NULL: no such one. After a run the shape of an output is the run's.
@@ -158,7 +158,7 @@ TGC_API const tgc_tensor *tgc_input(const tgc_model *m, size_t index);
 TGC_API size_t tgc_output_count(const tgc_model *m);
 TGC_API const tgc_tensor *tgc_output(const tgc_model *m, size_t index);
 
-/* Copies an input's elements, row-major. shape: as many sizes as tgc_input() has; NULL: those.
+/* Copies an input's elements, row-major. shape: the rank's sizes of tgc_input(); NULL: those.
  * Strings are pointers to NUL-terminated text, which must stay until the run is over. */
 TGC_API tgc_status tgc_set_input(tgc_model *m, size_t index, const void *data,
                                  const int64_t *shape);
@@ -183,10 +183,10 @@ TGC_API tgc_status tgc_reset(tgc_model *m);
 
 /* ------------------------------------------------------------------------------- as C functions */
 
-/* A model as tgc emits it: the functions of NAME.h, by the structs that are declared there and are
- * the same for every model. Inputs and outputs lie where the caller has them, and a model may be
- * open several times at once, each in an arena of its own and in one thread at a time. All of them
- * are closed before tgc_model_free(). */
+/* A model as tgc emits it: the functions of NAME.h, by the structs that are declared there, which
+ * no model changes. Inputs and outputs lie where the caller has them. A model may be open several
+ * times at once, each in an arena of its own and in one thread at a time. All of them are closed
+ * before tgc_model_free(). */
 typedef struct tgc_functions {
     const void *info;               /* NAME_describe(): const struct NAME_info * */
     int (*run)(void *self, const void *inputs, void *outputs);

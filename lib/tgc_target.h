@@ -34,15 +34,15 @@ typedef struct tgc_target {
 
 /* ----------------------------------------------------------------------------------------- code */
 
-/* An instruction. Its value is that of its last execution before the use, and has a position in the
- * code: src[] are positions, all of them earlier.
+/* An instruction. Its value is what its last execution before the use computed, and has a position
+ * in the code: src[] are positions, all of them earlier.
  *
  *      const                       i, or f if dtype is a float's
  *      var                         the symbol number i
  *      buffer                      the buffer number i: no value
  *      range (n)  ...  end (r)     a loop: the range's value is 0, 1, ... n - 1
- *      guard (b)  ...  endguard (g)    what is between runs only if b is true
- *      acc (init)                  i elements of the dtype, each of which becomes init
+ *      guard (b)  ...  endguard (g)    what is between runs only if b is true;
+ *      acc (init)                  i elements of the dtype, each of which becomes init;
  *      load (m, at [, valid [, otherwise]])    element `at` of a buffer or an acc. Where not valid
  *                                  there may be no memory, and the value is otherwise, or 0
  *      store (m, at, x [, valid])  of the buffer's dtype

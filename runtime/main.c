@@ -657,7 +657,7 @@ static int bench(const char *weights_path, double seconds, const model_options *
     const struct model_info *info = model_describe();
     struct session s;
     double best = 1e30, total = 0;
-    int runs = 0, at_once = 1; /* so many that they take a long time */
+    int runs = 0, at_once = 1; /* until they take a long time */
     open_session(&s, weights_path, options);
     fill_session(&s, NULL);
     run_again(&s);

@@ -22,9 +22,11 @@ HEADER = """\
 /* DOMAIN("domain", newest)
  * SCHEMA("domain", "Name", since, until, "inputs", "outputs", "attributes")
  *
- * Written by scripts/schemas.py; not by hand. newest: the last opset of the domain that its packages knew.
- * Sorted by name, domain, since. since, until: opsets, until 0: up to the newest. Inputs and outputs by
- * position: x must be there, x? may, x+ is one or more, x* any number of them. An attribute's type is that of AttributeProto in small letters; one with ! must be there. */
+ * Written by scripts/schemas.py; not by hand. newest: the last opset of the domain that its
+ * packages knew. Sorted by name, domain, since. since, until: opsets, until 0: up to the
+ * newest. Inputs and outputs by position: x must be there, x? may, x+ is one or more, x* any
+ * number of them. An attribute's type is a name of AttributeProto's types in small letters; one
+ * with ! must be there. */
 """
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

@@ -19,8 +19,8 @@ static void write_inputs(struct program *p, struct text *out)
 {
     const struct schedule *s = p->s;
     int nfield = s->ninput;
-    text_puts(out, "/* In the order of the model. Run-time dimensions stand behind the tensors. "
-                   "*/\ntypedef struct {\n");
+    text_puts(out, "/* In the order of the model; run-time dimensions follow the tensors. */\n"
+                   "typedef struct {\n");
     for (int i = 0; i < s->ninput; i++) {
         const struct buffer *b = s->input[i];
         size_t start = out->n;
@@ -210,16 +210,15 @@ static const char device_functions_text[] =
     "int model_enqueue(model_self *self, const model_inputs *in, model_outputs *out, void "
     "**event);\n"
     "int model_wait(model_self *self);     /* for the end of all runs */\n"
-    "/* Makes BUFFER_HANDLE of the model's context, from the byte `at` on, a multiple of 128, the "
-    "input or output\n"
-    " * of this number in model_inputs or model_outputs, in place of a pointer in the following "
-    "runs. It holds\n"
-    " * an output's bound, an input of each run's size. NULL: a pointer again. */\n"
+    "/* Binds the input or output of this number in model_inputs or model_outputs to\n"
+    " * BUFFER_HANDLE of the model's context, from byte `at` on, a multiple of 128. The\n"
+    " * following runs use it in place of a pointer. It has room for an output's bound, or an\n"
+    " * input's size in each run. NULL: a pointer again. */\n"
     "int model_bind_input(model_self *self, int input, void *buffer, size_t at);\n"
     "int model_bind_output(model_self *self, int output, void *buffer, size_t at);\n\n";
 
 static const char info_text[] =
-    "/* What model_describe() returns, for tools. The layout is the same for every model. */\n"
+    "/* What model_describe() returns, for tools. The layout does not depend on the model. */\n"
     "struct model_dim {\n"
     "    int64_t size;                   /* the size, or the upper bound of a run-time dimension "
     "*/\n"

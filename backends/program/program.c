@@ -26,8 +26,8 @@ static const char team_fields_text[] =
     "    struct team team;\n";
 
 static const char share_text[] =
-    "/* Runs body(context, 0) ... body(context, parts - 1), each in a thread, which saves so many\n"
-    " * nanoseconds, more or less. */\n"
+    "/* Runs body(context, 0) ... body(context, parts - 1), each in a thread. saves: nanoseconds\n"
+    " * that this saves, roughly. */\n"
     "static void share(model_self *self, void (*body)(void *context, int part), void *context,\n"
     "                  long saves)\n"
     "{\n"

@@ -458,12 +458,12 @@ static const char header_text[] =
     " * model_restore of this model, in any arena, takes back; MODEL_BAD_STATE if it is "
     "another's.\n"
     " *\n"
-    " * A block, in the machine's byte order: 8 bytes \"tgcstate\", uint32_t version of this "
-    "layout (1),\n"
-    " * uint32_t 0, uint64_t hash of the model's weights and states, uint64_t MODEL_STATE_BYTES,\n"
+    " * A block, in the machine's byte order:\n"
+    " * - 8 bytes \"tgcstate\", uint32_t version of this layout (1), uint32_t 0,\n"
+    " * - uint64_t hash of the model's weights and states, uint64_t MODEL_STATE_BYTES,\n"
     "BLOCK_KEPT"
-    " * then each state in the order of the table, at a multiple of 64 bytes, as large as its "
-    "bounds. */\n"
+    " * - each state in the order of the table, at a multiple of 64 bytes, with room for its\n"
+    " *   bounds. */\n"
     "int model_reset(model_self *self);\n"
     "int model_save(CONSTmodel_self *self, void *block);\n"
     "int model_restore(model_self *self, const void *block);\n\n";
@@ -496,7 +496,7 @@ void state_write_header(struct program *p, struct text *out)
     text_puts(out, " */\n");
     struct text kept = {.t = p->t};
     for (int i = 0; v[i]; i++) {
-        text_puts(&kept, i ? ", " : " * int64_t ");
+        text_puts(&kept, i ? ", " : " * - int64_t ");
         text_comment(&kept, v[i]->name);
     }
     const struct text_word word[] = {

@@ -83,8 +83,8 @@ static void close_device(struct device *d)
         clReleaseContext(d->context);
 }
 
-/* Puts the run into the queue, behind the frames, and waits for its end; openpilot does
- * other work in between. */
+/* Enqueues the run after the frames, and waits for its end; openpilot does other
+ * work in between. */
 static int run_on_device(struct device *d, bool drop, const pilot_run_inputs *in,
                          pilot_run_outputs *out)
 {

@@ -11,7 +11,7 @@ struct onnx_mapping {
     struct onnx_mapping *next;
     const char *location;
     struct confined file;
-    size_t used;                    /* of what is stored in it, by tensors */
+    size_t used;                    /* bytes that tensors use of it */
 };
 
 /* What external_data says, parsed. */

@@ -6,8 +6,9 @@
  * other dimensions; that is what this file finds. Everything else stays as the model has it.
  *
  * A float with p bits holds num / den, den a power of two, if |num| <= 2^p. A quotient of integers
- * below 2^p that is no integer is never rounded to one, for it is 1 / den away from it, more than
- * half a unit: so FLOOR, CEIL and casts make the same of it before and after its rounding.
+ * below 2^p that is no integer is never rounded to one: it is at least 1 / den away from an
+ * integer, more than half a unit. So rounding it first does not change the result of FLOOR, CEIL
+ * and casts.
  */
 #include "frontend/onnx/lower.h"
 

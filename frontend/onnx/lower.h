@@ -239,8 +239,8 @@ bool lower_is_state(const struct lower *l, const char *name);
 struct uop *lower_tensor(const struct node *n, const char *attribute, const TensorProto *p);
 struct uop *lower_sparse_tensor(const struct node *n, const char *attribute,
                                 const SparseTensorProto *p);
-/* Lowers a graph attribute of n with `nargs` values for its inputs; results in out[] as many as the
- * graph has outputs. needs: nargs equal to the graph's inputs. */
+/* Lowers a graph attribute of n with `nargs` values for its inputs. out[]: a result for each of the
+ * graph's outputs. needs: nargs equal to the graph's inputs. */
 bool lower_subgraph(const struct node *n, const GraphProto *g, struct value *const *args, int nargs,
                     struct value **out);
 
@@ -388,7 +388,7 @@ struct uop *cast_without_saturation(const struct node *n, enum dtype to, struct 
 /* saturate(round(x) + zero) as an integer of dtype d. zero: of dtype d, or NULL. x in a wide
  * float. */
 struct uop *quantized(const struct node *n, struct uop *x, struct uop *zero, enum dtype d);
-/* x - zero in i32; zero is a scalar, or of as many values as `axis` of x has; NULL: 0. */
+/* x - zero in i32. zero: a scalar, or a value for each index along `axis` of x; NULL: 0. */
 struct uop *quantized_centered(const struct node *n, struct uop *x, struct uop *zero, int axis);
 /* x [.., i] times quantized weights [i, j]: x becomes u8 by its own range, the sum is exact in i32,
  * then scaled. */

@@ -13,7 +13,7 @@ static bool check_along(const struct node *n, int64_t axis, int rank)
     return node_axis(n, axis, rank, &a) && node_require_index(n, 1, n->in[1], n->in[0]->dim[a]);
 }
 
-/* The same for rows of coordinates, the last axis of the indices. */
+/* Coordinates along the last axis of the indices have to be in range, too. */
 static bool check_rows(const struct node *n, int64_t first)
 {
     struct uop *x = n->in[0], *index = n->in[1];

@@ -373,7 +373,7 @@ bool lower_fused_gemm(struct node *n)
                                        node_float(n, second, info->beta)));
 }
 
-/* transBatch moves the first axis behind the other batch axes; trans swaps the last two. */
+/* transBatch moves the first axis after the other batch axes; trans swaps the last two. */
 static struct uop *transposed(const struct node *n, struct uop *x, bool batch, bool matrix)
 {
     int perm[MAX_RANK], r = x->ndim;

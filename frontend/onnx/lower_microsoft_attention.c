@@ -301,7 +301,7 @@ static void group_query_states(const struct node *n, struct group_query *g)
     g->stays = length->op == OP_CONST && length == n->in[4]->dim[2];
 }
 
-/* The cache: `old` up to past, then the new keys, zeros behind them; [b, h, length, e]. */
+/* The cache: `old` up to past, then the new keys, then zeros; [b, h, length, e]. */
 static struct uop *append(const struct node *n, const struct group_query *g, struct uop *old,
                           struct uop *new, struct uop *length)
 {
@@ -330,8 +330,8 @@ static bool is_room_for(struct tgc *t, const struct uop *old, const struct uop *
     return same;
 }
 
-/* The same if `old` is a state with room: only the new keys are stored, and elements behind them
- * keep their values. */
+/* append() for an `old` that is a state with room: only the new keys are stored, and the elements
+ * after them keep their values. */
 static struct uop *overwrite(const struct node *n, const struct group_query *g, struct uop *old,
                              struct uop *new)
 {

@@ -341,7 +341,7 @@ bool lower_roi_align(struct node *n)
     bool max = !strcmp(mode, "max");
     if (!max && strcmp(mode, "avg"))
         return node_error(n, -1, "mode '%s' is not supported", mode);
-    if (ratio == 0) /* as many samples as a region has pixels */
+    if (ratio == 0) /* a sample for each pixel of a region */
         return roi_host(n, "roi_align", n->in[2], out, (int64_t[]){half, max}, 2);
     struct uop *dim[6] = {rois->dim[0],       x->dim[1],         uop_int(t, out[0]),
                           uop_int(t, out[1]), uop_int(t, ratio), uop_int(t, ratio)};

@@ -28,7 +28,7 @@ static bool ints_from(const struct node *n, const char *name, int k, struct uop 
     return false;
 }
 
-/* The same for a required list. */
+/* ints_from() for a required list. */
 static bool require_ints(const struct node *n, const char *name, int k, struct uop ***v, int *count)
 {
     if (ints_from(n, name, k, v, count))
@@ -629,8 +629,8 @@ bool lower_depth_to_space(struct node *n)
     return node_set(n, 0, lib_depth_to_space(&n->lib, n->in[0], node_int(n, "blocksize", 0), crd));
 }
 
-/* The blocks go in front of the channels (DCR) or, from opset 28 on if asked for, behind them
- * (CRD). */
+/* The blocks go in front of the channels (DCR) or, from opset 28 on if asked for,
+ * after them (CRD). */
 bool lower_space_to_depth(struct node *n)
 {
     const char *mode = node_string(n, "mode", "DCR");

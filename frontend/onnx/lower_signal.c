@@ -1,8 +1,8 @@
 /* lower_signal.c - Fourier transforms, mel weights, determinants.
  *
- * A transform of length N is a product with a table of cos and sin of 2 pi (j k mod N) / N, reduced
- * modulo N as integers first, so that the angles are exact; O(N^2), but one contraction like any
- * other. In f64: a sum of N products in f32 would lose what an FFT keeps.
+ * A transform of length N is a product with a table of cos and sin of 2 pi (j k mod N) / N. j k is
+ * reduced modulo N as an integer, so that the angles are exact. That is O(N^2), but one contraction
+ * like any other. It is in f64: a sum of N products in f32 would lose precision that an FFT keeps.
  */
 #include <math.h>
 #include <string.h>

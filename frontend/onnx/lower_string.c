@@ -21,7 +21,7 @@ static struct host_output tensor_output(enum dtype d, struct uop *const *dim, in
     return out;
 }
 
-/* Memory for the characters of so many strings. */
+/* Memory for the characters of `count` strings. */
 static struct host_output text_output(const struct node *n, struct uop *count, int each,
                                       struct uop **nbytes)
 {

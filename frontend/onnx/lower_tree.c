@@ -74,8 +74,7 @@ static bool ints_of(const struct node *n, const char *name, int64_t wanted, cons
     return same_count(n, name, node_ints(n, name, v), wanted);
 }
 
-/* Nodes and leaves in the order of (tree, node); `leaf`: sorted behind the node of the same
- * name. */
+/* Nodes and leaves in the order of (tree, node); `leaf`: sorted after the node of the same name. */
 struct place_in_tree { int64_t tree, node, index; bool leaf; };
 
 static int compare_places(const void *a, const void *b)
@@ -215,7 +214,7 @@ static bool read_members(const struct node *n, struct forest *f, int64_t branche
     f->set = members.data;
     f->nset = members.count;
     int64_t k = 0;
-    for (int64_t i = 0; i < branches; i++) { /* the sets in the nodes' order, a NaN behind each */
+    for (int64_t i = 0; i < branches; i++) { /* the sets in the nodes' order, a NaN after each */
         int32_t *p = f->node + NODE_NUMBERS * i;
         if ((p[0] & 7) != 6)
             continue;

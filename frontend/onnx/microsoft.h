@@ -25,7 +25,8 @@ struct uop *channels_last(const struct node *n, struct uop *x);
  * in the operator's order; those that are missing have their defaults. NULL: reported. */
 struct uop *fused_activation(const struct node *n, const char *name, const double *param,
                              int nparam, struct uop *x);
-/* The same by the attributes activation and activation_params, of fused convolutions. */
+/* x through the activation that a fused convolution's attributes activation and
+ * activation_params name. */
 struct uop *conv_activation(const struct node *n, struct uop *x);
 
 /* Attention of com.microsoft, once its operands are there. */

@@ -1,21 +1,21 @@
 /* onnx.h - the ONNX frontend's loader: from bytes of unknown origin to a checked, unpacked model.
  *
- *      file, stdin --wire.c: scan--> --protobuf-c: unpack--> ModelProto --check.c: structure-->
- *      struct onnx_model
- *                                                                              │
- *                 struct graph <--graph.c, operators.def, lower_*.c: lowering-- <┘
+ *      file, stdin --wire.c: scan--> --protobuf-c: unpack--> ModelProto
+ *                  --check.c: structure--> struct onnx_model
+ *                  --graph.c, operators.def, lower_*.c: lowering--> struct graph
  *
  * What a loaded model promises (so that lowering need not look again):
  *   - there is a graph; ir_version and every opset import are present and sane; each node's domain
- *     is imported or is that of a function
+ *     is imported or is a function's
  *   - no name holds a NUL; no string is a null pointer (absent ones are ""); rank <= MAX_RANK
  *     wherever a shape is written
- *   - in every graph, subgraph and function body: nodes are in topological order, each name is
- *     defined once, and each non-empty input of a node and each output of a graph is defined there
+ *   - in every graph, subgraph and function body: nodes are in topological order; each name is
+ *     defined once; each non-empty input of a node and each output of a graph is defined there,
  *     or, for subgraphs, in an enclosing graph
  *   - an attribute's `type` is known, and the message of that type is there (or ref_attr_name,
  *     inside functions only); names of a node's attributes differ
  *   - functions do not call themselves, directly or not
+ *
  * It does not promise that an operator exists, that its inputs and attributes are the right ones,
  * or that tensors decode.
  *
@@ -229,9 +229,9 @@ const char *onnx_next_term(struct tgc *t, const char **rest);
 struct onnx_dim_option { const char *name; int64_t min, max; };
 /* -1: as the model says */
 struct onnx_shape_option { const char *input; int ndim; int64_t dim[MAX_RANK]; };
-/* The value that an input will have. It stays an input; the value is used only if the shape of
- * something depends on it (a list of axes, the length of a range), and the program is then valid
- * for that value alone: a warning says so. */
+/* The value that an input will have. It stays an input. The value is used only if the shape of
+ * something depends on it (a list of axes, the length of a range). The program is then valid for
+ * that value alone: a warning says so. */
 struct onnx_value_option {
     const char *input;
     enum dtype dtype;

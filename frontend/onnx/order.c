@@ -2,8 +2,8 @@
  *
  * Every body (the main graph, function bodies, subgraphs) has a table of the names that it defines:
  * inputs, initializers, outputs of nodes. An input of a node is looked up there and then in the
- * bodies around it. A use inside a subgraph of what an outer body's node produces makes the node
- * that holds the subgraph depend on that node, so that each body is ordered on its own:
+ * bodies around it. A subgraph may use what a node of an outer body produces. The node that holds
+ * the subgraph then depends on that node, so that each body is ordered on its own:
  *
  *      y = Add(a, b)                edge Add -> If in the main graph, although only
  *      z = If(c) { then: Relu(y) }  the node in the branch reads y

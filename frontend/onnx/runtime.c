@@ -5,9 +5,9 @@
  *      condition           --host step require---> a status if it does not hold
  *
  * A symbol's bounds come from the operator, from --dim, or from what the model declares. A declared
- * dimension that is fixed gives the symbol's value: it becomes that number, and the run checks it.
- * Symbols are created while nodes are lowered, declarations are read later; so what they say is
- * kept (struct fact), and the model is lowered again with it, until nothing new is learned.
+ * dimension that is fixed gives the symbol's value: the symbol becomes a constant, and the run
+ * checks it. Symbols are created while nodes are lowered, declarations are read later; so what they
+ * say is kept (struct fact), and the model is lowered again with it, until nothing new is learned.
  *
  * A condition belongs to its node's block: lower_take_checks() hands the conditions of a branch or
  * a loop's body to the code that builds the IF or the LOOP, which makes them a result of it.

@@ -19,7 +19,7 @@ enum {
     FEW = 8,
     LARGEST = 4096,
     TRIED_NODES = 30000, /* by all trials together, */
-    TRIALS_LEAST = 4,    /* but so many trials */
+    TRIALS_LEAST = 4,    /* at least this many trials */
     TRIALS_MOST = 100
 };
 
@@ -56,7 +56,7 @@ static bool is_tried(struct trials *r)
         return false;
     options.dim = r->dim;
     options.ndim = r->ndim;
-    options.default_max = FEW;                       /* of what only the run knows */
+    options.default_max = FEW;                       /* of sizes that only the run knows */
     options.is_trial = true;
     t->nerror = 0;
     bool ok = r->l->again(t, r->l->model, &options) != NULL;

@@ -3,13 +3,13 @@
  * A tensor's elements are in one of these places, as the specification's comment on TensorProto
  * says:
  *
- *      raw_data, external data     little-endian elements; sub-byte kinds packed, first element in
- *      the low bits
- *      float_data   f32                            int64_data    i64
- *      double_data  f64                            uint64_data   u32 u64
+ *      raw_data, external data     little-endian elements; sub-byte kinds packed, first element
+ *                                  in the low bits;
+ *      float_data   f32;                           int64_data    i64;
+ *      double_data  f64;                           uint64_data   u32 u64;
  *      int32_data   i32 i16 i8 u16 u8 bool, the bits of f16 bf16, fp8 and fp6 kinds,
- *                   bytes of packed elements of 2 and 4 bits
- *      string_data  strings
+ *                   bytes of packed elements of 2 and 4 bits;
+ *      string_data  strings.
  *
  * Raw bytes, and typed fields whose C type is the storage type, are used in place. The rest is
  * converted into the arena: sub-byte elements to one byte each (signed kinds sign-extended, floats

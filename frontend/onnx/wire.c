@@ -138,7 +138,7 @@ static bool push(struct scan *s, const ProtobufCMessageDescriptor *type, size_t 
     return count(s, 1, type->sizeof_message + ALLOC_SLACK);
 }
 
-/* A length and that many bytes, at s->at; leaves s->at behind them, or inside a new frame. */
+/* A length and that many bytes, at s->at; leaves s->at after them, or inside a new frame. */
 static bool scan_bytes(struct scan *s)
 {
     size_t parent_end = s->stack[s->depth - 1].end;

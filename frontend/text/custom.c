@@ -103,7 +103,7 @@ static bool is_identifier(const char *s)
     return *s && !digit && strlen(s) <= LONGEST_NAME;
 }
 
-/* What stands behind the domain. */
+/* The name after the domain. */
 static const char *operator_of(const char *name)
 {
     const char *at = name;
@@ -146,7 +146,7 @@ static bool read_name(struct reader *r, struct custom *c)
 
 /* ---- parts */
 
-/* Passes over the sizes of a type, and counts them; *end moves behind the bracket. */
+/* Passes over the sizes of a type, and counts them; *end: the position after the bracket. */
 static bool pass_sizes(struct reader *r, int *ndim, const char **end)
 {
     struct token open = r->token;

@@ -1,8 +1,8 @@
 /* entry.c - several runs over one context in a .tg text graph, what it keeps between them, and ONNX
  * files that it calls.
  *
- *      import vision = "vision.onnx"                           a function: %features = vision(%image)
- *      state %queue : u8[4, 6, 128, 256] [ "as" string ] [ "=" init ]       zeros, or as a weight's
+ *      import vision = "vision.onnx"                        a function: %features = vision(%image)
+ *      state %queue : u8[4, 6, 128, 256] [ "as" string ] [ "=" init ]    zeros, or as a weight's
  *      entry "warp" { input ... output ... keep %queue = %next }
  *
  * An entry is a graph that the program runs by itself: it has inputs, outputs and names of its own,
@@ -245,7 +245,7 @@ bool entries_check(struct reader *r)
     return true;
 }
 
-/* States are inputs behind the caller's, and what is kept are outputs behind the caller's. */
+/* States are inputs after the caller's, and what is kept are outputs after the caller's. */
 void entries_finish(struct reader *r, struct graph *g)
 {
     for (int i = 0; i < r->nstate; i++)

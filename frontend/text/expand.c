@@ -1,11 +1,10 @@
-/* expand.c - calls of what custom.c has read: operands are unified with their types, attributes get
- * their values, and
+/* expand.c - calls of what custom.c has read: operands are unified with their types, and attributes
+ * get their values.
  *
- *      a definition's statements are read once more, by a reader of their own with these names, so
- *          that a call leaves nothing but ops, which are fused and differentiated as any others
- *      a C function becomes a HOST call with the sizes of its tensors
- *
- * A message from inside a definition has its line and column, and the call.
+ * A definition's statements are read once more, by a reader of their own with these names. So a
+ * call leaves nothing but ops, which are fused and differentiated as any others. A C function
+ * becomes a HOST call with the sizes of its tensors. A message from inside a definition has its
+ * line and column, and the call.
  */
 #include "frontend/text/reader.h"
 

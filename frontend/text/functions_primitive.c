@@ -268,9 +268,11 @@ static void run_contiguous(struct call *c) { call_result(c, lib_contiguous(c->l,
 #define ELEMENTWISE_MEMORY(id, text)
 #define ELEMENTWISE_CONTROL(id, text)
 #define ELEMENTWISE_CHOICE(id, text) {text, "i, x, more...", "", run_stack},
-#define ELEMENTWISE_UNARY(id, text) {text, "x", OP_##id == OP_CAST || OP_##id == OP_BITCAST ? "to" : "", run_elementwise},
+#define ELEMENTWISE_UNARY(id, text) \
+    {text, "x", OP_##id == OP_CAST || OP_##id == OP_BITCAST ? "to" : "", run_elementwise},
 #define ELEMENTWISE_BINARY(id, text) {text, "a, b", "", run_elementwise},
-#define ELEMENTWISE_TERNARY(id, text) {text, OP_##id == OP_WHERE ? "condition, a, b" : "a, b, c", "", run_elementwise},
+#define ELEMENTWISE_TERNARY(id, text) \
+    {text, OP_##id == OP_WHERE ? "condition, a, b" : "a, b, c", "", run_elementwise},
 
 const struct function primitive_functions[] = {
 #define OP(id, text, class, nsrc, arg) ELEMENTWISE_##class(id, text)

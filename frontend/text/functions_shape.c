@@ -298,7 +298,8 @@ const struct function shape_functions[] = {
     {"one_hot", "x, values?", "depth, axis=-1, dtype=f32", run_one_hot},
     {"resize", "x", "size, mode=nearest|linear|cubic, "
      "coordinates=half_pixel|half_pixel_symmetric|pytorch_half_pixel|align_corners|asymmetric, "
-     "rounding=round_prefer_floor|round_prefer_ceil|floor|ceil, cubic_a=0, exclude_outside=false, antialias=false", run_resize},
+     "rounding=round_prefer_floor|round_prefer_ceil|floor|ceil, cubic_a=0, "
+     "exclude_outside=false, antialias=false", run_resize},
     {"full", "", "shape, value=0, dtype=f32", run_full},
     {"zeros", "", "shape, dtype=f32", run_full},
     {"ones", "", "shape, dtype=f32", run_full},

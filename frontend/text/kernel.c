@@ -3,9 +3,11 @@
  *
  *      file    = ( "kernel" | "linear" ) { line }
  *      line    = "symbol" 'N' least greatest [ "counter" ]
- *              | kind %kindN ":" dtype [ "[" expr { "," expr } "]" ] [ "local" [ "over" ] [ "leaves" ] [ "panels" n ] [ "ring" n how ] | "registers" ] [ order ]
- *                [ "in" %kindM "+" expr ] [ string ] [ "=" { number } ]
- *              | ( "range" | "for" ) rN [ ".team" | ".block" | ".grid" | ".item" ] "<" expr [ string ]
+ *              | kind %kindN ":" dtype [ "[" expr { "," expr } "]" ]
+ *                [ "local" [ "over" ] [ "leaves" ] [ "panels" n ] [ "ring" n how ] | "registers" ]
+ *                [ order ] [ "in" %kindM "+" expr ] [ string ] [ "=" { number } ]
+ *              | ( "range" | "for" ) rN [ ".team" | ".block" | ".grid" | ".item" ]
+ *                "<" expr [ string ]
  *              | "end" rN
  *              | [ "let" ] [ %k [ ":" dtype ] "=" ] op operands
  *                [ "{" argument { "," argument } "}" ]
@@ -708,7 +710,7 @@ static bool read_arguments_of(struct kernel_reader *k, const char *params, struc
 
 static bool is_between(int64_t v, int64_t lo, int64_t hi) { return v >= lo && v <= hi; }
 
-/* Sizes of which none is 0, and of which no operand has more elements than fit a kernel's. */
+/* Sizes must not be 0, and no operand may have more elements than a kernel's can. */
 static bool pack_params(const struct arguments *a, int64_t *bits)
 {
     enum { LANES_MAX = 1 << 16 };

@@ -5,14 +5,15 @@
  *                | "dim" dimension                                 a symbol of no input: dim N<=8
  *                | "input" %x ":" type [ "as" string ]
  *                | "weight" %w ":" type [ "as" string ] "=" init   see weight.c
- *                | "output" operand [ "as" string ] [ "{" name "=" integer { "," ... } "}" ]      see slice.c
+ *                | "output" operand [ "as" string ]
+ *                  [ "{" name "=" integer { "," ... } "}" ]        see slice.c
  *                | "meta" string "=" string                        what the program says of itself
  *                | "import" name "=" string                        an ONNX file: see entry.c
  *                | "state" %x ":" type [ "as" string ] [ "=" init ]
- *                | "keep" %x "=" operand                           what the next run finds in a state
+ *                | "keep" %x "=" operand                           a state's value for the next run
  *                | "entry" string "{" { statement } "}"            one of several runs
  *                | result { "," result } "=" value                 see define.c
- *                | "host" string arguments tail                    of no result: a check, a size that is found
+ *                | "host" string arguments tail                    no result: checks, finds a size
  *      result    = ( %x | "_" ) [ ":" type ]                       a host call needs the type
  *      value     = name arguments tail                             an op of ir/ops.def, a function
  *                | "custom" string arguments tail                  "domain::name", see custom.c

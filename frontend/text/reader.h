@@ -282,7 +282,7 @@ struct custom_part {
     bool is_typed, is_any;               /* any: of whatever dtype */
     enum dtype dtype;
     int ndim;
-    struct lex_mark type;                /* OPERAND, RESULT: behind the colon */
+    struct lex_mark type;                /* OPERAND, RESULT: after the colon */
     const char *type_text;               /* "f32[N, C]" */
     struct attr_value *otherwise;        /* of an attribute; NULL: it is required */
 };
@@ -291,12 +291,12 @@ struct custom {
     struct token at;
     const char *path, *end;              /* of the text; where the definition ends */
     struct custom_part *part; int npart; size_t cap_part;
-    struct lex_mark body;                /* of a definition: behind its brace */
+    struct lex_mark body;                /* of a definition: after its brace */
     /* of a C function; NULL: a definition */
     const char *symbol, *declaration;
     const struct external *external;
     bool has_scratch;
-    struct lex_mark scratch;             /* behind its parenthesis */
+    struct lex_mark scratch;             /* after its parenthesis */
 };
 /* What --library files define and declare, or a graph (then parent is the former). */
 struct tg_library {

@@ -1,7 +1,7 @@
 /* slice.c - names for parts of an output, and what a program says of itself: both are data that
  * NAME_describe() returns, and change nothing that is computed.
  *
- *      output %y as "policy" {plan=990, desire_state=8, pad=2}       along the last axis, one after the other
+ *      output %y as "policy" {plan=990, desire_state=8, pad=2}   contiguous along the last axis
  *      meta "frequency" = "20"
  */
 #include "frontend/text/reader.h"

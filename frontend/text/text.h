@@ -84,7 +84,7 @@ struct graph *tg_read(struct tgc *t, const char *path, const struct tg_read_opti
 const char *tg_load(struct tgc *t, const char *path, size_t *nbytes);
 
 struct tg_write_options {
-    /* weights of at most so many elements are written as numbers; 0: 64 */
+    /* weights of at most this many elements are written as numbers; 0: 64 */
     size_t inline_nelem;
     /* larger ones go there, as safetensors: its name as the graph has it; NULL: inline, base64 */
     const char *side_file;

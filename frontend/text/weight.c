@@ -24,7 +24,7 @@
 #include <math.h>
 #include <string.h>
 
-/* of what is not in a file: a line of text must not ask for more */
+/* unless the data is in a file: a line of text must not ask for more */
 static const size_t max_nbytes = (size_t)1 << 30;
 
 struct weight {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: 0BSD */
-/* banks.c - banks of local memory: it has 32, of words of four bytes, and gives a word of each at
- * once. Which lanes are served together: as many as have 128 bytes between them. Two of these that
- * want different words of one bank cost a turn more. ldmatrix reads eight rows at once.
+/* banks.c - bank conflicts of local memory, which has 32 banks of four-byte words and serves one
+ * word of each at once. Lanes are served together as long as they access 128 bytes or less between
+ * them. Each further word of one bank costs another cycle. ldmatrix reads eight rows at once.
  */
 #include "emulator.h"
 
@@ -10,7 +10,7 @@
 enum { LINE = 128 };
 API void emulator_rows(uint32_t *words, const void *row, uint32_t n, uint32_t across);
 
-/* Whether two of the addresses are in the same banks, and not the same. */
+/* Are two of the addresses in the same banks, and different? */
 static bool conflict(const uintptr_t *at, uint32_t n, uint32_t nbytes)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -46,9 +46,9 @@ void banks_look(const void *own, uint32_t nbytes, const char *what)
     look(at, 32, nbytes, what);
 }
 
-/* ldmatrix: n matrices of eight rows of 16 bytes, the rows of the i-th at the addresses of lanes 8
- * * i ...; a lane gets word lane % 4 of row lane / 4, across: the halves of rows 2 * (lane % 4) and
- * of the next in column lane / 4. */
+/* ldmatrix: n matrices of eight rows of 16 bytes. Lanes 8 * i ... pass the row addresses of matrix
+ * i. A lane gets word lane % 4 of row lane / 4. across (.trans): it gets the halves of rows 2 *
+ * (lane % 4) and the next one in column lane / 4. */
 void emulator_rows(uint32_t *words, const void *row, uint32_t n, uint32_t across)
 {
     const uint32_t lane = emulator_subgroup(2);

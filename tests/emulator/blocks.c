@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: 0BSD */
-/* blocks.c - a launch: block after block, in each of them work-items in turn, each until it waits
- * or returns.
+/* blocks.c - a launch: block after block. In each block work-items run one at a time, each until it
+ * waits or returns.
  *
  *      item 0  ───┐ barrier          ┌─── ...
  *      item 1     └──┐ barrier       │
  *      item 2        └──┐ barrier ───┘     all wait at one place: the next phase
  *
- * Blocks of a cluster run in turns, each until none of its work-items can go on; the first begins,
- * or the last. Local memory is that of the block that runs, at addresses of the kernels' code: a
- * turn begins with what the block has had there.
+ * The blocks of a cluster alternate: each runs until none of its work-items can continue. The first
+ * or the last block begins. The addresses of local memory are those of the kernels' code, so they
+ * belong to the block that runs; its contents are swapped in first.
  *
- * Who meets whom without a barrier between is found by phases (shadow.c), not by the order in which
- * they run. A work-item that never waits needs no stack beyond the one that the last item left.
+ * Races between work-items are found by phases (shadow.c), not by the order in which they run. A
+ * work-item that never waits needs no stack beyond the one that the last item left.
  */
 #include "emulator.h"
 #include "fiber.h"
@@ -125,8 +125,8 @@ static bool step(struct launch *l, struct item *item)
     return goes_on;
 }
 
-/* The items from..to of the block: whether all of them wait, at one place, for the same. If some do
- * not, says who. */
+/* Do all items from..to of the block wait, at one place, for the same? If some do
+ * not, reports who. */
 static bool all_wait(const struct block *b, uint32_t from, uint32_t to, enum wait whom,
                      uint32_t *at, uint32_t *other)
 {
@@ -162,7 +162,7 @@ static void report_divergence(struct launch *l, const struct item *a, const stru
            item_name(l, a->number), where, item_name(l, b->number), there);
 }
 
-/* The block's work-items go on behind a barrier of all. */
+/* All work-items of the block continue after a barrier. */
 static void pass(const struct launch *l, struct block *b)
 {
     for (int space = 0; space < 2; space++)
@@ -172,8 +172,7 @@ static void pass(const struct launch *l, struct block *b)
         b->item[i].state = ITEM_READY;
 }
 
-/* Those of the block's work-items go on that have met as the first of it says, of how many; false:
- * not all have come. */
+/* If all first n work-items of a role barrier have come, they continue; false: some are missing. */
 static bool release_role(const struct launch *l, struct block *b)
 {
     const uint32_t n = b->item[0].of;
@@ -188,7 +187,7 @@ static bool release_role(const struct launch *l, struct block *b)
     return true;
 }
 
-/* Lets the work-items go on that wait for each other; false: nobody can. */
+/* Lets work-items continue that all wait at one barrier; false: there are none. */
 static bool release(struct launch *l)
 {
     const uint32_t size = l->nsubgroup;
@@ -212,7 +211,7 @@ static bool release(struct launch *l)
     return any;
 }
 
-/* The same for the cluster's blocks. */
+/* release() for the cluster's barrier. */
 static bool release_cluster(struct launch *l)
 {
     uint32_t at = 0, other = 0;
@@ -228,7 +227,7 @@ static bool release_cluster(struct launch *l)
     return true;
 }
 
-/* Who waits in vain for the cluster, and for whom. */
+/* Reports who waits for the cluster in vain, and for whom. */
 static void find_apart(struct launch *l)
 {
     const struct item *waits = NULL, *other = NULL;
@@ -241,7 +240,7 @@ static void find_apart(struct launch *l)
         report_divergence(l, waits, other);
 }
 
-/* Who waits in vain, and for whom. */
+/* Reports who waits in vain, and for whom. */
 static bool find_divergence(struct launch *l, const struct block *b)
 {
     uint32_t at = 0, other = 0;
@@ -276,7 +275,7 @@ struct memory *block_memory(struct launch *l, const struct block *b, struct memo
     return m;
 }
 
-/* Who has used local memory becomes what the block knows of it, or is it no more. */
+/* Swaps the shadow cells of local memory with the block's own copy. */
 static void exchange_cells(struct launch *l, const struct block *b)
 {
     for (int i = 0; i < l->nwindow; i++)
@@ -301,7 +300,7 @@ void block_access(struct launch *l, const struct block *b, const void *at, size_
     exchange_cells(l, l->here);
 }
 
-/* The block's turn. */
+/* Makes this block the one that runs. */
 static void enter_block(struct launch *l, struct block *b)
 {
     l->here = b;
@@ -389,7 +388,7 @@ static void begin_block(struct launch *l, struct block *b, const size_t first[3]
     leave_block(l);
 }
 
-/* Why nobody goes on. */
+/* Reports why nobody can continue. */
 static void find_stuck(struct launch *l)
 {
     l->has_failed = true;
@@ -405,7 +404,8 @@ static void find_stuck(struct launch *l)
     find_apart(l);
 }
 
-/* Lets the block's work-items go on until none can. *moved: one did. false: the launch is over. */
+/* Runs the block's work-items until none can continue. *moved: one did. false:
+ * the launch is over. */
 static bool run_block(struct launch *l, struct block *b, bool *moved)
 {
     bool goes_on = true;
@@ -460,7 +460,7 @@ static bool run_cluster(struct launch *l)
     return true;
 }
 
-/* What blocks of a launch that was ended have left. */
+/* Frees what the blocks of an ended launch have left. */
 static void end_blocks(struct launch *l)
 {
     for (uint32_t k = 0; k < l->ncluster; k++) {
@@ -494,7 +494,7 @@ static bool create_blocks(struct launch *l, const size_t cluster[3])
     return true;
 }
 
-/* The clusters one after the other, until one ends the launch. */
+/* Runs the clusters one after the other, until one ends the launch. */
 static void run_clusters(struct launch *l, const size_t cluster[3])
 {
     size_t count[3], first[3];

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: 0BSD */
-/* bulk.c - an engine that copies boxes of tensors to shared memory, and the barriers in memory that
- * tell of its copies, as a block's work-items see them.
+/* bulk.c - the copy engine that copies boxes of tensors to shared memory, and the barriers in
+ * memory that signal completion (mbarrier), as a block's work-items see them.
  *
- *      copy    the bytes are on their way: what they are to replace is unknown until
- *      wait    their phase has ended, which it does when all have arrived that it counts, and all bytes have been
- *              sent that it expects. So who reads without waiting, or waits for another phase, is found.
+ *      copy    the copy is in flight: the bytes that it will replace are unknown;
+ *      wait    the phase is complete: all that it counts have arrived, and all bytes that it
+ *              expects have been sent.
  *
- * A copy is a write of who starts it, so one that nothing orders with who reads is a race. What
- * orders them: a wave arrives behind its own barrier, its number tells what it had done, and who
- * waits for the phase knows that from then on.
+ * So a read without a wait, or after a wait for another phase, is found.
+ *
+ * A copy is a write by the work-item that starts it, so a copy that nothing orders with a reader is
+ * a race. Barriers in memory order them: a wave arrives after its own barrier, and the arrival
+ * carries the number of that barrier. Who waits for the phase knows from then on what each wave had
+ * done.
  *
  * Blocks of a cluster copy to each other's memory, and arrive at each other's barriers, at the
- * addresses of their own. Who does that to a block that has ended is found; so is a block that ends
+ * addresses of their own. An access to a block that has ended is found. So is a block that ends
  * before it knows that others have arrived for the last time.
  */
 #include "emulator.h"
@@ -26,8 +29,8 @@ enum {
     MOST_WAVES = 32,
     ALL_WAVES = CLUSTER_MOST * MOST_WAVES
 };
-/* Of sm_90: registers of a block that is alone on its unit, and of a work-item; the
- * work-items of four warps. */
+/* Of sm_90: registers of a multiprocessor, which a lone block has; of a work-item; the work-items
+ * of a warpgroup. */
 enum { FILE_OF_REGISTERS = 65536, REGISTERS_OF_ITEM = 255, GROUP_OF_WARPS = 128 };
 
 struct sent { unsigned char *bytes; size_t at, nbytes; struct memory *memory; };
@@ -37,19 +40,18 @@ struct barrier {
     int64_t expected;            /* bytes, less those that were sent */
     struct sent sent[MOST_COPIES];
     int nsent;
-    uint32_t arrived[ALL_WAVES], ended[ALL_WAVES]; /* what who has arrived knows of each wave; in
-                                                    * the phase that has ended last */
+    uint32_t arrived[ALL_WAVES], ended[ALL_WAVES]; /* what the arrived ones know of each wave; as of
+                                                    * the last phase that ended */
 };
-/* Those of a block. */
+/* The barriers of a block. */
 struct barriers {
     struct barrier v[MOST_BARRIERS];
     int n;
-    uint32_t told[ALL_WAVES];    /* of each wave, what it had done before it has arrived here
-                                  * last */
-    int registers[MOST_ITEMS];   /* by work-item: what it has after giving some, or taking
+    uint32_t told[ALL_WAVES];    /* for each wave, what it had done before its last arrival here */
+    int registers[MOST_ITEMS];   /* by work-item: its registers after it has released or acquired
                                   * some; 0: as at first */
-    uint32_t known[][ALL_WAVES]; /* by work-item, of each wave: what it had done before its barrier
-                                  * of this number */
+    uint32_t known[][ALL_WAVES]; /* by work-item, for each wave: the number of the barrier up to
+                                  * which its accesses are known */
 };
 
 API void emulator_bulk_init(uint64_t *at, int n, unsigned count);
@@ -105,14 +107,14 @@ void bulk_free(struct block *b)
     b->barriers = NULL;
 }
 
-/* Those with which each work-item of the block begins. */
+/* The registers with which each work-item of the block begins. */
 static int first_registers(const struct launch *l)
 {
     const int n = FILE_OF_REGISTERS / (int)l->nitem;
     return (n < REGISTERS_OF_ITEM ? n : REGISTERS_OF_ITEM) / 8 * 8;
 }
 
-/* Four warps have as many each, of all that the block began with. */
+/* Do the warpgroups' registers fit into those that the block began with? */
 static bool registers_fit(const struct launch *l, const int *registers)
 {
     const int nitem = (int)l->nitem, first = first_registers(l);
@@ -130,8 +132,8 @@ static bool registers_fit(const struct launch *l, const int *registers)
     return sum <= first * nitem;
 }
 
-/* The wave that has arrived at the block's barriers, which it may do when the block has ended: none
- * of its work-items knew of it. */
+/* A wave whose arrival at the block's barriers none of the block's work-items knew of. It may come
+ * after the block has ended. */
 static int find_late(const struct launch *l, const struct barriers *all)
 {
     for (int wave = 0; wave < ALL_WAVES; wave++) {
@@ -177,7 +179,7 @@ static uint32_t *own_known(void)
     return barriers_of(l, l->here)->known[l->now->in_block];
 }
 
-/* Of its wave, its number among all of the cluster. */
+/* The number of its wave in the cluster. */
 static uint32_t own_wave_number(const struct launch *l)
 {
     return (l->here->number - l->cluster->number) * MOST_WAVES + l->now->in_block / l->nsubgroup;
@@ -215,7 +217,8 @@ void emulator_bulk_init(uint64_t *at, int n, unsigned count)
     }
 }
 
-/* The phase of the block's barrier ends if nothing is missing: what was sent is there. */
+/* Ends the phase of the block's barrier if nothing is missing; the bytes that were
+ * sent become visible. */
 static bool end_phase(struct launch *l, const struct block *of, struct barrier *b)
 {
     if (b->missing || b->expected)
@@ -289,10 +292,11 @@ void emulator_bulk_registers(int n, bool more)
     barriers_of(l, l->here)->registers[l->now->in_block % MOST_ITEMS] = n;
 }
 
-/* Relaxed: who has met knows nothing of what others have done before. */
+/* The barrier is relaxed: it tells nobody what others have done before. */
 void emulator_bulk_meet(void) { item_wait(FOR_CLUSTER, 0, NULL); }
 
-/* Barriers that have begun are known: who began them has made that known to the cluster before. */
+/* Barriers that were initialized are known: mbar_init()'s fence has published
+ * them to the cluster. */
 void bulk_met(struct launch *l)
 {
     for (uint32_t i = 0; i < l->ncluster; i++)
@@ -362,15 +366,15 @@ void emulator_bulk_wait(uint64_t *at, unsigned parity)
     tell(own_known(), b->ended);
 }
 
-/* The place of the byte at `at`: chunks of 16 bytes are exchanged by the bits of their
- * address above 128. */
+/* The place of the byte at `at` under the XOR swizzle: chunks of 16 bytes are permuted by the
+ * address bits above 128. */
 static uintptr_t swizzled(uintptr_t at, int swizzle)
 {
     return swizzle ? at ^ ((at >> 7 & ((1u << swizzle) - 1)) << 4) : at;
 }
 
-/* Floats to 10 bits of mantissa: to the nearest, ties to even, as was seen of an engine (Triton's
- * test_host_tensor_descriptor_round_f32_to_tf32, on an RTX PRO 6000); infinities and NaNs stay. */
+/* Rounds floats to 10 bits of mantissa, to nearest even, as an engine was observed to do (Triton's
+ * test_host_tensor_descriptor_round_f32_to_tf32, on an RTX PRO 6000). Infinities and NaNs stay. */
 static void round_to_tf32(unsigned char *bytes, size_t nbytes)
 {
     enum { DROPPED = 13 };
@@ -407,7 +411,7 @@ static void read_row(const struct tensor_map *m, const int64_t *x, unsigned char
         round_to_tf32(to, m->extent[0] * nbytes);
 }
 
-/* The box as it will lie in shared memory, from `to` on. */
+/* Reads the box as it will be in shared memory from `to` on. */
 static void read_box(const struct tensor_map *m, const int *x, const unsigned char *to,
                      unsigned char *box, size_t nbytes)
 {
@@ -427,7 +431,7 @@ static void read_box(const struct tensor_map *m, const int *x, const unsigned ch
     free(line);
 }
 
-/* Starts a copy of the box to the block's memory, whose barrier it tells. */
+/* Starts a copy of the box to the block's memory, and to its barrier. */
 static void copy(struct block *of, void *to, const struct tensor_map *m, uint64_t *at, int rank,
                  const int *x)
 {

@@ -4,7 +4,7 @@
  *      TGC_EMULATOR_FAIL=7      the 7th call that can fail does
  *      TGC_EMULATOR_FAIL=7+     and all that follow: the device is lost
  *      TGC_EMULATOR_FAIL=7:-6   with that status
- *      TGC_EMULATOR_LOG=FILE    a line for each call, appended: its name, and its status if it has one
+ *      TGC_EMULATOR_LOG=FILE    appends a line for each call: its name, and its status if any
  */
 #define _GNU_SOURCE
 #include "emulator.h"

@@ -252,7 +252,7 @@ struct command {
     struct event *event;
     struct event **wait;
     uint32_t nwait;
-    bool is_barrier; /* it waits for all before it, and all behind it wait for it */
+    bool is_barrier; /* it waits for all earlier commands, and all later ones wait for it */
     struct order order;
     struct cl_memory *from, *to;
     void *host;

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A word behind its length; NULL: there is none. */
+/* A word that follows its length; NULL: there is none. */
 static const char *read_word(const char *s, size_t *n)
 {
     char *end;

@@ -6,35 +6,41 @@
  *         v
  *      driver.c buffers.c programs.c queue.c   the driver's functions: objects, states, arguments
  *         |                     enqueue.c
- *         |                                      calls.def: what they are, how each can fail
+ *         |                                    calls.def: what they are, how each can fail
  *         v
- *      build.c elf.c         kernels' text -> a shared object, by clang's own front end
- *      signature.c           what the text declares as kernels
- *      tensors.c             what the comment above an emitted kernel says of its arguments
- *      bulk.c matrix.c       what engines and units of a device do for a block
- *      blocks.c              a launch: work-items are fibers, barriers end their phases
- *      shadow.c              who wrote and read each byte: races, bounds, bytes nobody wrote
- *      matrix.c products.c   instructions that multiply matrices, at once or behind the threads' backs
- *      report.c              one line for each finding
- *      transfer.c            asynchronous copies, which arrive when they are waited for
- *      tickets.c             blocks that count themselves, and what the last one knows of the others
- *      banks.c               lanes that want words of one bank of local memory
- *      calls.c               calls of any driver: counted, listed, failing on demand
+ *      build.c elf.c         kernels' text -> a shared object, by clang's own front end;
+ *      signature.c           what the text declares as kernels;
+ *      tensors.c             what the comment above an emitted kernel says of its arguments;
+ *      bulk.c leaving.c      the copy engine: bulk copies to and from local memory;
+ *      blocks.c              a launch: work-items are fibers, barriers end their phases;
+ *      shadow.c              who wrote and read each byte: races, bounds, bytes nobody wrote;
+ *      matrix.c products.c   matrix instructions, synchronous or asynchronous;
+ *      report.c              one line for each finding;
+ *      transfer.c            asynchronous copies, which complete when they are waited for;
+ *      tickets.c             ticket counters of blocks, and what the last block may read;
+ *      banks.c               bank conflicts of local memory;
+ *      calls.c               calls of any driver: counted, listed, failing on demand.
  *
  * What it does not see:
- *      - PTX within kernels (asm), and what stands under __CUDA_ARCH__: pieces of runtime/ have a model of each (TGC_..._MODEL), which
- *        runs instead. What ptxas makes of it tests/onnx/machine_test.py reads.
- *      - blocks at once: they run one after the other, those of a cluster in turns, so nothing that depends on how several interleave
- *        but what tickets.c counts, races of the same bytes, and who ends before others have arrived.
- *      - places of a block's arrays: each lies by itself, with bounds of its own, where a device has them one behind the other.
- *      - how a vendor's compiler rounds: contracts=1 rounds products and sums once wherever the text lets a compiler, as they do when
- *        nothing is said; tests/exec/contract_test.py runs kernels both ways.
  *
- * CUDA's driver is another library, cuda/, with its own functions and the same kernels' side;
- * Metal's framework and the Objective-C runtime are a third, metal/. What knows a language is one
- * file (language_opencl.c: words, how a kernel is called), clang's flags for it and its built-ins
- * (opencl.flags, opencl.h, opencl.cl, builtins.c); fibers and shadow memory know none. The library
- * has state of the process (objects, the launch that runs), as a driver has; one lock guards it.
+ *   - PTX in kernels (asm), and code under __CUDA_ARCH__. Pieces of runtime/ have a model of each
+ *     instruction (TGC_..._MODEL), which runs instead. tests/onnx/machine_test.py reads what ptxas
+ *     makes of the PTX.
+ *   - Blocks that run at the same time: they run one after the other, those of a cluster
+ *     alternately. Nothing that depends on interleaving is seen, except races of the same bytes,
+ *     what tickets.c counts, and a block that ends before others have arrived.
+ *   - The layout of a block's arrays: each is an allocation with bounds of its own, where a device
+ *     has them one after the other.
+ *   - How a vendor's compiler rounds. contracts=1 fuses a product and its sum wherever the text
+ *     allows it, as vendors' compilers do by default; tests/exec/contract_test.py runs kernels
+ *     both ways.
+ *
+ * CUDA's driver is another library, cuda/, with its own functions and the same kernels' side.
+ * Metal's framework and the Objective-C runtime are a third, metal/. Each language is one file
+ * (language_opencl.c: words, how a kernel is called), clang's flags for it and its built-ins
+ * (opencl.flags, opencl.h, opencl.cl, builtins.c). Fibers and shadow memory know no language. The
+ * library has process-wide state (objects, the launch that runs), as a driver has; one lock guards
+ * it.
  */
 #ifndef TGC_EMULATOR_H
 #define TGC_EMULATOR_H
@@ -72,11 +78,11 @@ void call_enter(const char *name);
 int32_t call_leave(const char *name, int32_t status);
 /* Of a function without a status: it goes on by a jump, and the lock is not held. */
 void call_note(const char *name);
-/* Counts the call that runs; the status with which it is to fail, or 0. failure: its own
- * (0: it cannot fail, and is not counted), later: that of all calls behind the one that
- * fails, where they do. */
+/* Counts the call that runs; returns the status with which it is to fail, or 0. failure: its own
+ * status (0: it cannot fail, and is not counted). later: the status of all calls after the one that
+ * fails, where they fail, too. */
 int32_t call_count(int32_t failure, int32_t later);
-/* What is enqueued is not done any more. */
+/* Has the device failed, so that enqueued commands no longer run? */
 bool device_is_lost(void);
 /* Says what is wrong with how the function that runs was called, and returns the status. */
 int32_t misuse(int32_t status, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -94,8 +100,8 @@ struct device_facts {
     long devices;                      /* of HIP: how many there are */
     long width;                        /* largest side of an image */
     long pixels;                       /* most of a buffer's image */
-    long pitch;    /* rows of an image over a buffer start at multiples of so many
-                    * pixels; 0: there are no such images */
+    long pitch;    /* rows of an image over a buffer begin at multiples of this many pixels; 0:
+                    * there are no such images */
     long parameters; /* bytes of a kernel's arguments */
     long align;    /* sub-buffers start at multiples, in bytes */
     long memory;   /* bytes that the device has */
@@ -109,8 +115,8 @@ struct device_facts {
     long takes_code; /* CUDA: modules of machine code, or of PTX alone */
     long contracts; /* the kernels' compiler rounds a product and its sum once wherever it sees both
                      * and the text does not forbid it, as vendors' do when nothing is said */
-    long looks_at_banks; /* different words that lanes want of one bank of local memory are
-                          * reported: 1, of tiles, 2, of copies, too */
+    long looks_at_banks; /* reports bank conflicts of local memory: 1, of tiles,
+                          * 2, of copies, too */
     const char *name, *version;
 };
 const struct device_facts *device_facts(void);
@@ -145,8 +151,8 @@ struct signature {
     int n;
     char structure[MAX_NAME]; /* of which the parameters are fields, the one parameter's type; "":
                                * they are the kernel's own */
-    char place[MAX_PLACES][MAX_NAME]; /* "[[threads_per_threadgroup]]": parameters behind the
-                                       * others */
+    char place[MAX_PLACES][MAX_NAME]; /* "[[threads_per_threadgroup]]": parameters
+                                       * after the others */
     int nplace;
     size_t block[3]; /* what the text requires; 0: nothing */
     size_t bound;    /* most work-items of a block, by the text; 0: it does not say */
@@ -172,7 +178,7 @@ struct word {
     enum word_kind kind;
 };
 
-/* The next kernel of the text behind *at, which moves on; false: there is none. */
+/* The next kernel of the text after *at, which is advanced; false: there is none. */
 bool signature_next(const struct word *word, const char **at, struct signature *s);
 
 /* --------------------------------------------------------------------------------- tensors.c */
@@ -198,7 +204,7 @@ struct text;
 struct language {
     const char *name, *file;
     const struct word *word; /* ends with a NULL */
-    /* Writes code behind the text: NAME_call(), NAME_nbytes[] (see struct kernel_code). */
+    /* Writes code after the text: NAME_call(), NAME_nbytes[] (see struct kernel_code). */
     void (*wrap)(const struct signature *s, struct text *out);
     const char *linkage; /* before the text in braces; NULL: nothing */
 };
@@ -222,7 +228,7 @@ struct memory {
     struct memory *next;  /* of all that there are */
 };
 
-/* What comes before a launch or a copy: in each queue all up to that number; its own queue and
+/* What precedes a launch or a copy: in each queue all commands up to a number; its own queue and
  * number. several: there are other queues. */
 enum { MAX_QUEUES = 16 };
 struct order {
@@ -253,13 +259,13 @@ void shadow_transfer(struct memory *m, size_t from, size_t nbytes, bool writes,
                      const struct order *o);
 /* Of an access by the work-item that runs; ends the launch if it is out of bounds. */
 void shadow_access(const void *at, size_t nbytes, enum access kind);
-/* The same of one that must be at a multiple of its size. */
+/* shadow_access() of an access that must be aligned to its size. */
 void shadow_aligned(const void *at, size_t nbytes, enum access kind);
 /* From now on nobody has written these bytes. */
 void shadow_forget(const void *at, size_t nbytes);
 /* The local memory that has the address, in the launch that runs; NULL: none has. */
 struct memory *shadow_memory(const void *at);
-/* Whoever reads the byte comes behind what has written it. */
+/* From now on readers of the byte are ordered after its writer. */
 void shadow_forget_writer(struct memory *m, size_t at);
 
 /* ------------------------------------------------------------------------------------ build.c */
@@ -333,24 +339,25 @@ struct tensor_map {
 struct launch;
 struct block;
 struct item;
-/* Before and behind the work-items of a block; the second: false, something was reported. */
+/* Before and after the work-items of a block; the second: false, something was reported. */
 void bulk_begin_block(const struct launch *l, struct block *b);
 bool bulk_end_block(const struct launch *l, struct block *b);
 void bulk_free(struct block *b);
-/* leaving.c: the same. */
+/* leaving.c: before and after the work-items of a block. */
 void leaving_begin_block(struct block *b);
 bool leaving_end_block(const struct launch *l, const struct block *b);
 void leaving_free(struct block *b);
-/* All work-items of a cluster have met. */
+/* All work-items of a cluster are at its barrier. */
 void bulk_met(struct launch *l);
-/* The block's first n work-items have met: each knows what all their waves have done. */
+/* The block's first n work-items are at their barrier: each learns what all their
+ * waves have done. */
 void bulk_met_role(const struct launch *l, struct block *b, uint32_t n);
-/* Whether the phase of this parity of the block that runs has ended. */
+/* Is the phase of this parity of the running block's barrier complete? */
 bool bulk_has_ended(struct launch *l, const uint64_t *at, unsigned parity);
-/* Whether what a wave of a block of the cluster has done before its barrier of this number is
- * before what the work-item that runs does now: barriers in memory have told it. */
+/* Do barriers in memory order what a wave of a block of the cluster did, before its barrier of this
+ * number, before what the running work-item does now? */
 bool bulk_orders(const struct launch *l, uint32_t block, uint32_t wave, uint32_t subphase);
-/* Says what the work-item waits for, which does not come. */
+/* Reports what the work-item waits for in vain. */
 void bulk_report_stuck(const struct launch *l, const struct block *b, const struct item *item);
 
 /* ----------------------------------------------------------------------------------- blocks.c */
@@ -367,22 +374,21 @@ struct item {
     const uint64_t *polled;
     unsigned parity;
     enum wait { FOR_SUBGROUP, FOR_BLOCK, FOR_CLUSTER, FOR_ROLE } waits; /* for whom, if it does */
-    uint32_t of;       /* FOR_ROLE: of the block's first so many */
+    uint32_t of;       /* FOR_ROLE: the first work-items of the block that meet */
     unsigned flags;
     const void *site;
-    /* what it has for the others of its sub-group, in turns: who is fast is one ahead of who is
-     * slow */
+    /* what it passes to the others of its sub-group, double-buffered: a fast one is
+     * one exchange ahead */
     unsigned char given[2][32];
     unsigned turn;
     uint32_t subphase; /* barriers of its sub-group, since the block's last */
-    uint32_t fenced;             /* tickets.c: the phase of its last fence, from 1
-                                  * on; 0: there was none */
+    uint32_t fenced;      /* tickets.c: the phase of its last fence, from 1 on; 0: there was none */
     const void *counted;         /* where it has counted since; NULL: nowhere */
     struct transfers *transfers; /* NULL: it has copied nothing asynchronously */
 };
 
-/* A block and its work-items. Those of a cluster run in turns: what is in local memory while
- * another one runs has each in memory of its own, by window of the launch. */
+/* A block and its work-items. The blocks of a cluster alternate. While another one runs, a block's
+ * local memory is saved in memory of its own, by window of the launch. */
 enum { CLUSTER_MOST = 8 };
 struct products;
 struct barriers;
@@ -393,10 +399,10 @@ struct block {
     struct item *item;
     struct products *products;   /* products.c: of each item; NULL: there are none yet */
     struct barriers *barriers;   /* bulk.c; NULL: there are none yet */
-    struct leaving *leaving;     /* leaving.c: boxes on their way; NULL: there are none yet */
+    struct leaving *leaving;     /* leaving.c: stores in flight; NULL: there are none yet */
     uint32_t phase[2];           /* barriers passed, for local and for global memory */
-    int any[2];                  /* tickets.c: what one of its work-items has said in this phase, or
-                                  * in the last one */
+    int any[2];                  /* tickets.c: what one of its work-items has voted in this phase,
+                                  * or in the last one */
     struct memory *own;
     bool has_ended;
 };
@@ -419,20 +425,19 @@ struct launch {
     uint32_t nitem, nsubgroup;
     struct item *now;
     struct tickets *tickets;  /* NULL: there were none yet */
-    bool by_engine;           /* an engine stores to local memory, as the units that read it
-                               * themselves see it */
+    bool by_engine;           /* an engine stores to local memory, in the async proxy */
     bool has_failed;          /* something was reported */
     const void *reported[32]; /* at which places of the code */
     int nreported;
 };
 
-/* banks.c: the lanes of the wave access `nbytes` each, from these addresses on, eight lanes with 16
- * bytes at once, 16 with 8, 32 with 4; what they do is `what`. Each lane calls it. */
+/* banks.c: looks for bank conflicts. Each lane of the wave calls it with its address, and
+ * accesses nbytes. Eight lanes are served at once with 16 bytes, 16 with 8, 32 with 4. what: the
+ * access, for the report. */
 void banks_look(const void *at, uint32_t nbytes, const char *what);
 
-/* tickets.c: whether what the work-item of another block did in this phase, of so many that
- * are told apart, comes before what the one that runs does. Behind a launch: false,
- * something was reported. */
+/* tickets.c: is what a work-item of another block did in this phase ordered before what the running
+ * one does? phases: how many are told apart. After a launch: false, something was reported. */
 bool tickets_order(const struct launch *l, uint32_t block, uint32_t item, uint32_t phase,
                    uint32_t phases);
 bool tickets_end(struct launch *l);
@@ -445,12 +450,12 @@ void transfers_free(struct item *item);
 bool launch_run(struct launch *l);
 /* The launch that runs now. */
 struct launch *launch_now(void);
-/* Waits for others: all those of the work-item's that runs. */
+/* Waits for the others of the running work-item's block, sub-group, ... */
 void item_wait(enum wait whom, unsigned flags, const void *site);
-/* Where a block of the cluster has what is m's of the block that runs. */
+/* The memory of a block of the cluster that corresponds to the running block's m. */
 struct memory *block_memory(struct launch *l, const struct block *b, struct memory *m);
-/* An access of the work-item that runs to local memory of a block of the cluster, at the address
- * that it has there. */
+/* An access of the running work-item to local memory of a block of the cluster, at that
+ * block's address. */
 void block_access(struct launch *l, const struct block *b, const void *at, size_t nbytes,
                   enum access kind);
 /* Waits until the phase of the barrier in memory has ended. */
@@ -461,11 +466,11 @@ _Noreturn void launch_abort(void);
 const char *item_name(const struct launch *l, uint32_t number);
 /* Where in the kernels' text the work-item that runs is. */
 const char *item_line(void);
-/* Whether nothing was reported of this place yet: what one work-item does the others do, too. Notes
- * that it is, and that the launch has failed. */
+/* Is this the first report of this place in the code? What one work-item does the others do, too.
+ * Notes it, and that the launch has failed. */
 bool item_is_first(void);
-/* builtins.c: of the work-item that runs, what its sub-group has, and what its work-items give each
- * other: of a lane; at the same place of the code, and in turns. */
+/* builtins.c: of the running work-item, facts of its sub-group, and what its work-items pass to
+ * each other: of a lane; at the same place of the code, double-buffered. */
 API uint32_t emulator_subgroup(uint32_t what);
 API void emulator_give(const void *value, uint32_t nbytes);
 API void emulator_take(void *value, uint32_t nbytes, uint32_t lane);
@@ -482,7 +487,8 @@ struct matrix_row {
     enum matrix_type type[PARTS];
     const char *layout[PARTS];
 };
-/* How many elements a lane has of a part that is not "local", and the bits of m, n, k that the numbers of lane and element set: "k1 m0 | k0", a bit each, lowest first. */
+/* The elements that a lane has of a part that is not "local", and the bits of m, n, k that the
+ * numbers of lane and element set: "k1 m0 | k0", a bit each, lowest first. */
 struct matrix_places {
     int n;
     unsigned char lane[128][3], element[128][3];
@@ -493,27 +499,26 @@ int matrix_coordinate(const struct matrix_places *p, uint32_t lane, int element,
 unsigned matrix_nbytes(enum matrix_type type);
 /* Element i of those from `from` on. */
 double matrix_number(enum matrix_type type, const void *from, int i);
-/* The products of a row's and a column's terms are added to element i of the sums. */
+/* Adds the products of a row's and a column's terms to element i of the sums. */
 void matrix_add(const struct matrix_row *r, void *sum, int i, const double *a, const double *b);
 
 /* --------------------------------------------------------------------------------- products.c */
 
-/* The work-item's part of products that are there when they are waited for, of factors that 64
- * bits tell the place of, and whether k is across their rows: what is a row, or publish,
- * begin, commit, wait. */
+/* The running work-item's part in asynchronous products, which complete when they are waited for.
+ * Their factors are descriptors; across: is k across the rows? what: a row of matrix.def, or
+ * publish, begin, commit, wait. */
 void products_do(const char *what, const struct matrix_row *r, void *sum, const void *a,
                  const uint64_t *b);
-/* A block begins; the work-item that runs has stored to local memory; the item waits for
- * its block; it ends. */
+/* Events: a block begins; the running work-item has stored to local memory; the item waits for its
+ * block; it ends. */
 void products_reset(struct launch *l);
 void products_stored(struct launch *l, const struct memory *m);
 void products_barrier(struct launch *l, const struct item *item);
 void products_end(struct launch *l, const struct item *item);
-/* Whether a work-item has stored to the memory, before the last barrier, what engines and units
- * cannot see: it did not publish it. */
+/* Did a work-item store to the memory before the last barrier without publishing it? Engines and
+ * units cannot see that. */
 bool products_unpublished(const struct launch *l, const struct memory *m);
-/* Of a block's bytes that an engine is about to replace: whether a unit still reads them,
- * which is reported. */
+/* Reports if a unit still reads bytes of the block that an engine is about to replace. */
 void products_replaced(struct launch *l, const struct block *of, const void *at, size_t nbytes);
 
 #endif

@@ -20,7 +20,7 @@ static struct cl_memory *use(struct queue *q, void *handle, int32_t *status)
     return m;
 }
 
-/* Whether rows of the box are within so many bytes; `from` as in the box, or `to`. */
+/* Are the rows of the box within nbytes? `from` as in the box, or `to`. */
 static bool is_within(size_t nbytes, size_t at, size_t pitch, const struct box *b)
 {
     size_t last;

@@ -14,7 +14,7 @@
 enum { STACK = FIBER_STACK, GUARD = 4096 };
 
 struct fiber {
-    struct fiber *next; /* of those that are free */
+    struct fiber *next; /* the next free one */
     unsigned char *stack;
     void (*function)(void *);
     void *argument;

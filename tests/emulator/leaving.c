@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: 0BSD */
-/* leaving.c - an engine that stores boxes from shared memory to tensors, as a block's work-items
- * see it.
+/* leaving.c - the copy engine that stores boxes from shared memory to tensors, as a block's
+ * work-items see it.
  *
- *      store   the box is on its way: its bytes are read when its work-item waits until they have left,
- *      left    and are in the tensor when it waits for all of it. So who stores to their memory before is found, by the bytes
- *              or as a race, and who ends without waiting
+ *      store   the store is in flight;
+ *      left    the bytes are read when its work-item waits until they have left local memory,
+ *              and are in the tensor when it waits for the whole store.
  *
- * Work-items' stores must have been published before the barrier behind them: the engine reads by
- * another way.
+ * So a store to the local memory that comes too early is found, by the bytes or as a race. So is a
+ * work-item that ends without waiting.
+ *
+ * Work-items' stores must have been published before the barrier that precedes the bulk store: the
+ * engine reads through another proxy.
  */
 #include "emulator.h"
 
@@ -96,7 +99,7 @@ static size_t place_of(const struct box *b, size_t at)
     return b->map.swizzle ? (p ^ ((p >> 7 & ((1u << b->map.swizzle) - 1)) << 4)) - from : at;
 }
 
-/* The elements that are none beyond the tensor. */
+/* Stores the elements that are within the tensor. */
 static void deliver(const struct box *b)
 {
     const struct tensor_map *m = &b->map;

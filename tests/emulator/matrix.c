@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: 0BSD */
-/* matrix.c - what an instruction of ir/matrix.def does, by its row: every lane of the wave gives
+/* matrix.c - what an instruction of ir/matrix.def does, by its row: every lane of the wave passes
  * the others what it holds of the two factors, and computes its own sums.
  *
  * All lanes of a whole wave must come here, at the same place of the code: item_wait() reports
@@ -84,8 +84,8 @@ static double power_of_two(int exponent)
     return v;
 }
 
-/* A float of 8 bits, of so many of mantissa: 2^-bias times the exponent. finite: no infinities;
- * nuz: and one NaN, in the place of -0. */
+/* An 8-bit float with that many bits of mantissa: 2^-bias times the exponent. finite: no
+ * infinities. nuz: also one NaN, in the place of -0. */
 static double narrow_of(uint32_t bits, int mantissa, int bias, bool finite, bool nuz)
 {
     const uint32_t rest = bits & 0x7f, exponent = rest >> mantissa,
@@ -125,8 +125,8 @@ double matrix_number(enum matrix_type type, const void *from, int i)
     return v;
 }
 
-/* Of the matrix of which each lane has given its elements the lines that the lane's own sums need:
- * side: the coordinate beside k. */
+/* Gathers, from the elements that each lane has passed, the lines that the lane's own sums need.
+ * side: the coordinate other than k. */
 static void gather(const struct matrix_row *r, enum matrix_part part, const void *own,
                    const bool *needed, double *to)
 {
@@ -161,7 +161,7 @@ void matrix_add(const struct matrix_row *r, void *sum, int i, const double *a, c
             *whole = (int32_t)((uint32_t)*whole + (uint32_t)(int32_t)(a[k] * b[k]));
 }
 
-/* Of fragments: at once. */
+/* A synchronous product, of fragments. */
 static void multiply(const struct matrix_row *r, void *sum, const void *a, const void *b)
 {
     enum { MOST = 32 };

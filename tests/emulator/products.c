@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: 0BSD */
-/* products.c - products of matrices that are added behind the work-items' backs, of factors that
- * the unit reads from local memory itself (CUDA's wgmma): what can be wrong with them is found.
+/* products.c - asynchronous matrix products of factors that the unit reads from local memory itself
+ * (CUDA's wgmma): finds what can be wrong with them.
  *
  *      63 62        46          32        30          16        14           0
- *      | 1 |  ...   |   stride   |   ...   |  leading  |   ...   |   begins   |     in units of 16 bytes
+ *      | 1 |  ...   |   stride   |   ...   |  leading  |   ...   |   begins   |
+ *                                                                    in units of 16 bytes
  *
- * The bits are decoded as the unit does: rows of 128 bytes, eight of them 1024 bytes, whose chunks
- * of 16 are exchanged by the bits of the address above them. The factors are read when a product is
- * issued, and once more when it is waited for: bytes that nobody wrote, or that another work-item
- * writes meanwhile, are found as any. Until then its sums are no numbers. What was stored by
- * work-items must have been published before the barrier, since the unit reads by another way than
- * they store; and an engine must not replace what products read that are under way. Of a factor in
- * registers each work-item takes the rows of its sums from those that hold them, when the product
- * is issued.
+ * The bits are decoded as the unit does: rows of 128 bytes, eight of them 1024 bytes, with 16-byte
+ * chunks swizzled by the address bits above them.
+ *
+ * The factors are read when a product is issued, and again when it is waited for. So bytes that
+ * nobody wrote, or that another work-item writes meanwhile, are found as for any access. Until the
+ * wait the sums are no numbers. Work-items' stores must have been published before the barrier,
+ * since the unit reads through another proxy. An engine must not replace what products in flight
+ * read. For a factor in registers each work-item takes the rows of its sums from the lanes that
+ * hold them, when the product is issued.
  */
 #include "emulator.h"
 
@@ -43,15 +45,16 @@ struct product {
 };
 struct products {
     struct product product[MOST];
-    int n, group[MOST], ngroup; /* behind the last product of each group that was committed */
+    int n, group[MOST], ngroup; /* the end of each committed group: the index after
+                                 * its last product */
     struct saved { void *sum; uint32_t value[MOST_SUMS]; } saved[MOST]; /* what sums were before */
     int nsaved;
     bool has_begun;
     uint32_t issued, ntold;
-    struct factor told[MOST][2]; /* by the first one of its four warps: where the last
-                                  * products' factors are */
+    struct factor told[MOST][2]; /* by the first of its four warps: the factors of
+                                  * the last products */
     const struct memory *stored[MEMORIES]; /* since it was published last */
-    const struct memory *unpublished[MEMORIES]; /* the same, at the last barrier */
+    const struct memory *unpublished[MEMORIES]; /* unpublished at the last barrier */
 };
 
 static struct products *own(struct launch *l)
@@ -146,9 +149,8 @@ bool products_unpublished(const struct launch *l, const struct memory *m)
     return false;
 }
 
-/* The warp reads its part of the factor, its rows of a, all of b, in pieces of 16 bytes
- * that lie together: each by two of its lanes, so whoever writes there meanwhile,
- * another one has read it. */
+/* The warp reads its part of the factor: its rows of a, all of b. Two of its lanes read each piece
+ * of 16 contiguous bytes, so any concurrent writer is another work-item than one of the readers. */
 static void read_factor(struct launch *l, const struct product *p, int part)
 {
     const struct matrix_row *r = p->row;
@@ -176,10 +178,10 @@ static bool is_own(const struct matrix_row *r, int part)
     return strcmp(r->layout[part], "local") != 0;
 }
 
-/* Which of its own rows of a the work-item's sums are of: rows are eight apart. */
+/* The row of a, among the work-item's own, of element m of its sums: rows are eight apart. */
 static int own_row(int m) { return m / 8 % OWN_ROWS; }
 
-/* What the lanes of the warp hold of the rows of the work-item's own sums. */
+/* Gathers what the lanes of the warp hold of the rows of the work-item's own sums. */
 static void take_own(struct launch *l, struct product *p, const void *words)
 {
     const struct matrix_row *r = p->row;
@@ -200,8 +202,8 @@ static void take_own(struct launch *l, struct product *p, const void *words)
     }
 }
 
-/* Whether a factor, whose rows are whole eights of 128 bytes, has any of these bytes of local
- * memory. */
+/* Has a factor, whose rows are whole groups of eight times 128 bytes, any of these bytes
+ * of local memory? */
 static bool reaches(const struct product *x, int part, uint32_t from, size_t nbytes)
 {
     const struct matrix_row *r = x->row;
@@ -237,8 +239,8 @@ void products_replaced(struct launch *l, const struct block *of, const void *at,
             }
 }
 
-/* Whether all lanes of the four warps tell the same of their product number `issued`: the first
- * that comes there says it. */
+/* Do all lanes of the warpgroup pass the same descriptors for product number `issued`? The first
+ * that comes sets them. */
 static void compare(struct launch *l, uint32_t issued, const struct product *p)
 {
     struct products *first = &l->here->products[l->now->in_block / GROUP * GROUP];
@@ -291,7 +293,7 @@ static void issue(struct launch *l, struct products *p, const struct matrix_row 
     save(p, sum, matrix_places(r, SUM)->n);
 }
 
-/* The terms of a row of a, or of a column of b. */
+/* Reads the terms of a row of a, or of a column of b. */
 static void read_line(struct launch *l, const struct product *x, int part, int line, double *to)
 {
     const struct matrix_row *r = x->row;
@@ -304,11 +306,11 @@ static void read_line(struct launch *l, const struct product *x, int part, int l
                                     element(l, &x->factor[part], nbytes, line, k, &m), 0);
 }
 
-/* The product is added to its sum. */
+/* Adds the product to its sum. */
 static void add_product(struct launch *l, const struct product *x)
 {
-    static double line[2][LINES][TERMS]; /* those that the work-item's sums need; no other
-                                          * one runs meanwhile */
+    static double line[2][LINES][TERMS]; /* the lines that the work-item's sums need; no other
+                                          * work-item runs meanwhile */
     bool is_read[2][LINES] = {{0}};
     const struct matrix_row *r = x->row;
     const struct matrix_places *sums = matrix_places(r, SUM);
@@ -327,8 +329,8 @@ static void add_product(struct launch *l, const struct product *x)
     }
 }
 
-/* The products of all groups but the `left` newest are in their sums; those that others are added
- * to are no numbers again. */
+/* Completes the products of all groups but the `left` newest. Sums that pending products accumulate
+ * into become no numbers again. */
 static void finish(struct launch *l, struct products *p, int left)
 {
     int ngroup = p->ngroup > left ? p->ngroup - left : 0, ndone = ngroup ? p->group[ngroup - 1] : 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: 0BSD */
 /* queue.c - command queues and events. A command runs as late as it may: when the host waits for
- * it, or for one behind it. So a host that reads too early reads what was there before, each time,
- * and not only on a slow device. A queue out of order begins with its last command.
+ * it, or for a later one. So a host that reads too early always reads what was there before, and
+ * not only on a slow device. A queue out of order begins with its last command.
  */
 #define _GNU_SOURCE
 #include "driver.h"
@@ -81,8 +81,8 @@ static void fill_memory(const struct command *c)
     memset(m->known + to + c->box.to, 1, c->box.row);
 }
 
-/* Bytes that went from the device to the host, and back: what is mapped counts, as if
- * they shared no memory. */
+/* Bytes copied from the device to the host, and back. Mappings count as on a device with
+ * memory of its own. */
 static long moved[2];
 
 API long emulator_moved(int to_device);
@@ -104,8 +104,8 @@ static void count_moved(const struct command *c)
         moved[1] += (long)c->mapping->nbytes;
 }
 
-/* The queues that there are, the commands of each so far, and how many of these the
- * host knows to be done. */
+/* The queues that there are, the commands of each so far, and how many of these the host
+ * knows to be done. */
 static struct {
     int n;
     bool is_taken[MAX_QUEUES];
@@ -121,8 +121,8 @@ static void join_order(struct order *o, const struct order *before)
         o->before[before->queue] = before->number;
 }
 
-/* A command comes behind what the host has waited for, the events that it waits for, and what its
- * queue was told before; of a queue out of order, its own commands are not told apart. */
+/* A command is ordered after what the host has waited for, after the events that it waits for, and
+ * after its queue's earlier commands. The commands of an out-of-order queue are not told apart. */
 static void order_command(struct queue *q, struct command *c)
 {
     struct order *o = &c->order;

@@ -66,7 +66,7 @@ const char *report_line(const struct module *m, const void *code)
     snprintf(text, sizeof text, "an unknown line");
     if (!code)
         return text;
-    /* a return address is that of the next instruction */
+    /* a return address is the next instruction's */
     snprintf(command, sizeof command, "addr2line -e '%s' 0x%zx 2>/dev/null", m->path,
              (size_t)((uintptr_t)code - m->begin - 1));
     FILE *pipe = popen(command, "r");

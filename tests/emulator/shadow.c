@@ -8,11 +8,11 @@
  *      63      48 47     46    40 39   24 23          0
  *      |  epoch  |atomic|subphase| phase |  work-item |
  *
- * Two accesses of different work-items, one of them a write, are ordered if their epochs differ
- * (launches of one queue, or of several that events order), or if they are of one block and of
- * different phases, or of one sub-group and different subphases, or if barriers in memory order
- * them (bulk.c); all others race. Two readers are enough: of three that are not ordered with a
- * write, two are kept, of different blocks if there are such.
+ * Two accesses of different work-items, one of them a write, race unless something orders them.
+ * Different epochs do (launches of one queue, or of several that events order). So do different
+ * phases of one block, different subphases of one sub-group, and barriers in memory (bulk.c). Two
+ * readers are enough: of three that are not ordered with a write, two are kept, of different blocks
+ * if there are such.
  */
 #define _GNU_SOURCE
 #include "emulator.h"
@@ -77,7 +77,7 @@ void memory_release(struct memory *m)
 uint32_t shadow_epoch(const struct order *o)
 {
     enum { LAST = 0xffff };
-    if (shadow.epoch == LAST) { /* numbers are used again: cells forget */
+    if (shadow.epoch == LAST) { /* numbers are reused: all cells are cleared */
         for (struct memory *m = shadow.first; m; m = m->next)
             madvise(m->cell, m->nbytes * sizeof *m->cell, MADV_DONTNEED);
         shadow.epoch = 0;
@@ -88,7 +88,7 @@ uint32_t shadow_epoch(const struct order *o)
     return shadow.epoch;
 }
 
-/* Whether nothing orders what has left the stamp, in another launch, with what comes now. */
+/* Is the access that left the stamp, in another launch, unordered with the one that comes now? */
 static bool is_unordered(const struct order *o, uint64_t old)
 {
     const uint32_t epoch = (uint32_t)(old >> 48);
@@ -108,8 +108,8 @@ static uint64_t stamp(const struct launch *l, bool is_local, bool is_atomic)
 static uint32_t stamp_item(uint64_t s) { return s & ((1u << ITEM_BITS) - 1); }
 static uint64_t stamp_phase(uint64_t s) { return s >> ITEM_BITS & ((1u << PHASE_BITS) - 1); }
 
-/* Whether barriers in memory order what the old stamp is of, of a wave of a block of the cluster,
- * with what comes now. */
+/* Do barriers in memory order the old stamp's access, by a wave of a block of the cluster, before
+ * the one that comes now? */
 static bool is_told(const struct launch *l, uint64_t old)
 {
     const uint32_t item = stamp_item(old) % l->nitem,
@@ -120,8 +120,8 @@ static bool is_told(const struct launch *l, uint64_t old)
     return bulk_orders(l, block, item / l->nsubgroup, count - ago);
 }
 
-/* Whether two accesses, one of them a write, are not ordered. Local memory is another one in each
- * block, to which only those of its cluster can write. */
+/* Are two accesses unordered, one of them a write? Each block has local memory of its own, to which
+ * only blocks of its cluster can write. */
 static bool races(const struct launch *l, bool is_local, uint64_t old, uint64_t now)
 {
     const uint32_t a = stamp_item(old), b = stamp_item(now);
@@ -142,7 +142,8 @@ static bool races(const struct launch *l, bool is_local, uint64_t old, uint64_t 
     return !same || (old & parts) == (now & parts);
 }
 
-/* Notes a reader: in its own slot, that of a stale one or of one that it follows, or in the second.
+/* Notes a reader: in its own slot, in the slot of a stale reader or of one that it follows, or in
+ * the second slot.
  */
 static void note_reader(const struct launch *l, bool is_local, struct cell *cell, uint64_t now)
 {

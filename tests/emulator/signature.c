@@ -18,7 +18,7 @@ struct token {
 
 static bool is_word(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
-/* Behind a comment, a string or a line of the preprocessor, if one begins here. */
+/* The position after a comment, a string or a line of the preprocessor, if one begins here. */
 static const char *skip(const char *s)
 {
     if (s[0] == '/' && s[1] == '*') {
@@ -114,8 +114,8 @@ static void note_kind(struct parameter *p, int kind)
     }
 }
 
-/* "[[buffer(2)]]", "[[id(2)]]", behind its first bracket: which buffer, or what else the parameter
- * is. */
+/* "[[buffer(2)]]", "[[id(2)]]", after its first bracket: which buffer, or what else
+ * the parameter is. */
 static void read_attribute(const char **at, struct parameter *p, char *place)
 {
     struct token t;
@@ -131,8 +131,8 @@ static void read_attribute(const char **at, struct parameter *p, char *place)
     }
 }
 
-/* One parameter, up to the comma or the parenthesis behind it, or a field, up to the semicolon,
- * which is returned. */
+/* One parameter, up to the comma or parenthesis after it, or a field, up to the semicolon. Returns
+ * the token that ends it. */
 static struct token read_parameter(const struct word *word, const char **at, struct parameter *p,
                                    char *place)
 {
@@ -161,7 +161,7 @@ static struct token read_parameter(const struct word *word, const char **at, str
     return t;
 }
 
-/* Of a kernel whose one parameter is of a structure's type the fields stand for it. */
+/* If a kernel's one parameter is a structure, the fields become its parameters. */
 static void read_structure(const struct word *word, const char *text, struct signature *s)
 {
     char type[MAX_NAME], place[MAX_NAME];

@@ -46,7 +46,7 @@ static const char *comment_before(const char *text, const char *at)
     return NULL;
 }
 
-/* Appends "f32[B,128]", which begins there, behind a bar if it is not the first. */
+/* Appends "f32[B,128]", which begins there, after a bar if it is not the first. */
 static void add_tensor(const char *at, const char *end, char *tensor)
 {
     const size_t had = strlen(tensor);
@@ -55,7 +55,7 @@ static void add_tensor(const char *at, const char *end, char *tensor)
         snprintf(tensor + had, MAX_NAME - had, "%s%.*s", had ? "|" : "", (int)(close + 1 - at), at);
 }
 
-/* Of the lines of kernels that call the same function: the tensors of that name. */
+/* From the lines of kernels that call the same function: the tensors of that name. */
 static void read_others(const char *comment, const char *end, const char *name, size_t n,
                         char *tensor)
 {
@@ -69,8 +69,8 @@ static void read_others(const char *comment, const char *end, const char *name, 
     }
 }
 
-/* A state that grows lies there with the strides of its bounds, which the line does not say: it may
- * use its whole buffer. */
+/* A state that grows has the strides of its bounds there, which the line does not say: it may use
+ * its whole buffer. */
 static bool is_growing_state(const char *line)
 {
     const char *close = strchr(line, ']'), *next = strchr(line, '\n'),

@@ -1,21 +1,25 @@
 /* SPDX-License-Identifier: 0BSD */
-/* tickets.c - blocks that count themselves by an atomic operation, and the last of them, which
+/* tickets.c - ticket counters: blocks count themselves by an atomic operation, and the last block
  * reads what the others have stored.
  *
- *      block a   stores ... | fence, count          what all its work-items did before the barrier | is released with the count
- *      block b              | count, fence | loads  has seen who counted before; behind its fence, and for others behind the next barrier
+ *      block a   stores ... | fence, count            what all its work-items did before the
+ *                                                     barrier is released with the count;
+ *      block b              | count, fence | loads    who counts acquires that after its fence,
+ *                                                     its block after the next barrier.
  *
- * So blocks' accesses of the same bytes are a race where a fence, a barrier or the count is
- * missing. Fences are the whole device's, by the work-item that counts; it releases what others
- * have done behind a barrier alone. A launch leaves its counters 0.
+ * So blocks' accesses of the same bytes are a race if a fence, a barrier or the count is missing.
+ * Fences have device scope, and are of the work-item that counts. They release what the block's
+ * other work-items did only after a barrier. A launch must leave its counters 0.
  */
 #include "emulator.h"
 
 #include <stdlib.h>
 
-/* Who has counted where: what it did in earlier phases is released, if there was a fence. */
+/* Who has counted where. is_released: there was a fence, so what its block did in earlier
+ * phases is released. */
 struct count { uint32_t *at; uint32_t block, item, phase; bool is_released; };
-/* What the reader, of its block from the next phase on, knows another block to have done. */
+/* What another block is known to have done: to the reader, and to the reader's block from
+ * the next phase on. */
 struct known { uint32_t block, item, phase, reader, reader_item, since; };
 struct tickets {
     struct count *count;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: 0BSD */
-/* transfer.c - asynchronous copies to local memory: what a work-item copies is nowhere until it
- * waits for it. Until then nobody has written the bytes, so that who reads them too early is
- * reported; when they arrive the work-item writes them, so that who reads them without a barrier
- * after that is a race.
+/* transfer.c - asynchronous copies to local memory. Until the work-item waits for a copy, nobody
+ * has written the bytes, so a read that comes too early is reported. The wait makes it a write by
+ * the work-item, so a read by another without a barrier after it is a race.
  */
 #include "emulator.h"
 

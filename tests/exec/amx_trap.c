@@ -1,8 +1,8 @@
 /* amx_trap.c - AMX's instructions on a processor that has none: a library for LD_PRELOAD that
- * catches the illegal instruction, does what it would have done, and goes on behind it.
+ * catches the illegal instruction, does what it would have done, and resumes after it.
  *
  * It knows ldtilecfg, tilerelease, tilezero, tileloadd, tilestored and tdpbusd as Intel's manual
- * has them (VEX, three bytes), and ends the process with a word about what that manual forbids: a
+ * has them (VEX, three bytes). It ends the process with a message for what the manual forbids: a
  * tile that is not configured, shapes that do not match, another instruction. AMX_TRAPS=FILE: their
  * number is written there at the end.
  */

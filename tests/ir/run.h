@@ -28,7 +28,7 @@ bool run_steps(struct memory_of_run *m, const struct schedule *s);
 /* run_states.c: gives a state its place, or its two, with its first value; a place that grows has
  * the size of the upper bound. needs: places; the buffers of the state have no values yet. */
 void run_place_state(struct memory_of_run *m, struct state *st, const struct tensor *first);
-/* What the part of a state holds behind a run: a tensor of the shape of `like`. */
+/* What the part of a state holds after a run: a tensor of the shape of `like`. */
 struct tensor *run_stored(struct memory_of_run *m, const struct state_part *part,
                           const struct tensor *like);
 

@@ -1,10 +1,10 @@
 /* summary.c - see summary.h
  *
- *      error of conv "y": 0.71                how its roundings come to the outputs
- *      "y" is a matter of input 0's rows      samples of a batch
- *      rewritten by places, winograd          graph passes that changed the graph
- *      graph: add 3, mul 2                    its ops behind them
- *      schedule: arena 192, ...               steps and places, as place/print_schedule.c has them
+ *      error of conv "y": 0.71                how its roundings reach the outputs;
+ *      "y" is a matter of input 0's rows      samples of a batch;
+ *      rewritten by places, winograd          graph passes that changed the graph;
+ *      graph: add 3, mul 2                    its ops after them;
+ *      schedule: arena 192, ...               steps and places, by place/print_schedule.c;
  *      conv_0: 2.1 us, 12 bytes of L2, 300 of the stack
  *      avx2: lanes 0 axis=2 n=8 ...; 8.1, 7.9, 4
  *          load 3, load x8 12, store x8 3

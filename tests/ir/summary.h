@@ -6,9 +6,9 @@
 
 struct summary_options { isa_set isa; int threads; };
 
-/* Runs all passes on a graph from a reader, and prints the estimates, what the passes chose, the
- * places of buffers, and of each program how many ops of which kind it has. false: diagnostics were
- * recorded. */
+/* Runs all passes on a graph from a reader. Prints the estimates, what the passes chose,
+ * the places of buffers, and for each program the number of ops of each kind. false:
+ * diagnostics were recorded. */
 bool summary_print(struct text *out, struct tgc *t, struct graph *g,
                    const struct summary_options *o);
 

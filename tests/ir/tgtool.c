@@ -1,34 +1,38 @@
 /* tgtool.c - the tests' window on the text formats: reads a graph or a kernel, and prints it,
  * evaluates it, or runs one pass on it.
  *
- *      tgtool [-O0] [-s SIDE] [-l] print FILE     the graph in primitive ops; fails unless reading
- *      that again gives the same text
- *      tgtool [-O0] eval FILE                     each output, as  name : dtype[dims] = values
- *      tgtool [-b] [-i ISA] [-t N] pass NAME FILE     what the pass makes of a graph, of a kernel's
- *      AST or of a linear program. Of a pass of the plan, the plan of a graph behind it, and of a
- *      later one the schedule and its kernels, all passes before it being run, too. A kernel's AST
- *      has its variants if the pass needs them. -b: without the pass itself. -c: a cache of so many
- *      bytes. -p: products by parts (--strassen). -w: the dtype of large weights (--weight-type). -M: of factors (--math).
- *      -H: halves between kernels (--half-storage). -I: images (--image).
- *      -E: what rewrites may err (--error). -d: for a device of devices.def
- *      tgtool [-i ISA] [-t N] [-e TOLERANCE] run FILE    runs a graph's schedule, all passes being run,
- *      and compares what it computes with the graph
- *      tgtool [-i ISA] [-t N] summary FILE        the passes' decisions for a graph (tiles, opts,
- *      threads, stack, predicted times); then, on standard error, their reports at DEBUG=2
- *      tgtool [-i ISA] [-t N] opts FILE           what the passes do to the loops of a kernel's AST
- *      tgtool [-i ISA] [-t N] loops FILE          and what they make of it
- *      tgtool [-t N] apply OPTS FILE              the AST after the opts that the file OPTS lists
- *      tgtool [-B N] eval FILE                    a linear program, by blocks of N threads: fails if
- *      two of them meet
- *      tgtool [-t N] -s FOLDER opencl OPTS FILE   net.c and net.h of a graph of one kernel, whose
- *      loops these opts make, not the passes
- *      tgtool -d DEVICE -s FOLDER cuda OPTS FILE  likewise, and net.cu and net.ptx, its kernel
- *      tgtool passes                              the passes: their stages and names
+ *   - [-O0] [-s SIDE] [-l] print FILE: the graph in primitive ops. Fails unless reading that
+ *     again gives the same text.
+ *   - [-O0] eval FILE: each output of a graph, as  name : dtype[dims] = values
+ *   - [-B N] eval FILE: a linear program, by blocks of N threads. Fails if two of them race.
+ *   - [-b] [-i ISA] [-t N] pass NAME FILE: what the pass makes of a graph, of a kernel's AST or
+ *     of a linear program. A pass of the plan prints the plan of a graph after it; a later one, the
+ *     schedule and its kernels. All passes before it are run, too. A kernel's AST has its variants
+ *     if the pass needs them.
+ *   - [-i ISA] [-t N] [-e TOLERANCE] run FILE: runs a graph's schedule, after all passes, and
+ *     compares what it computes with the graph.
+ *   - [-i ISA] [-t N] summary FILE: the passes' decisions for a graph (tiles, opts, threads, stack,
+ *     predicted times); then, on standard error, their reports at DEBUG=2.
+ *   - [-i ISA] [-t N] opts FILE: what the passes do to the loops of a kernel's AST.
+ *   - [-i ISA] [-t N] loops FILE: and what they make of it.
+ *   - [-t N] apply OPTS FILE: the AST after the opts that the file OPTS lists.
+ *   - [-t N] -s FOLDER opencl OPTS FILE: net.c and net.h of a graph of one kernel, whose loops
+ *     these opts make, not the passes.
+ *   - -d DEVICE -s FOLDER cuda OPTS FILE: likewise, and net.cu and net.ptx, its kernel.
+ *   - passes: the passes, their stages and names.
  *
- * -O0: without folding. -i: of several sets several times. -s: weights beyond 4 elements go into
- * SIDE. -l: with locations. Inputs of eval hold 0.1 * (index % 7) - 0.2, and symbols are 2.
- * Diagnostics go to standard error as file:line:column: message, source line, caret; the status is
- * 1 then.
+ * Options:
+ *
+ *   - -O0: without folding. -l: with locations. -i: an instruction set; several times for several.
+ *   - -s: weights beyond 4 elements go into SIDE. -d: for a device of devices.def.
+ *   - -b: without the pass itself. -c: a cache of that many bytes. -E: the error that rewrites may
+ *     add (--error).
+ *   - -p: products by parts (--strassen). -w: the dtype of large weights (--weight-type).
+ *   - -M: the dtype of factors (--math). -H: halves between kernels (--half-storage).
+ *   - -I: images (--image).
+ *
+ * Inputs of eval hold 0.1 * (index % 7) - 0.2, and symbols are 2. Diagnostics go to standard error
+ * as file:line:column: message, source line, caret; the status is 1 then.
  */
 #include "backends/backend.h"
 #include "frontend/text/text.h"
@@ -500,7 +504,7 @@ static bool is_close(const struct tensor *want, const struct tensor *have, doubl
     return close;
 }
 
-/* The values of the graph's outputs, and behind them those of the states' parts as a whole. */
+/* The values of the graph's outputs, followed by the states' parts as a whole. */
 static bool graph_values(struct tgc *t, const struct graph *g, struct memory_of_run *m,
                          struct tensor **want)
 {

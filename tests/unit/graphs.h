@@ -11,7 +11,7 @@ struct fixture {
     struct graph_output out;
 };
 
-/* A graph of two inputs of so many rows and columns, as *state. */
+/* A graph of two inputs with these rows and columns, as *state. */
 int graph_setup(void **state, int rows, const int *columns);
 int graph_teardown(void **state);
 /* The output after the pass, which was u before. */

@@ -188,7 +188,7 @@ static void check_trees(struct trees *w)
             assert_int_equal(uop_depends_on(t, u, w->leaf[k]), is_met(t, u, w->leaf[k]));
             assert_int_equal(uop_depends_on(t, v, w->leaf[k]), is_met(t, v, w->leaf[k]));
         }
-        /* of what is no range, too */
+        /* also for what is no range */
         assert_int_equal(uop_depends_on(t, v, u), is_met(t, v, u));
         assert_int_equal(uop_depends_on(t, v, v->src[0]), true);
     }

@@ -1,5 +1,5 @@
-/* test_contraction.c - what the axes of sums of products are, for everything that the library makes
- * of them, that the sum can be built again from that, and that the loop nests which it becomes have
+/* test_contraction.c - the roles of the axes of sums of products, for everything that the library
+ * makes of them. The sum can be built again from them, and the loop nests that it becomes have
  * ranges of the same roles. */
 #include <math.h>
 #include <setjmp.h>
@@ -295,7 +295,7 @@ static void test_others(void **state)
 
 /* ---------------------------------------------------------------------------------- loop nests */
 
-/* The roles of a store's ranges, and behind a dash those of its sum's, outermost first. */
+/* The roles of a store's ranges and, after a dash, of its sum's, outermost first. */
 static const char *roles_of_nest(const struct nest *m)
 {
     struct text s = {.t = m->t};

@@ -249,7 +249,7 @@ static int check_row(struct tgc *t, const char *set, int64_t bits, enum dtype d,
     return wrong;
 }
 
-/* A row with all parameters that whole vectors of so many words have, and all dtypes. */
+/* A row with all parameters for vectors of that many lanes, and with all dtypes. */
 static int check_all(struct tgc *t, const char *set, int lanes, enum intrinsic of, function call)
 {
     struct intrinsic_shape result = intrinsic_result(INTRINSIC_BITS(of, 1, 1, 0));

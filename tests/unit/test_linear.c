@@ -170,15 +170,15 @@ enum damage {
     SOUND,
     MOVED,                       /* both move along with the band */
     HALO,                        /* what is read depends on the band */
-    TWICE,                       /* a band behind the band does the same */
-    MASKED,                      /* what is behind the end is masked, and so is some by data */
+    TWICE,                       /* a band after the band does the same */
+    MASKED,                      /* accesses beyond the end are masked, and so are some by data */
     TOO_FEW,
-    BEHIND_BAND,                 /* read behind the loop that stores it again and again */
+    BEHIND_BAND,                 /* read after the loop that stores it again and again */
     THREADS,
     OUT_OF_BOUNDS,
     READ_AHEAD,                  /* of the next band's */
     DATA,                        /* where it is stored is data */
-    MASKED_BY_DATA,              /* whether it is read behind the end is data */
+    MASKED_BY_DATA,              /* data decides whether it is read beyond the end */
     NDAMAGE
 };
 

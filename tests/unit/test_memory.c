@@ -3,9 +3,9 @@
  * Random sets of lifetimes: whatever is alive in one step must not overlap; the size is compared
  * with the largest live set. Random schedules with branches and loops are run on a memory of owner
  * tags: a write leaves the buffer's tag on every block of its place, a read must find its own.
- * Branches and trip counts are drawn anew for each run, so a lifetime that is too short, a branch
- * that shares what it must not, or an in-place kernel that is not elementwise reads somebody else's
- * tag. */
+ * Branches and trip counts are drawn anew for each run. So a lifetime that is too short reads
+ * somebody else's tag. So does a branch that shares what it must not, or an in-place kernel that is
+ * not elementwise. */
 #include "passes/place/memory.h"
 #include "passes/passes.h"
 

@@ -116,7 +116,7 @@ static void test_bf16(void **state)
     assert_true(f->g.narrowing.max_error <= 0x1p-8 && f->g.narrowing.max_error > 0x1p-9);
 }
 
-/* The scales of the columns stand behind the sum, which reads nothing but the small integers. */
+/* The scales of the columns come after the sum, which reads nothing but the small integers. */
 static void test_int8(void **state)
 {
     struct fixture *f = *state;

@@ -249,8 +249,8 @@ static void test_spread(void **state)
     }
 }
 
-/* Winograd's results of tiles that lie partly outside of the image: as many rows as it has are
- * stored, by one nest more. Columns are whole tiles. */
+/* Winograd's results of tiles that lie partly outside of the image: one nest more stores only the
+ * rows within it. Columns are whole tiles. */
 static void test_clip(void **state)
 {
     (void)state;

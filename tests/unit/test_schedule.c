@@ -801,8 +801,8 @@ static struct uop *random_loop(struct fixture *f, struct uop *const *have, int n
                    pick(f, x->ndim < 4 ? 3 : 2));
 }
 
-/* Places of an axis with expressions of their own, as many as it has or another number; or those
- * that data asks for, also outside. */
+/* Positions along an axis with expressions of their own: all positions, or another number of them,
+ * or those that data selects, also outside. */
 static struct uop *random_stack(struct fixture *f, struct uop *x, struct uop *y)
 {
     struct tgc *t = f->t;

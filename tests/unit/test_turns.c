@@ -1,6 +1,6 @@
-/* test_turns.c - index arithmetic by its values (passes/analysis/turns.c): means over the places of
- * a grid and the turns of a loop, and how long units take for blocks that differ, against plain
- * loops.
+/* test_turns.c - index arithmetic by its values (passes/analysis/turns.c): means over the blocks of
+ * a grid and the iterations of a loop, and how long units take for blocks that differ, against
+ * plain loops.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: 0BSD */
-/* clang.c - stands for clang where thousands of programs run on AMD's emulated device, which runs
- * kernels from their text: the code object that it makes of HIP C names the architecture and the
+/* clang.c - a stand-in for clang, for thousands of programs on AMD's emulated device, which runs
+ * kernels from their text. The code object that it makes of HIP C names the architecture and the
  * kernels, and has no code.
  *
- *      header | four sections' heads | 64 bytes for each kernel | a symbol for each, NAME.kd | names
+ *      header | four sections' heads | 64 bytes a kernel | a symbol a kernel, NAME.kd | names
  */
 #define _GNU_SOURCE
 #include "../emulator.h"
@@ -47,7 +47,7 @@ static uint32_t machine_of(int n, char **argument)
     return 0;
 }
 
-/* The symbols, their names behind a NUL, and how many there are. */
+/* The symbols, their names after a NUL, and how many there are. */
 static Elf64_Word read_kernels(const char *text, Elf64_Sym *symbol, char *names, size_t *nnames)
 {
     static struct signature s;

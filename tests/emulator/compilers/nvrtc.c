@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: 0BSD */
-/* nvrtc.c - stands for NVRTC where thousands of programs run on the emulated device, which runs
- * kernels from their text: what it makes of any text, as PTX or machine code, names the
+/* nvrtc.c - a stand-in for NVRTC, for thousands of programs on the emulated device, which runs
+ * kernels from their text. What it makes of any text, as PTX or machine code, names the
  * architecture and has no kernels.
  */
 #include <stdbool.h>

@@ -98,10 +98,10 @@ struct context {
     bool is_primary, is_lost; /* a kernel went wrong: all calls fail from then on */
 };
 
-/* own.c: the thread's context, NULL: there is none; whether the function may come before init; the
- * variable that names the kernels' text, and its language; how many lanes a wave has, and what a
- * block may share. Statuses: whether the device takes what was compiled of that text; whether that
- * has a kernel of it, whose arguments have so many bytes; whether graphs take kernels. */
+/* own.c. The thread's context, NULL: there is none; may the function come before init? The variable
+ * that names the kernels' text, and its language; the lanes of a wave, and the shared memory of a
+ * block. Statuses: does the device take an image compiled from that text; has the image a kernel of
+ * it whose arguments have nbytes; do graphs take kernels? */
 struct context *context_now(void);
 bool own_is_early(enum call call);
 extern const char own_text[];
@@ -155,7 +155,7 @@ struct stream {
 int32_t stream_check(struct stream *s);
 /* Whether a handle is of the context's own streams, whose commands run at once. */
 bool stream_is_eager(const void *stream);
-/* launch.c: an empty graph, and one more command behind all that it has. NULL, false: no memory. */
+/* launch.c: an empty graph, and one more command after all that it has. NULL, false: no memory. */
 struct graph *graph_create(void);
 bool graph_append(struct graph *g, const struct command *c);
 /* Appends a copy of the command. A status. */

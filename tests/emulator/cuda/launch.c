@@ -112,7 +112,7 @@ int32_t cuFuncGetAttribute(int *value, int what, void *function)
 
 /* ------------------------------------------------------------------------------------- launches */
 
-/* The memory of an argument, which may be that of no bytes behind its end. */
+/* The memory of an argument; a tensor without elements may begin at its end. */
 static struct device_memory *memory_of(uint64_t at)
 {
     struct device_memory *m = memory_find(at);
@@ -309,7 +309,7 @@ bool launch_go(const struct launch_of *c)
 /* --------------------------------------------------------------------------------------- graphs */
 
 struct node {
-    struct node *next; /* the one that was added behind it */
+    struct node *next; /* the one that was added after it */
     enum work work;
     struct launch_of launch;
     void *host; /* of a copy, as in a command */

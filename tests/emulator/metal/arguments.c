@@ -125,7 +125,7 @@ enum { MAX_ALLOCATIONS = 16 };
 struct resident {
     struct object o;
     struct buffer *buffer[MAX_ALLOCATIONS];
-    int n, committed; /* so many of them count */
+    int n, committed; /* those that count: up to the last commit */
 };
 
 static void end_resident(struct object *o)

@@ -2,7 +2,8 @@
 /* runtime.h - the Objective-C runtime and Metal's objects as the emulator has them.
  *
  *      runtime.c   objects, release counts, autorelease pools
- *      objects.c   strings, arrays, errors, devices, buffers, libraries, kernels; what understands which message
+ *      objects.c   strings, arrays, errors, devices, buffers, libraries, kernels, and their
+ *                  messages
  *      commands.c  queues, command buffers, encoders: launches
  *      arguments.c argument buffers; which buffers kernels reach by them
  */

@@ -1,6 +1,6 @@
-/* bulk.c - the model net, a product of two matrices of halves, with inputs and the output in memory
- * of the device's that the caller has allocated, and with pointers again: kernels copy boxes by
- * maps of the memory that they are in.
+/* bulk.c - the model net, a product of two matrices of halves, with inputs and the output in device
+ * memory of the caller's, and with pointers again. Kernels copy boxes by tensor maps of the memory
+ * that is in use.
  */
 #include "net.h"
 

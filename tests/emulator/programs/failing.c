@@ -1,7 +1,7 @@
 /* failing.c - a model net on the emulated device, with each call of the driver failing in turn:
  * init or run return a status, or right numbers all the same; nothing stays with the driver, close
- * works, and the next init and run give what they gave before. Arguments: what stands behind the
- * call's number in TGC_EMULATOR_FAIL.
+ * works, and the next init and run give what they gave before. Arguments: what follows the call's
+ * number in TGC_EMULATOR_FAIL.
  */
 #define _GNU_SOURCE
 #include "net.h"

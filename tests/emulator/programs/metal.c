@@ -106,7 +106,7 @@ static void bind_under_way(net *model, void *device, void *to, const float *want
     objc.release(other);
 }
 
-/* The same with the caller's device, or that of its queue, from a buffer to another. */
+/* Runs with the caller's device, or its queue's device, from a buffer to another. */
 static void run_shared(void *device, void *given, void *queue, const float *picture,
                        const float *wanted)
 {

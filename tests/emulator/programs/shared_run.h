@@ -1,9 +1,9 @@
 /* shared_run.h - the model net (models/digits.tg) in a program that uses its driver itself, CUDA's
  * or HIP's: the caller's context, its stream, memory of the device's as input and output, an event
- * for the run's end, times of kernels. The results are those of a run with pointers, the thread's
- * context is its own again behind each call. A stream that captures gets kernels alone, and its
- * capture goes on whatever is refused. The program has has_context(), whether that context is the
- * thread's, and the calls.
+ * for the run's end, times of kernels. The results are those of a run with pointers, and each call
+ * restores the thread's context. A stream that captures gets kernels alone, and its capture goes on
+ * whatever is refused. The program has has_context(), whether that context is the thread's, and the
+ * calls.
  */
 #include "net.h"
 

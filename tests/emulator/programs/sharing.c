@@ -1,8 +1,7 @@
-/* sharing.c - a model net of two entries over a state, in a context and queue of this program's
- * own, with buffers of its own and a cache of programs, while each call of the driver fails in
- * turn: a status each time, or right numbers; nothing stays with the driver or is touched later;
- * what failed can be tried again. Arguments: what stands behind the call's number in
- * TGC_EMULATOR_FAIL.
+/* sharing.c - a model net of two entries over a state, while each call of the driver fails in turn.
+ * Context, queue, buffers and the cache of programs are this program's own. Each run gives a status
+ * or right numbers. Nothing stays with the driver or is touched later, and what failed can be tried
+ * again. Arguments: what follows the call's number in TGC_EMULATOR_FAIL.
  */
 #define _GNU_SOURCE
 #include "net.h"
