@@ -1,4 +1,4 @@
-/* split_ranges.c - ranges that are divided: i / 64 and i % 64 of one range become two ranges.
+/* split_ranges.c - divided ranges: i / 64 and i % 64 of one range become two ranges.
  *
  *      for i < 1025                            for q < 16          i = 64*q + p
  *        y[i] = sum over k                       for p < 64
@@ -11,8 +11,7 @@
  * are useful; a range is split only if that leaves no other division of its parts.
  *
  * The range of a sum is split, too: a matrix product over a flattened image then runs over its rows
- * and channels in memory order, and so does the mean of groups of channels.
- */
+ * and channels in memory order, and so does the mean of groups of channels. */
 #include "passes/analysis/stationary.h"
 #include "passes/kernel/tile.h"
 
@@ -39,7 +38,7 @@ static int64_t find_divisor(struct tgc *t, struct uop *store, const struct uop *
     return least;
 }
 
-/* One range of the store divided, if there is one; *cut: what is left over is store `rest`. */
+/* Divides one range of the store, if any is divided; *cut: the remainder is store `rest`. */
 static bool divide_one(struct tgc *t, struct kernel *k, int at, int rest, bool *cut)
 {
     struct uop *store = k->ast->src[at];
@@ -96,7 +95,7 @@ static int64_t find_sums_divisor(struct tgc *t, struct uop *u, const struct uop 
     return least ? least : of_weights;
 }
 
-/* One range of the sum divided, if there is one. */
+/* Divides one range of the sum, if any is divided. */
 static bool divide_sum(struct tgc *t, struct kernel *k, struct variant *v, struct uop *u, int at,
                        int number)
 {
