@@ -19,8 +19,7 @@ struct variant {
     struct uop **linear; int nlinear;
 };
 
-/* Of a twin: the earlier kernel whose programs are its own, too, and the buffers that there[i] in
- * them stands for. */
+/* A twin's earlier kernel, whose programs it shares; there[i] in them stands for here[i]. */
 struct likeness {
     struct kernel *kernel;
     struct buffer **here, **there; int n;
@@ -54,9 +53,9 @@ struct kernel {
     bool stores_twice;  /* stores some elements twice, so its operands must not be overwritten */
     bool is_shared;              /* by threads: each nest has a loop that they share */
     int block;                   /* threads of a block, which share a loop of each nest; or 0 */
-    /* Shared on a device: the grid's dimensions, those of the innermost loops first; its places are
-     * threads, or blocks of threads. 0: parts of a loop are shared. group: how many threads of each
-     * dimension are together where there are no blocks; the last ones may be outside of the grid */
+    /* The grid's dimensions on a device, those of the innermost loops first; its indices are
+     * threads, or blocks of threads. 0: parts of a loop are shared. group: threads of each
+     * dimension in a work-group if there are no blocks; the last ones may be outside of the grid */
     int ngrid; struct uop *grid[GRID_RANK]; int group[GRID_RANK];
     bool counts_down;            /* the outermost loop of each nest counts down to 0 */
     double shared_ns;            /* the time that this is estimated to save; 0 to 1e9 */
@@ -68,8 +67,7 @@ struct kernel {
      * a kernel */
 };
 
-/* How many threads a block has, those that only copy for the others (opt PRODUCER) among them; 0:
- * there are no blocks. */
+/* Threads of a block, producers (opt PRODUCER) included; 0: there are no blocks. */
 int kernel_threads(const struct kernel *k);
 
 /* What lenet_run() does, in order. IF..ELSE..ENDIF and LOOP..ENDLOOP nest properly. */
@@ -124,15 +122,15 @@ bool scratch_is_on_stack(const struct buffer *b);
 /* stack.c: an upper bound of the stack that a call of the kernel takes, in any variant, compiled by
  * gcc or clang at -O1 to -O3 or -Os. needs: planned linear programs */
 size_t kernel_stack_nbytes(struct tgc *t, const struct kernel *k);
-/* stack.c: by position in a linear program, the loops that compilers must not unroll, since that
- * would need more registers than there are */
+/* stack.c: by position in a linear program, the loops that compilers must not unroll, since they
+ * would spill */
 bool *stack_find_kept(struct tgc *t, enum isa isa, struct uop *const *u, int n);
 /* unroll.c: whether the loop that opens at `at` is over elements of a thread's registers, which
- * have no addresses: its turns have to be straight-line code */
+ * have no addresses: it must be unrolled */
 bool stack_is_over_registers(struct tgc *t, struct uop *const *u, int n, int at);
-/* Whether the loop at `loop` of a device's program adds up what a block's threads have in local
- * memory, and nothing else: with some of its turns in straight-line code the loads of one turn come
- * while another one is added. */
+/* Whether the loop at `loop` of a device's program only accumulates what a block's threads have
+ * in shared memory. Partly unrolled, the loads of one iteration then overlap the additions of
+ * another. */
 bool loop_is_step(struct uop *const *u, int n, int loop);
 /* unroll.c: whether gcc's predictive commoning would carry more loads from one iteration of a loop
  * to the next ones than there are registers */
@@ -144,8 +142,8 @@ size_t scratch_stride(const struct buffer *b);
 /* A buffer's size at the dimensions' upper bounds, for estimates: known before the memory plan sets
  * nbytes. */
 double buffer_most_nbytes(const struct buffer *b);
-/* Of a block's local memory, at their upper bounds; what lies over copies takes more only where it
- * is larger than all of them. */
+/* Bytes of a block's shared memory, at the upper bounds. An aliasing tile adds only what exceeds
+ * all the copies that it aliases. */
 int64_t kernel_local_nbytes(const struct kernel *k);
 
 struct compile_options {
@@ -187,7 +185,7 @@ int state_axis(const struct buffer *b);
 /* One pass each; false: diagnostics were recorded. */
 /* half_precision.c: f16 is computed in f32, and rounded where it is stored */
 bool pass_excess(struct tgc *t, struct graph *g);
-/* hoist_elementwise.c: moves elementwise ops before padding, and behind gathers of a weight's
+/* hoist_elementwise.c: moves elementwise ops before padding, and after gathers of a weight's
  * rows */
 bool pass_early(struct tgc *t, struct graph *g);
 /* fold_constants.c: what depends on weights alone becomes a weight, up to a size */
@@ -215,8 +213,8 @@ bool pass_affine(struct tgc *t, struct graph *g);
 bool pass_narrow_weights(struct tgc *t, struct graph *g);
 /* round_factors.c: rounds the factors of sums of products to t->math, if the user asks for it */
 bool pass_round_factors(struct tgc *t, struct graph *g);
-/* turn_inputs.c: on a device with a grid, inputs of which windows, or sums over channels, read are
- * copied first, channels innermost, where the kernels take less then, by the device's model */
+/* turn_inputs.c: on a device with a grid, copies inputs that windows, or sums over channels, read,
+ * with channels innermost, if the device's model says that the kernels are faster then */
 bool pass_turn_inputs(struct tgc *t, struct graph *g);
 /* byte_sums.c: sums of products of quantized values become sums of products of bytes */
 bool pass_integer(struct tgc *t, struct graph *g);
@@ -232,29 +230,29 @@ bool pass_winograd_grid(struct tgc *t, struct graph *g);
 bool pass_tile_epilogues(struct tgc *t, struct graph *g);
 /* strassen.c. needs: constants are folded */
 bool pass_strassen(struct tgc *t, struct graph *g);
-/* split_sums.c: on a device with a grid, long sums of products with few results are computed in
- * parts */
+/* split_sums.c: split-K on a device with a grid: long sums of products with few results become
+ * partial sums and their reduction */
 bool pass_split_sums(struct tgc *t, struct graph *g);
-/* split_reductions.c: the same for long reductions of other values, and of one product */
+/* split_reductions.c: splits long reductions of other values, and products with a single result */
 bool pass_split_reductions(struct tgc *t, struct graph *g);
-/* defer_division.c: moves a division by the same value in all terms of a sum of products behind the
- * sum */
+/* defer_division.c: moves a division by one value from all terms of a sum of products to the sum */
 bool pass_factor(struct tgc *t, struct graph *g);
 /* transpose_keys.c: stores keys that are a part of a tensor and exceed a kernel's scratch */
 bool pass_across(struct tgc *t, struct graph *g);
-/* pack_bits.c: known weights that need 2 or 4 bits, or as many beside a least number for each line,
- * are packed into words, on devices */
+/* pack_bits.c: on devices, packs known weights into words, if they take 2 or 4 bits, or 4 bits
+ * relative to the least number of each line */
 bool pass_pack_bits(struct tgc *t, struct graph *g);
-/* read_parts.c: concats that sums of products alone read, each element once, are chosen from where
- * they are read, on devices */
+/* read_parts.c: on devices, selects the parts of a concat where it is read, if sums of products
+ * alone read it, each element once */
 bool pass_read_parts(struct tgc *t, struct graph *g);
 /* copy_gathered.c: copies inputs that are gathered repeatedly, channels innermost */
 bool pass_gathered(struct tgc *t, struct graph *g);
 /* layer_memory.c: the largest live set, in bytes, if the graph's layers are computed one by one. */
 double room_of_layers(struct tgc *t, const struct graph *g);
-/* A convolution as sums of products, of its pixels or of tiles: in each of `groups` and at each of
- * a tile's places, rows x out sums of in * taps terms. pixels: of all images; outputs: of a tile;
- * places, outputs 1: no tiles; beside: bytes that a run has in memory without them. */
+/* A convolution as sums of products, of its pixels or of tiles. In each of `groups` and at each of
+ * a tile's positions (`places`): rows x out sums of in * taps terms. pixels: of all images;
+ * outputs: of a tile; places, outputs 1: no tiles; beside: bytes that a run has in memory without
+ * them. */
 struct conv_work { double groups, rows, in, out, taps, places, outputs, pixels, beside; };
 /* ns of it, with its transforms and launches */
 typedef double conv_cost(struct tgc *t, const struct conv_work *w);
@@ -266,21 +264,20 @@ bool winograd_apply(struct tgc *t, struct graph *g, int side, conv_cost *cost);
 void schedule_collect_buffers(struct tgc *t, struct schedule *s);
 /* rebuilds k->buffer: the first noutput stay, then what any variant reads, in order of first use */
 void kernel_collect_buffers(struct tgc *t, struct kernel *k);
-/* part.c: nests that depend on each other become kernels of their own, and on devices those of long
- * sums of products */
+/* part.c: makes kernels of nests that depend on each other, and on devices of long sums of
+ * products */
 bool pass_part(struct tgc *t, struct schedule *s);
-/* part.c: nests of a kernel that has more tensors than a device's kernels take become several */
+/* part.c: splits kernels with more tensors than a device's kernels take */
 bool pass_fit_parameters(struct tgc *t, struct schedule *s);
-/* split_keys.c: on a device, attention with few blocks has its keys in parts, which
- * another kernel combines */
+/* split_keys.c: on a device, splits the keys of attention with few blocks; another kernel combines
+ * the partial results */
 bool pass_split_keys(struct tgc *t, struct schedule *s);
-/* round_boxes.c: numbers that a kernel only rounds to tf32 are rounded by the engine that copies
- * their boxes, on devices */
+/* round_boxes.c: on devices, lets the copy engine round to tf32 what a kernel would only round */
 bool pass_round_boxes(struct tgc *t, struct schedule *s);
-/* join_launches.c: small elementwise kernels of one form that follow each other become one of
- * several stores, on devices */
+/* join_launches.c: on devices, joins consecutive small elementwise kernels of one form into one of
+ * several stores */
 bool pass_join_launches(struct tgc *t, struct schedule *s);
-/* half_storage.c: if it was asked for, weights and what kernels pass on are halves in memory */
+/* half_storage.c: on request, keeps weights and intermediate values as halves in memory */
 bool pass_half_storage(struct tgc *t, struct schedule *s);
 /* twins.c: finds kernels that are equal to an earlier one but for their buffers, which no other
  * pass of the kernel stages runs on */
@@ -302,7 +299,7 @@ bool kernel_buffers_agree(const struct kernel *a, const struct kernel *b);
 bool pass_separate_twins(struct tgc *t, struct schedule *s);
 /* optimize.c: the loops of a kernel's stores. s: says for which instruction sets */
 bool pass_decide_stacks(struct tgc *t, struct schedule *s, struct kernel *k);
-/* online_softmax.c: attention of which plan_online() said so goes by blocks of keys */
+/* online_softmax.c: rewrites the attention that plan_online() found to blocks of keys */
 bool pass_online(struct tgc *t, struct schedule *s, struct kernel *k);
 bool pass_merge_clamps(struct tgc *t, struct schedule *s, struct kernel *k);
 bool pass_merge_ranges(struct tgc *t, struct schedule *s, struct kernel *k);
@@ -320,7 +317,7 @@ bool pass_make_variants(struct tgc *t, struct schedule *s, struct kernel *k);
 bool pass_tile(struct tgc *t, struct schedule *s, struct kernel *k);
 bool pass_drop_idle(struct tgc *t, struct schedule *s, struct kernel *k);
 bool pass_collect(struct tgc *t, struct schedule *s);            /* fills s->buffer and s->weight */
-/* grid.c: which loops are a device's grid and its blocks */
+/* grid.c: chooses the loops over a device's grid and its blocks */
 bool pass_grid(struct tgc *t, struct schedule *s, struct kernel *k);
 /* Notes the grid that the kernel's loops are. */
 void kernel_note_grid(struct tgc *t, struct kernel *k);
@@ -338,28 +335,28 @@ bool pass_expand(struct tgc *t, struct schedule *s, struct kernel *k);
 /* half_vectors.c: halves vectors of which at most half the lanes are stored, if the instruction set
  * has half registers */
 bool pass_halve(struct tgc *t, struct schedule *s, struct kernel *k);
-/* pipeline.c: copies in local memory with two halves are loaded a step early */
+/* pipeline.c: n-stage pipelines of copies to shared memory, loaded ahead of their step */
 bool pass_pipeline(struct tgc *t, struct schedule *s, struct kernel *k);
-/* leave.c: what leaves local memory as boxes, by an engine: one thread starts it, and waits before
- * the memory is stored to anew */
+/* leave.c: epilogue tiles stored as boxes by a copy engine (TMA): one thread starts it, and waits
+ * before the memory is overwritten */
 bool pass_leave(struct tgc *t, struct schedule *s, struct kernel *k);
-/* fragments.c: tiles of a wave's products that are multiplied again and again are loaded once */
+/* fragments.c: tiles that a subgroup multiplies repeatedly are loaded once */
 bool pass_keep_fragments(struct tgc *t, struct schedule *s, struct kernel *k);
-/* products.c: where products begin and end that are added behind the threads' backs */
+/* products.c: begins and awaits asynchronous matrix products (wgmma) */
 bool pass_products(struct tgc *t, struct schedule *s, struct kernel *k);
-/* aligned.c: on a device with a grid, accesses of aligned neighbours become one transaction */
+/* aligned.c: on a device with a grid, contiguous aligned accesses become one transaction */
 bool pass_align(struct tgc *t, struct schedule *s, struct kernel *k);
-/* prefetch.c: PREFETCH behind loads of weights; of weights that are read once only if the model's
+/* prefetch.c: PREFETCH after loads of weights; of weights that are read once only if the model's
  * weights exceed the cache from one run to the next */
 bool pass_prefetch(struct tgc *t, struct schedule *s, struct kernel *k);
-/* unroll_sums.c: with --image, sums whose terms are neighbours in memory go by four */
+/* unroll_sums.c: with --image, unrolls sums of contiguous terms by four */
 bool pass_unroll_sums(struct tgc *t, struct schedule *s, struct kernel *k);
 /* images.c: with --image, which tensors kernels read as images */
 bool pass_images(struct tgc *t, struct schedule *s);
 /* drops variants without vectors, which would equal the portable kernel */
 bool pass_drop_plain(struct tgc *t, struct schedule *s, struct kernel *k);
 bool pass_legalize(struct tgc *t, struct schedule *s, struct kernel *k);
-/* join_stores.c: what a thread stores to neighbours is one transaction. */
+/* join_stores.c: a thread's contiguous stores become one transaction */
 bool pass_join_stores(struct tgc *t, struct schedule *s, struct kernel *k);
 bool pass_choose_widths(struct tgc *t, struct schedule *s, struct kernel *k);
 /* print_schedule.c: the steps, sizes and places, a line each, as far as they are known */

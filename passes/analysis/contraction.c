@@ -6,8 +6,9 @@
  *      varies: both factors   streamed   stationary   neither
  *              BATCH          ROW        COLUMN       NONE         an axis of the result
  *
- * A reduced axis is a TAP if a coordinate of the streamed factor's base depends on it and on an axis
- * of the result, as in a window. Otherwise, and if the two are in row-major order, it is a SUM. */
+ * A reduced axis is a TAP if a coordinate of the streamed factor's base depends on it and on an
+ * axis of the result, as in a window. Otherwise, and if the two are in row-major order, it is a
+ * SUM. */
 #include "passes/analysis/contraction.h"
 #include "passes/analysis/access.h"
 

@@ -31,7 +31,8 @@ double error_estimate(const struct tgc *t);
 double error_unit(enum dtype d);
 /* The difference at the outputs of two programs of the graph if each rounds the factors of sums of
  * products by itself. It rounds them as the graph says, or as the device has them (halves in memory
- * or in instructions). One standard deviation, relative to the largest output; 0: nothing is rounded. */
+ * or in instructions). One standard deviation, relative to the largest output; 0: nothing is
+ * rounded. */
 double error_of_rounding(struct tgc *t, const struct graph *g);
 
 #endif

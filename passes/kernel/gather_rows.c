@@ -3,7 +3,7 @@
  * model has them.
  *
  *      for c  for p                        for po  p = 16*po + j
- *        y[c, p] = t[place(p), c] * w(p)     for j < 16, c   row[j][c] = t[place(p), c] * w(p) + ...
+ *        y[c, p] = t[place(p), c] * w(p)     for j < 16, c   row[j][c] = t[place(p), c]*w(p) + ...
  *                  + ...                     for c, j < 16   y[c, p]   = row[j][c]
  *
  * A row is loaded in vectors, at an index that is computed once for the whole row. Rows are stored

@@ -1,6 +1,5 @@
-/* sizes.c - how many bytes each buffer has at most, and where weights lie: one behind the other, in
- * the order of their first use, equal ones in one place.
- */
+/* sizes.c - the bytes of each buffer, at most, and the offsets of weights: in the order of their
+ * first use, equal ones at one offset. */
 #include "passes/place/memory.h"
 #include "passes/target/target.h"
 #include "passes/passes.h"

@@ -2,12 +2,11 @@
  * regions.
  *
  * The graph is one DAG; the consumers of a node determine where it runs. A node's block is the
- * innermost one that contains all its consumers (the operands of an IF live in its THEN and ELSE
- * blocks, those of a LOOP's body in its BODY), moved out of every loop in which it is invariant. So
+ * innermost one that contains all its consumers, moved out of every loop in which it is invariant.
+ * An IF's operands are in its THEN and ELSE blocks, those of a LOOP's body in its BODY. So
  * only the taken side of an IF runs, values that both sides share are computed once before it, and
  * invariant work leaves the loop. Within a block the order is the graph's topological order. Fusion
- * (fuse.c) runs on the way, from consumers to producers.
- */
+ * (fuse.c) runs on the way, from consumers to producers. */
 #include "passes/plan/plan.h"
 
 #include <string.h>
@@ -99,7 +98,7 @@ static void plan_finders(struct plan *p)
     }
 }
 
-/* The loops among the nodes, which so many words have a bit for. */
+/* Numbers the loops among the nodes; returns how many words have a bit for each. */
 static int plan_loops(struct plan *p)
 {
     size_t cap = 0;
