@@ -19,8 +19,7 @@ struct variant {
     struct uop **linear; int nlinear;
 };
 
-/* Of a twin: the earlier kernel whose programs are its own, too, and the buffers that there[i] in
- * them stands for. */
+/* A twin's earlier kernel, whose programs it shares; there[i] in them stands for here[i]. */
 struct likeness {
     struct kernel *kernel;
     struct buffer **here, **there; int n;
@@ -54,9 +53,9 @@ struct kernel {
     bool stores_twice;  /* stores some elements twice, so its operands must not be overwritten */
     bool is_shared;              /* by threads: each nest has a loop that they share */
     int block;                   /* threads of a block, which share a loop of each nest; or 0 */
-    /* Shared on a device: the grid's dimensions, those of the innermost loops first; its places are
-     * threads, or blocks of threads. 0: parts of a loop are shared. group: how many threads of each
-     * dimension are together where there are no blocks; the last ones may be outside of the grid */
+    /* The grid's dimensions on a device, those of the innermost loops first; its indices are
+     * threads, or blocks of threads. 0: parts of a loop are shared. group: threads of each
+     * dimension in a work-group if there are no blocks; the last ones may be outside of the grid */
     int ngrid; struct uop *grid[GRID_RANK]; int group[GRID_RANK];
     bool counts_down;            /* the outermost loop of each nest counts down to 0 */
     double shared_ns;            /* the time that this is estimated to save; 0 to 1e9 */
@@ -68,8 +67,7 @@ struct kernel {
      * a kernel */
 };
 
-/* How many threads a block has, those that only copy for the others (opt PRODUCER) among them; 0:
- * there are no blocks. */
+/* Threads of a block, producers (opt PRODUCER) included; 0: there are no blocks. */
 int kernel_threads(const struct kernel *k);
 
 /* What lenet_run() does, in order. IF..ELSE..ENDIF and LOOP..ENDLOOP nest properly. */
@@ -124,15 +122,15 @@ bool scratch_is_on_stack(const struct buffer *b);
 /* stack.c: an upper bound of the stack that a call of the kernel takes, in any variant, compiled by
  * gcc or clang at -O1 to -O3 or -Os. needs: planned linear programs */
 size_t kernel_stack_nbytes(struct tgc *t, const struct kernel *k);
-/* stack.c: by position in a linear program, the loops that compilers must not unroll, since that
- * would need more registers than there are */
+/* stack.c: by position in a linear program, the loops that compilers must not unroll, since they
+ * would spill */
 bool *stack_find_kept(struct tgc *t, enum isa isa, struct uop *const *u, int n);
 /* unroll.c: whether the loop that opens at `at` is over elements of a thread's registers, which
- * have no addresses: its turns have to be straight-line code */
+ * have no addresses: it must be unrolled */
 bool stack_is_over_registers(struct tgc *t, struct uop *const *u, int n, int at);
-/* Whether the loop at `loop` of a device's program adds up what a block's threads have in local
- * memory, and nothing else: with some of its turns in straight-line code the loads of one turn come
- * while another one is added. */
+/* Whether the loop at `loop` of a device's program only accumulates what a block's threads have
+ * in shared memory. Partly unrolled, the loads of one iteration then overlap the additions of
+ * another. */
 bool loop_is_step(struct uop *const *u, int n, int loop);
 /* unroll.c: whether gcc's predictive commoning would carry more loads from one iteration of a loop
  * to the next ones than there are registers */
@@ -144,8 +142,8 @@ size_t scratch_stride(const struct buffer *b);
 /* A buffer's size at the dimensions' upper bounds, for estimates: known before the memory plan sets
  * nbytes. */
 double buffer_most_nbytes(const struct buffer *b);
-/* Of a block's local memory, at their upper bounds; what lies over copies takes more only where it
- * is larger than all of them. */
+/* Bytes of a block's shared memory, at the upper bounds. An aliasing tile adds only what exceeds
+ * all the copies that it aliases. */
 int64_t kernel_local_nbytes(const struct kernel *k);
 
 struct compile_options {
@@ -202,9 +200,10 @@ bool is_no_table(const struct uop *u, int64_t nbytes, int cost, uint32_t varying
 bool reads_byte_table(const struct uop *u);
 /* layer_memory.c: the largest live set, in bytes, if the graph's layers are computed one by one. */
 double room_of_layers(struct tgc *t, const struct graph *g);
-/* A convolution as sums of products, of its pixels or of tiles: in each of `groups` and at each of
- * a tile's places, rows x out sums of in * taps terms. pixels: of all images; outputs: of a tile;
- * places, outputs 1: no tiles; beside: bytes that a run has in memory without them. */
+/* A convolution as sums of products, of its pixels or of tiles. In each of `groups` and at each of
+ * a tile's positions (`places`): rows x out sums of in * taps terms. pixels: of all images;
+ * outputs: of a tile; places, outputs 1: no tiles; beside: bytes that a run has in memory without
+ * them. */
 struct conv_work { double groups, rows, in, out, taps, places, outputs, pixels, beside; };
 /* ns of it, with its transforms and launches */
 typedef double conv_cost(struct tgc *t, const struct conv_work *w);

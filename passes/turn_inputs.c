@@ -1,22 +1,24 @@
-/* turn_inputs.c - on devices, an input of the model of which windows or sums over channels read is
- * copied first, the border of zeros with it, where that takes less. What a kernel stores may have
- * any order of axes (plan/layout.c), an input has the model's.
+/* turn_inputs.c - on devices, copies an input of the model, with its border of zeros, before
+ * windows or sums over channels read it, if that is faster. A kernel's result may have any order of
+ * axes (plan/layout.c), an input has the model's.
  *
- *      y[n, oc, oy, ox] = sum over ic, ky, kx  pad(x)[n, ic, oy + ky, ox + kx] * w          x[n, c, y, x]: pixels are neighbours
- * ->   t[n, y, x, c]    = pad(x)[n, c, y, x]                                               a kernel of its own
- *      y[n, oc, oy, ox] = sum over ic, ky, kx  t[n, oy + ky, ox + kx, ic] * w               channels are, and no condition is left
+ *      x[n, c, y, x]                                        pixels are contiguous
+ *      y[n, oc, oy, ox] = sum over ic, ky, kx
+ *                         pad(x)[n, ic, oy + ky, ox + kx] * w
+ *  ->  t[n, y, x, c]    = pad(x)[n, c, y, x]                a kernel of its own
+ *      y[n, oc, oy, ox] = sum over ic, ky, kx               channels are contiguous, and
+ *                         t[n, oy + ky, ox + kx, ic] * w    no condition is left
  *
- * A window's pixels begin anywhere, so of the model's order a device copies them one by one; of the
- * other order they come by 16 bytes, or as boxes. What either form takes is asked of the device's
- * model, of the kernels as they would be compiled: the sum with what follows it element by element
- * is a graph of its own, planned and scheduled both ways. So the layout is the one that
- * plan/layout.c gives the copy, and what the kernels' schedules would be nobody has to guess. No
- * trial is made where two launches and the copy's bytes alone would take longer.
+ * A window's pixels begin anywhere. In the model's order a device copies them one by one, in the
+ * other order by 16 bytes, or as boxes. The device's cost model compares both forms by the kernels
+ * as they would be compiled: the sum with its elementwise epilogue is a graph of its own, planned
+ * and scheduled both ways. So the layout is the one that plan/layout.c gives the copy, and nothing
+ * about the kernels' schedules is guessed. No trial is made if two launches and the copy's bytes
+ * alone would take longer.
  *
- * Few channels are joined with the pixels, where that takes less (graph/conv/join_channels.c).
+ * Few channels are joined with the pixels, if that is faster (graph/conv/join_channels.c).
  *
- * The order of additions may change, as by any other layout; the values that are added do not.
- */
+ * The order of additions may change, as by any other layout; the values that are added do not. */
 #include "passes/analysis/contraction.h"
 #include "passes/analysis/kernel_cost.h"
 #include "passes/analysis/value.h"
@@ -26,8 +28,8 @@
 
 #include <math.h>
 
-/* How a sum reads the input: the operand, its way down to it; of products all that is known of
- * them. */
+/* How a sum reads the input: the operand, and the path down to it; for products the whole
+ * contraction. */
 struct reader {
     struct uop *sum, *operand;
     struct path path;
@@ -40,11 +42,11 @@ struct turning {
     struct uop_map user;         /* a uop -> the only one that has it as a source, or itself if
                                   * there are several */
     struct uop_map is_root;
-    struct uop_map turned;       /* a sum -> the same, of the copy */
+    struct uop_map turned;       /* a sum -> its form that reads the copy */
     bool any;
 };
 
-/* Moves down to an input. Zeros of a border are stored beside it. */
+/* Moves down to an input. Zeros of a border are stored with it. */
 enum { MOVES_READ = MOVES_VIEW | MOVES_ZEROS | MOVES_CAST };
 
 static bool is_input(const struct uop *v)
@@ -53,9 +55,8 @@ static bool is_input(const struct uop *v)
            dtype_is_float(v->dtype);
 }
 
-/* Whether u sums over axes of an input other than its innermost, or over a window along that,
- * so that neighbours in memory are not what a thread's terms are; of products the other
- * factor is a weight. */
+/* Whether u sums over axes of an input other than its innermost, or over a window along that one: a
+ * thread's terms are then not contiguous. In products the other factor must be a weight. */
 static bool find_reader(struct tgc *t, struct uop *u, struct reader *r)
 {
     const struct contraction *c = &r->product;
@@ -93,8 +94,8 @@ static bool widens(const struct uop *m)
     return m->op == OP_CAST && dtype_nbytes(m->dtype) > dtype_nbytes(m->src[0]->dtype);
 }
 
-/* The sum of a copy: of the input with its border, rounded to what is multiplied; what is only
- * widened stays narrow in memory. */
+/* The sum that reads a copy: the input with its border, rounded to the dtype that is multiplied. A
+ * value that is only widened stays narrow in memory. */
 static struct uop *turn(struct tgc *t, const struct reader *r)
 {
     const struct path *p = &r->path;
@@ -118,8 +119,8 @@ static struct uop *turn(struct tgc *t, const struct reader *r)
     return uop_substitute(t, r->sum, r->operand, x);
 }
 
-/* Whether nothing but inputs, weights and what is known is under u, so that it costs a kernel
- * nothing to have it. */
+/* Whether u consists of inputs, weights and known values alone, so that a kernel gets it for
+ * free. */
 static bool is_given(struct tgc *t, struct uop *u)
 {
     struct mem_mark mark = scratch_mark(t);
@@ -133,7 +134,7 @@ static bool is_given(struct tgc *t, struct uop *u)
     return given;
 }
 
-/* The sum with what its kernel computes of it: its only user, if that is elementwise, and so on. */
+/* The sum with its kernel's epilogue: its only user, if that is elementwise, and so on. */
 static struct uop *with_epilogue(struct tgc *t, const struct turning *s, struct uop *sum)
 {
     struct uop *v = sum, *user;
@@ -147,15 +148,15 @@ static struct uop *with_epilogue(struct tgc *t, const struct turning *s, struct 
     return v;
 }
 
-/* What reads v in a buffer of its own, whose axes may have any order: a copy would be
- * stored where v is. */
+/* The reader of v's buffer, whose axes may have any order: then v is stored in that order, without
+ * a copy. */
 static struct uop *reader_of(struct tgc *t, struct uop *v)
 {
     return tensor_unary(t, OP_NEG, uop_new(t, OP_CONTIGUOUS, v->dtype, &v, 1, (union arg){0}));
 }
 
 /* ns of the value's kernels. free: it is no result of the model, so its axes may have any order;
- * the copy to what then is one is not counted. */
+ * the copy to what then is a result is not counted. */
 static double value_ns(struct tgc *t, const struct graph *g, struct uop *v, bool is_free)
 {
     struct uop *value = is_free ? reader_of(t, v) : v;

@@ -13,9 +13,9 @@ bool uop_depends_on(struct tgc *t, struct uop *u, const struct uop *r);
  * invariant. false: the stride is not constant, since r is under a division, a remainder, a choice
  * or a load, or has a varying factor. */
 bool index_stride(struct tgc *t, struct uop *offset, const struct uop *r, int64_t *stride);
-/* How far the offset of the range's second turn is from that of its first, where all other ranges
- * are at their first: pixels of one loop, which divisions tell apart, have no stride, but an order.
- * 0: it is not known. */
+/* The step of the offset from the range's first iteration to its second, with all other ranges at
+ * their first. A loop over flattened pixels, which divisions tell apart, has no stride, but this
+ * gives an order. 0: unknown. */
 int64_t index_first_step(struct tgc *t, struct uop *offset, const struct uop *r);
 /* The largest number that is known to divide the integer `offset`, whatever its loops and the run's
  * sizes are; 0 for the constant 0, which all numbers do. */
@@ -25,7 +25,7 @@ int64_t index_divisor(struct tgc *t, const struct uop *offset);
 bool buffer_is_aligned(struct tgc *t, const struct buffer *b, int64_t n);
 /* Of a LOAD with a condition, whether it is 0 where that does not hold. */
 bool load_is_zero_elsewhere(const struct uop *load);
-/* Where the ranges of a STORE begin among its sources: behind the condition, if it has one. */
+/* Index of a STORE's first range among its sources: after the condition, if there is one. */
 int store_first_range(const struct uop *store);
 
 #endif

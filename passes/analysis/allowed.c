@@ -1,15 +1,14 @@
 /* allowed.c - which integers an input may hold: an interval for each value, from its uses back to
  * what it is made of.
  *
- *      index(table[10], x + 1)            x + 1 in 0..9           x in -1..8, of which 0..8 is drawn
- *      host "require" (all(x < 4))        x < 4 holds             x in ..3
- *      x == iota(5)                       x in 0..4 meets one     x in 0..4, a preference
+ *      index(table[10], x + 1)         x + 1 in 0..9          x in -1..8; 0..8 is drawn
+ *      host "require" (all(x < 4))     x < 4 holds            x in ..3
+ *      x == iota(5)                    x in 0..4 meets one    x in 0..4, a preference
  *
  * Uops are visited users first, so each has all that its users say when its operands are told. An
  * interval that would leave nothing of another one is dropped: both are of different elements, or
  * one is a preference. Bodies of loops are looked at where they use an input itself, not what the
- * loop carries.
- */
+ * loop carries. */
 #include "passes/analysis/allowed.h"
 
 #include <math.h>
@@ -57,7 +56,7 @@ static struct interval range_of(const struct uop *u)
     return r;
 }
 
-/* Of a run-time size that a value is compared with: where it is 0, nothing is allowed. */
+/* For a run-time size that a value is compared with: if it is 0, nothing is allowed. */
 static struct interval size_of(const struct uop *u)
 {
     struct interval r = range_of(u);
@@ -120,7 +119,7 @@ static void tell_comparison(struct visit *v, const struct uop *u, int truth)
     }
 }
 
-/* Along how many elements a sum goes. */
+/* The number of elements that a sum adds. */
 static double count_summed(const struct uop *u)
 {
     double n = 1;
@@ -141,7 +140,7 @@ static void tell_reduction(struct visit *v, const struct uop *u, struct interval
     }
 }
 
-/* Of `where(x < 0, x + n, x)` the last is what a value that is drawn becomes. */
+/* In `where(x < 0, x + n, x)` the last operand is the value that is drawn. */
 static bool is_negative(const struct uop *cond)
 {
     int64_t limit;
@@ -218,7 +217,7 @@ static void tell_elementwise(struct visit *v, const struct uop *u, struct interv
     }
 }
 
-/* Host functions that end the run where a value is not as they say. */
+/* Host functions that end the run unless a value is as they require. */
 static void tell_host(struct visit *v, const struct uop *u)
 {
     const struct host_call *h = u->arg.p;
@@ -266,7 +265,7 @@ static void tell(struct visit *v, const struct uop *u)
     }
 }
 
-/* What is drawn where the uses allow these. */
+/* The integers to draw, given what the uses allow. */
 static struct allowed draw(const struct uop *u, struct interval i)
 {
     const double few = 3, exact = 0x1p53;

@@ -1,14 +1,13 @@
-/* banks.c - banks of a block's local memory: it has 32 of words of four bytes, each of which gives
- * one word at a time. What lanes want of one bank, in different words, takes a turn each.
+/* banks.c - bank conflicts in shared memory. It has 32 banks of four-byte words, each of which
+ * delivers one word at a time. Accesses to different words of one bank are serialized.
  *
- * Lanes are served together as far as all of them have 128 bytes: 32 lanes of a word, 8 lanes of 16
- * bytes; eight rows of a tile.
- */
+ * Lanes are served together up to 128 bytes: 32 lanes of a word, 8 lanes of 16 bytes; eight rows of
+ * a tile. */
 #include "passes/analysis/banks.h"
 
 enum { BANKS = 32, WORD_NBYTES = 4, LINE_NBYTES = BANKS * WORD_NBYTES, LANES_MAX = 64 };
 
-/* The turns beyond the first in which n lanes have `nbytes` each, from these bytes on. */
+/* Serialized accesses beyond the first, for n lanes of `nbytes` each at these byte offsets. */
 static int turns(const int64_t *at, int n, int64_t nbytes)
 {
     int of_bank[BANKS] = {0}, most = 0;

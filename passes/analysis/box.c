@@ -1,16 +1,16 @@
-/* box.c - what may be copied to local memory by the engine that copies boxes of tensors.
+/* box.c - which copies to shared memory are boxes of tensors, which a copy engine can make (TMA).
  *
- *      load(x, (16*q + i)*K + 8*k + j, 16*q + i < M & 8*k + j < K, 0) at i*8 + j      for i < 16, j < 8
+ *      load(x, (16*q + i)*K + 8*k + j, 16*q + i < M & 8*k + j < K, 0) at i*8 + j
+ *      for i < 16, j < 8
  *
  *              coordinate   size   stride   extent
  *      axis 0  8*k          K      1        8
  *      axis 1  16*q         M      K        16
  *
- * Each condition `e < n` is the coordinate e along an axis of size n, whose stride is that of e's
- * terms in the offset; a loop without a condition is an axis, too, and takes those of the offset's
- * other terms that are multiples of its stride. What is left are axes of one element. The sizes of
- * axes without conditions are what their coordinates reach.
- */
+ * Each condition `e < n` gives an axis of size n with coordinate e; its stride comes from e's terms
+ * in the offset. A loop without a condition is an axis, too; it takes the offset's other terms that
+ * are multiples of its stride. The remaining terms are axes of one element. The size of an axis
+ * without a condition is what its coordinate reaches. */
 #include "passes/analysis/box.h"
 #include "passes/analysis/matrix.h"
 #include "passes/analysis/nest.h"
@@ -25,9 +25,9 @@ struct sum { struct uop *term[TERMS_MAX]; int64_t times[TERMS_MAX]; int n; int64
 struct reader {
     struct tgc *t;
     struct uop *const *loop; int nloop;
-    struct sum rest;             /* of the offset, what no axis has yet */
+    struct sum rest;             /* terms of the offset that no axis has taken yet */
     struct box *b;
-    /* of each axis: the loop, NULL: of one element */
+    /* for each axis: its loop; NULL: it has one element */
     struct { struct uop *own; bool bounded; } of[BULK_RANK];
     const char **why;
 };
@@ -74,7 +74,7 @@ static int64_t times_of(const struct sum *s, const struct uop *term)
     return 0;
 }
 
-/* An axis; the loop is its own, NULL: it has one element. */
+/* Adds an axis; own: its loop, NULL: it has one element. */
 static struct box_axis *add_axis(struct reader *r, struct uop *own, int64_t stride, int64_t extent)
 {
     struct box *b = r->b;
@@ -88,7 +88,7 @@ static struct box_axis *add_axis(struct reader *r, struct uop *own, int64_t stri
 
 /* ---------------------------------------------------------------------------------- conditions */
 
-/* The coordinate e + constant, without the axis's own loop; its terms leave the offset. */
+/* Takes the coordinate e + constant, without the axis's own loop; its terms leave the offset. */
 static bool take_coordinate(struct reader *r, const struct sum *e, struct box_axis *x,
                             const struct uop *own, int64_t size)
 {
@@ -108,8 +108,8 @@ static bool take_coordinate(struct reader *r, const struct sum *e, struct box_ax
     return true;
 }
 
-/* a + x // m < n is m*a + x < m*n: rows that are counted by m, where all conditions' numbers are
- * multiples of it. */
+/* Rewrites a + x // m < n as m*a + x < m*n: rows are then counted in units of 1/m. Arises where all
+ * conditions' sizes are multiples of m. */
 static bool multiply_out(struct sum *s, int64_t *size)
 {
     for (int i = 0; i < s->n; i++) {
@@ -127,7 +127,7 @@ static bool multiply_out(struct sum *s, int64_t *size)
     return true;
 }
 
-/* e < size: of the loop that e has, or of a coordinate of one element. */
+/* Takes e < size as an axis: for the loop in e, or for a coordinate of one element. */
 static bool take_bound(struct reader *r, struct uop *e, int64_t size)
 {
     struct sum s = {.n = 0};
@@ -204,7 +204,7 @@ static bool take_conditions(struct reader *r, struct uop *cond)
 
 /* -------------------------------------------------------------------------------------- offset */
 
-/* The copy's loops are axes, the last one innermost. */
+/* Makes axes of the copy's loops, the last one innermost. */
 static bool take_loops(struct reader *r)
 {
     for (int k = r->nloop - 1; k >= 0; k--) {
@@ -222,8 +222,7 @@ static bool take_loops(struct reader *r)
     return true;
 }
 
-/* The term joins the axis without a condition whose stride is the largest one that divides what it
- * is multiplied by. */
+/* Adds the term to the unconditional axis with the largest stride that divides its coefficient. */
 static bool take_term(struct reader *r, struct uop *term, int64_t times)
 {
     struct box_axis *best = NULL;
@@ -242,7 +241,7 @@ static bool take_term(struct reader *r, struct uop *term, int64_t times)
     return true;
 }
 
-/* What no axis has, the terms of the smallest strides first. */
+/* Assigns the remaining terms of the offset, those with the smallest strides first. */
 static bool take_rest(struct reader *r, int64_t aligned)
 {
     for (;;) {
@@ -258,7 +257,7 @@ static bool take_rest(struct reader *r, int64_t aligned)
     }
     r->b->first = r->rest.constant;
     if (r->b->first % aligned && !r->of[0].bounded && r->b->first > 0) {
-        struct box_axis *x = &r->b->axis[0];                /* a coordinate begins where it likes */
+        struct box_axis *x = &r->b->axis[0];                /* axis 0 may begin at any coordinate */
         x->coordinate = sym_addi(r->t, x->coordinate, r->b->first % aligned);
         r->b->first -= r->b->first % aligned;
     }
@@ -268,7 +267,7 @@ static bool take_rest(struct reader *r, int64_t aligned)
 
 /* ----------------------------------------------------------------------------------------- box */
 
-/* Axes by their strides; the copy's loops keep their order. */
+/* Sorts axes by stride; the copy's loops keep their order. */
 static bool sort_axes(struct reader *r)
 {
     struct box *b = r->b;
@@ -318,7 +317,7 @@ struct uop *panel_place(struct tgc *t, struct uop *at, int64_t n, int64_t nelem,
     return matrix_swizzled(t, sym_add(t, at, sym_muli(t, panel, nelem / n * in_panel)), nbytes);
 }
 
-/* Whether the place in local memory is that in the box, or of its rows in panels. */
+/* Whether the offset in shared memory is the position in the box, or in panels of its rows. */
 static bool is_in_order(struct reader *r, struct uop *at, int64_t panel, int64_t nbytes)
 {
     struct uop *place = uop_int(r->t, 0);
@@ -357,7 +356,7 @@ bool box_read(struct tgc *t, struct uop *value, struct uop *at, struct uop *cons
         return refuse(&r, "an offset of many terms");
     if (!take_loops(&r) || (load->nsrc > 2 && !take_conditions(&r, load->src[2])))
         return false;
-    for (int i = 0; i < b->rank; i++)                 /* of the others the loops leave the offset */
+    for (int i = 0; i < b->rank; i++)                 /* unconditional loops leave the offset */
         if (r.of[i].own && !r.of[i].bounded)
             (void)add_term(&r.rest, r.of[i].own, -b->axis[i].stride);
     if (!take_rest(&r, aligned))
@@ -393,7 +392,7 @@ bool box_is_of_first(struct uop *valid, const struct uop *item)
     return box_is_of_first(valid->src[0], item) || box_is_of_first(valid->src[1], item);
 }
 
-/* What the condition says beside which thread stores; NULL: nothing. */
+/* The condition without the part that selects the thread; NULL: nothing remains. */
 static struct uop *without_thread(struct tgc *t, struct uop *valid, const struct uop *item)
 {
     if (!valid || is_first(valid, item))

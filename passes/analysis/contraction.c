@@ -3,12 +3,12 @@
  * The product's coordinates are ranges. move_index() (ir/view.c) maps them through each factor's
  * movement to coordinates of its base, and the ranges on which these depend determine the roles:
  *
- *                        of the result                      added up
- *      both factors      BATCH                              SUM
- *      streamed          ROW                                SUM, or TAP where a coordinate of the
- *      stationary        COLUMN                             base also depends on a row and is not
- *      neither           NONE                               both of them in row-major order
- */
+ *      varies: both factors   streamed   stationary   neither
+ *              BATCH          ROW        COLUMN       NONE         an axis of the result
+ *
+ * A reduced axis is a TAP if a coordinate of the streamed factor's base depends on it and on an
+ * axis of the result, as in a window. Otherwise, and if the two are in row-major order, it is a
+ * SUM. */
 #include "passes/analysis/contraction.h"
 #include "passes/analysis/access.h"
 
@@ -230,7 +230,7 @@ struct uop *contraction_like(struct tgc *t, const struct uop *sum, struct uop *x
     return uop_reduce(t, OP_ADD, product, REDUCE_AXES(sum->arg.i));
 }
 
-/* An axis without a role (of -1) stays behind the axis that it is behind. */
+/* An axis without a role (-1) keeps its position after the axis before it. */
 struct uop *contraction_arrange(struct tgc *t, struct uop *x, const int *of, int ndim)
 {
     struct uop *dim[MAX_RANK];
@@ -250,7 +250,7 @@ struct uop *contraction_arrange(struct tgc *t, struct uop *x, const int *of, int
 /* A base on the way to become a factor: axis a of x belongs to the product's axis of[a]. */
 struct building { struct uop *x; int of[MAX_RANK]; };
 
-/* Cuts off what is never read: before `begin`, and behind the `size` elements from it. */
+/* Cuts off what is never read: before `begin`, and after the `size` elements from it. */
 static void cut_axis(struct tgc *t, struct building *b, int a, struct uop *size, int64_t begin)
 {
     struct uop *lo[MAX_RANK], *dim[MAX_RANK];

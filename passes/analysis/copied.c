@@ -1,13 +1,12 @@
-/* copied.c - what may be copied to local memory as it is, by an instruction that no thread waits
- * for.
+/* copied.c - which copies to shared memory an asynchronous copy instruction can make.
  *
- *      stage(%local, load(x, a*32 + v, lt(a, n), 0), b*40 + v, ..., v < 8)      8 neighbours, or zeros
+ *      stage(%local, load(x, a*32 + v, lt(a, n), 0), b*40 + v, ..., v < 8)    8 elements, or zeros
  */
 #include "passes/analysis/copied.h"
 #include "passes/analysis/nest.h"
 
-/* Two conditions of numbers that are multiples of `all`, but for the range's part,
- * which is less: x < y. */
+/* Compares two numbers, x < y, that are multiples of n, except for the range's part, which is less
+ * than n. */
 static struct uop *compared(struct tgc *t, struct uop *x, struct uop *y, const struct uop *r,
                             int64_t n)
 {
@@ -36,7 +35,8 @@ struct uop *condition_of_first(struct tgc *t, struct uop *cond, const struct uop
     return x && y ? sym_and(t, x, y) : NULL;
 }
 
-/* The ranges of neighbours, innermost first: the bytes of a group, then a vector's lanes. */
+/* The ranges over contiguous elements, innermost first: the bytes of a group, then a vector's
+ * lanes. */
 static int neighbours(struct uop *const *range, int n, struct uop **of)
 {
     int found = 0;

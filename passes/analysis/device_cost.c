@@ -1,13 +1,11 @@
-/* device_cost.c - estimates what a kernel takes of a device that has a grid: threads, local memory,
- * bytes, time.
+/* device_cost.c - estimates a kernel's use of a device with a grid: threads, shared memory, bytes,
+ * time.
  *
- * Its program is read as the schedules were weighed when they were chosen (struct grid_work): what
- * a thread issues, products of matrices, steps between barriers, and the bytes that each block
- * needs of the cache, each of its own once, however many of its threads load them. What threads of
- * a block load each for itself counts twice. A loop whose end depends on the block has as many
- * turns as it has on average; conditions of the block and of a loop hold as often as they do
- * (turns.h).
- */
+ * The program is read into the model by which its schedule was chosen (struct grid_work). That is:
+ * what a thread issues, matrix products, steps between barriers, and the bytes that each block
+ * needs from the cache. A block's bytes count once, however many of its threads load them; bytes
+ * that threads load for themselves count twice. A loop whose end depends on the block counts with
+ * its mean number of iterations, a condition with its frequency (turns.h). */
 #include "passes/analysis/access.h"
 #include "passes/analysis/footprint.h"
 #include "passes/analysis/kernel_cost.h"
@@ -19,14 +17,14 @@
 
 enum { DEPTH_MAX = 128 };
 
-/* An open loop: its turns in all threads, those of one thread, and those that a
- * block takes together. */
+/* An open loop: its iterations over all threads, of one thread, and of a block together. */
 struct open_loop {
     const struct uop *range;
     double all, each, block;
     bool is_item, is_shared, is_serial, is_places;
 };
-/* Bytes of a block, or for each place that it goes through, and how often they are loaded. */
+/* Bytes of a block (or of each output tile of a persistent block), and how often they are
+ * loaded. */
 struct block_part { struct cover bytes; double again, places; };
 struct device_walk {
     struct tgc *t;
@@ -35,23 +33,25 @@ struct device_walk {
     struct device_use *use;
     struct open_loop open[DEPTH_MAX];
     int depth, items;
-    double share[DEPTH_MAX];     /* of the turns around it, those in which a condition holds, with
-                                  * those around it */
-    double owned[DEPTH_MAX];     /* likewise, where data say whose turn it is: a part of the bytes,
-                                  * too */
+    double share[DEPTH_MAX];     /* share of the iterations around it for which a condition
+                                  * holds, outer conditions included */
+    double owned[DEPTH_MAX];     /* likewise for conditions in which data select the iteration:
+                                  * these scale bytes, too */
     int conditions;
-    struct places grid;          /* its loops that are open */
-    double places;               /* that a block goes through */
+    struct places grid;          /* the grid loops that are open */
+    double places;               /* output tiles of a block (PERSIST) */
     struct footprint footprint;
     struct block_part *part; int npart; size_t cap_part;             /* by group of the footprint */
-    double given;                /* bytes of boxes that other blocks of its cluster copy for a
-                                  * block */
-    double last_ns;              /* what the blocks take that come last (TICKET) */
-    bool loaded;                 /* from memory or the cache, since the last barrier */
-    const struct buffer *filled; /* barriers that tell when a box is there */
+    double given;                /* bytes that a block receives by multicast from others of its
+                                  * cluster */
+    double last_ns;              /* time of the last-arriving blocks (TICKET) */
+    bool loaded;                 /* something was loaded from memory or cache since the last
+                                  * barrier */
+    const struct buffer *filled; /* barriers that signal the arrival of a box */
 };
 
-/* Steps that copies to local memory are made early; 0: a block waits for those of each step. */
+/* Pipeline steps that copies to shared memory are issued ahead; 0: each step stalls on its
+ * copies. */
 static int steps_ahead(const struct kernel *k)
 {
     for (int i = 0; i < k->opts.n; i++)
@@ -60,7 +60,7 @@ static int steps_ahead(const struct kernel *k)
     return 0;
 }
 
-/* How many places of the grid each block goes through: the turns of its own loop (PERSIST). */
+/* Output tiles of each block: the iterations of its tile loop (PERSIST). */
 static double count_places(const struct kernel *k)
 {
     const struct uop *store = k->ast->src[0];
@@ -74,7 +74,7 @@ static double count_places(const struct kernel *k)
     return n;
 }
 
-/* The places of the grid along one dimension, and how many of them are threads of a block. */
+/* Counts blocks of the grid, and threads of each. */
 static void begin_work(struct device_walk *w)
 {
     const struct kernel *k = w->k;
@@ -105,8 +105,8 @@ static bool is_in_loop(const struct device_walk *w)
     return false;
 }
 
-/* The turns of a loop, on average over the places of the grid where they differ; of a grid that has
- * such loops, how long the units take. */
+/* Iterations of a loop, as a mean over the grid where they differ. In a grid with such loops also
+ * notes how evenly the units are loaded. */
 static double turns_of(struct device_walk *w, const struct uop *range)
 {
     double n = range->src[0]->vmax > 0 ? (double)range->src[0]->vmax : 1, mean;
@@ -139,8 +139,8 @@ static void open_loop(struct device_walk *w, const struct uop *range)
         l.each = w->k->block ? n / w->k->block : n;
         l.all = w->items ? l.each : n;               /* threads share it */
     } else {
-        /* through places, or, of threads that only copy, through the steps of all of them: no
-         * place's bytes are another one's */
+        /* a loop over tiles, or, in producers, over the steps of all tiles: tiles have bytes of
+         * their own */
         l.is_places = w->places > 1 && !is_in_loop(w) && n >= w->places;
         l.block = l.is_places ? n / w->places : n;
         l.is_serial = true;
@@ -175,8 +175,8 @@ static const struct uop *without_casts(const struct uop *u)
     return u;
 }
 
-/* Where what is loaded says which place of the grid it is for, as of those that share a scatter's
- * places: one of them. */
+/* The fraction of the grid for which data select an index, as for threads that share a scatter's
+ * range: one index. */
 static double share_of_place(struct tgc *t, const struct uop *condition)
 {
     if (condition->op == OP_AND)
@@ -190,8 +190,8 @@ static double share_of_place(struct tgc *t, const struct uop *condition)
     return 1;
 }
 
-/* Of its turns, those in which the condition holds: one of the block, and of the innermost loop
- * that it is of. */
+/* Opens a condition: the fraction of iterations for which it holds, over blocks and the innermost
+ * loop that it depends on. */
 static void open_condition(struct device_walk *w, const struct uop *guard)
 {
     double share = 1, owned = share_of_place(w->t, guard->src[0]);
@@ -210,15 +210,15 @@ static void open_condition(struct device_walk *w, const struct uop *guard)
     w->conditions++;
 }
 
-/* What one access takes of a buffer: its bytes, and those from the first to the last of them, which
- * are more where it takes rows. */
+/* Bytes of one access to a buffer, and its extent from the first to the last byte, which is larger
+ * for rows. */
 struct taken { double nbytes, span; };
 
-/* Neighbours. */
+/* A contiguous access. */
 static struct taken taken_together(double nbytes) { return (struct taken){nbytes, nbytes}; }
 
-/* Bytes that all threads ask for, and those that a block covers; shared: its threads ask
- * for them together. */
+/* Adds the bytes that all threads request, and those that a block covers; shared: its threads
+ * request them together. */
 static void note_bytes(struct device_walk *w, const struct buffer *b, struct uop *offset,
                        struct taken of, bool shared)
 {
@@ -254,8 +254,7 @@ static void note_bytes(struct device_walk *w, const struct buffer *b, struct uop
     cover_add(&part->bytes, own, span, at * (int64_t)size);
 }
 
-/* Elements from the first to the last one of a vector or, whose rows the lanes of a wave load
- * together, of a tile. */
+/* Extent in elements of a vector, or of a tile whose rows a subgroup's lanes load together. */
 static double span_of_access(const struct uop *u, double nelem)
 {
     if (u->op == OP_LOAD && TILE_IS(u->arg.i))
@@ -272,14 +271,14 @@ static void note_access(struct device_walk *w, const struct uop *u)
     bool local = buffer_space(b) == SPACE_LOCAL, tile = u->op == OP_LOAD && TILE_IS(u->arg.i);
     double nelem = tile ? (double)TILE_ROWS(u->arg.i) * TILE_COLUMNS(u->arg.i) / d->wave
                         : (double)value->lanes;
-    /* local memory gives many threads of a wave what they read of the same place at once: a vector
-     * takes no longer */
+    /* shared memory serves many threads of a subgroup that read one address at once: a vector takes
+     * no longer */
     double nbytes = nelem * (double)dtype_nbytes(b->dtype),
            words = nbytes > 4 && (tile || !local) ? nbytes / 4 : 1;
-    words = tile && b->panel ? 0 : words;            /* the unit reads it */
+    words = tile && b->panel ? 0 : words;            /* the matrix unit reads it */
     if (b->kind == BUFFER_SCRATCH && !local && !b->is_global)
         return;
-    /* of a load with a condition of its own, of those that the guard around it leaves */
+    /* a conditional load: relative to what the guard around it leaves */
     double around = w->conditions ? w->owned[w->conditions - 1] : 1,
            own = u->op == OP_LOAD && u->nsrc > 2 ? share_of_place(w->t, u->src[2]) : 1;
     double owned = own < around ? own : around;
@@ -292,7 +291,7 @@ static void note_access(struct device_walk *w, const struct uop *u)
         false);
 }
 
-/* From memory to local memory: no instruction stores what comes. */
+/* An asynchronous copy to shared memory: no store is issued. */
 static void note_copy(struct device_walk *w, const struct uop *u)
 {
     const struct buffer *to = uop_buffer_of(u->src[0]), *from = uop_buffer_of(u->src[2]);
@@ -303,7 +302,8 @@ static void note_copy(struct device_walk *w, const struct uop *u)
     note_bytes(w, from, u->src[3], taken_together(nbytes), false);
 }
 
-/* What threads keep, or local memory, to memory; or from there to what threads keep. */
+/* A vector store from registers or shared memory to memory, or a vector load from there to
+ * registers. */
 static void note_put(struct device_walk *w, const struct uop *u)
 {
     const struct buffer *to = uop_buffer_of(u->src[0]), *from = uop_buffer_of(u->src[2]);
@@ -320,7 +320,7 @@ static void note_put(struct device_walk *w, const struct uop *u)
     }
 }
 
-/* Where the box begins in its tensor, as the program counts. */
+/* The offset of a box in its tensor, as the program computes it. */
 static struct uop *begin_of_box(struct tgc *t, const struct uop *u)
 {
     enum dtype d = DTYPE_I32;
@@ -349,7 +349,7 @@ static struct taken taken_of_box(const struct uop *u, const struct buffer *local
     return (struct taken){nelem * size, (last + 1) * size};
 }
 
-/* A box, or a block's part of a cluster's: one thread has an engine copy it. */
+/* A bulk load of a box, or of a block's part in a cluster: one thread issues it. */
 static void note_bulk(struct device_walk *w, const struct uop *u)
 {
     const struct buffer *to = uop_buffer_of(u->src[BULK_TO]),
@@ -359,11 +359,11 @@ static void note_bulk(struct device_walk *w, const struct uop *u)
     w->filled = uop_buffer_of(u->src[BULK_BARRIERS]);
     note_bytes(w, to, u->src[BULK_OFFSET], taken_together(nbytes), true);
     note_bytes(w, from, begin_of_box(w->t, u), part, true);
-    /* those of the first turns are behind none of the last ones */
+    /* in prologue copies nothing is received from others */
     w->given += is_in_loop(w) ? turns_of_thread(w) * (nbytes - part.nbytes) : 0;
 }
 
-/* A box that leaves. */
+/* A bulk store of a box. */
 static void note_bulk_store(struct device_walk *w, const struct uop *u)
 {
     const struct buffer *from = uop_buffer_of(u->src[BULK_TO]),
@@ -384,8 +384,8 @@ static void note_matrix(struct device_walk *w, const struct uop *u)
     w->work.issued += w->work.apart ? turns : 0;
 }
 
-/* The turns in which u is computed: lanes are straight-line code, of which compilers compute once
- * what is the same in all. */
+/* Iterations in which u is computed. Lanes are straight-line code, in which compilers compute
+ * common subexpressions once. */
 static double turns_of_value(const struct device_walk *w, struct uop *u)
 {
     double n = turns_of_thread(w);
@@ -398,7 +398,7 @@ static double turns_of_value(const struct device_walk *w, struct uop *u)
 
 static bool is_product(const struct uop *u) { return u->op == OP_MUL && dtype_is_float(u->dtype); }
 
-/* Multiply-adds of a thread in the time of u. An addition with a product costs nothing. */
+/* Issue cost of u for a thread, in multiply-adds. An addition with a product costs nothing. */
 static double issue_of(const struct device_walk *w, const struct uop *u)
 {
     if (u->op == OP_INTRINSIC)
@@ -419,7 +419,7 @@ static void note_value(struct device_walk *w, struct uop *u)
     w->work.powers += u->op == OP_EXP2 ? turns * u->lanes * cost_grid_power(w->t->device) : 0;
 }
 
-/* In a loop, behind what was loaded, a step of the block begins. */
+/* In a loop, the first barrier after loads begins a step of the block. */
 static void note_barrier(struct device_walk *w)
 {
     double turns = turns_of_thread(w);
@@ -428,15 +428,15 @@ static void note_barrier(struct device_walk *w)
     w->loaded = false;
 }
 
-/* So it does where its threads wait for boxes. */
+/* So does a wait for boxes. */
 static void note_wait(struct device_walk *w, const struct uop *u)
 {
     if (w->filled == uop_buffer_of(u->src[0]) && is_in_loop(w))
         w->work.steps += turns_of_thread(w);
 }
 
-/* What stands in the guard of a TICKET the last block of some does alone, when the others are done.
- * Returns where it ends. */
+/* The guard of a TICKET is run by the last-arriving block alone, after the others. Returns its
+ * end. */
 static int note_last(struct device_walk *w, struct uop *const *linear, int n, int at)
 {
     const struct uop *ticket = linear[at]->src[0];
@@ -491,7 +491,7 @@ static void walk(struct device_walk *w, struct uop *const *linear, int n)
     }
 }
 
-/* The bytes that a block needs: at most a buffer's, in all its groups, for each of its places. */
+/* Bytes that a block needs: at most a buffer's, summed over its groups, for each output tile. */
 static double block_nbytes(const struct device_walk *w)
 {
     double sum = 0;
@@ -504,7 +504,7 @@ static double block_nbytes(const struct device_walk *w)
     return sum;
 }
 
-/* Of a thread that keeps much of what its block computes; 0: it does not. */
+/* Registers of a thread that keeps much of what its block computes; 0: it does not. */
 static double kept_registers(const struct kernel *k)
 {
     enum { BESIDE = 36, LITTLE = 32 };
@@ -537,11 +537,11 @@ struct device_use device_use(struct tgc *t, const struct kernel *k)
     use.threads = w.work.blocks * w.work.threads;
     use.cached = w.work.blocks * block_nbytes(&w);
     use.cached = use.cached < use.asked ? use.cached : use.asked;
-    /* of a table that is gathered from, a part */
+    /* only a part of a table that is gathered from */
     use.moved = use.cached < k->nbytes ? use.cached : k->nbytes;
     w.work.ahead = steps_ahead(k);
-    w.work.registers = kept_registers(k);            /* what it keeps it computes of a product, for
-                                                      * the next one */
+    w.work.registers = kept_registers(k);            /* it computes them by a product, for the
+                                                      * next one */
     w.work.groups = w.work.registers > 0 && w.work.matrix_ns > 0
                         ? cost_grid_groups(t->device, w.work.threads)
                         : 0;
@@ -556,7 +556,7 @@ struct device_use device_use(struct tgc *t, const struct kernel *k)
     return use;
 }
 
-/* Whether the condition, which names an entry, is false in its run. */
+/* Whether the condition, which names an entry, is false in its runs. */
 static bool is_of_another(struct tgc *t, const struct schedule *s, struct uop *cond, int entry)
 {
     int64_t is = 1;
@@ -568,7 +568,7 @@ static bool is_of_another(struct tgc *t, const struct schedule *s, struct uop *c
 bool *steps_of_entry(struct tgc *t, const struct schedule *s, int entry)
 {
     bool *takes = scratch_array(t, (size_t)s->nstep + 1, sizeof *takes);
-    int depth = 0, out = 0;      /* out: the depth of the branch that another entry takes */
+    int depth = 0, out = 0;      /* out: depth of the branch that belongs to another entry */
     for (int i = 0; i < s->nstep; i++) {
         const struct step *st = &s->step[i];
         depth += st->kind == STEP_IF;
@@ -613,7 +613,7 @@ static void note_tensor(struct tensor_uses *uses, const struct buffer *b, double
     uses->v[i].nbytes += nbytes;
 }
 
-/* Bytes that no schedule could spare: of each tensor once what all kernels access. */
+/* Bytes that no schedule can avoid: of each tensor what all kernels access, once. */
 static double least_nbytes(struct tgc *t, const struct schedule *s, const bool *takes)
 {
     struct tensor_uses uses = {.t = t};
@@ -654,7 +654,7 @@ struct device_run device_run(struct tgc *t, const struct schedule *s, int entry)
     return run;
 }
 
-/* Reads of the program of a kernel. */
+/* Counts the image reads of a kernel's program. */
 static void count_reads(struct uop *const *u, int n, struct image_use *use)
 {
     for (int i = 0; i < n; i++) {

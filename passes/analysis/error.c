@@ -2,20 +2,21 @@
  *
  * Rounding is a noise: errors of different elements are independent. An error of variance v in a
  * layer's results x has the variance v sum |dy/dx|^2 at the outputs y. A product of the layers'
- * norms would not give that sum, since it depends on which activations are active, and on how much
- * of a value is the mean that the next layer subtracts. So the network is run, not on an image, but
- * on PIXELS representative pixels, linked into a ring by the same windows (error_field.h). Axes
- * along which weights vary (channels) are computed in full; of the others, PIXELS places are
- * sampled. That costs as much as a layer of 8x8 pixels wherever there is one. Then one walk back
- * gives every layer's gain, as reverse accumulation gives gradients, but of squares.
+ * norms would not give that sum. It depends on which activations are active, and on how much of a
+ * value is the mean that the next layer subtracts.
+ *
+ * So the network is run, not on an image, but on PIXELS representative pixels, linked into a ring
+ * by the same windows (error_field.h). Axes along which weights vary (channels) are computed in
+ * full; of the others, PIXELS positions are sampled. That costs as much as a layer of 8x8 pixels
+ * wherever there is one. Then one walk back gives every layer's gain, as reverse accumulation gives
+ * gradients, but of squares.
  *
  *      x = noise    ->  conv  ->  relu  ->  conv  ->  mean  ->  y         values, on pixels
  *      gain         <-  w^2   <-  0, 1  <-  w^2   <-  1/n   <-  1 / max y^2
  *
  * Inputs are slightly smooth noise of variance 1 (integers: 0 to 255). Opaque ops (host calls,
  * control, scatters) pass relative errors on unchanged; a comparison, and a choice by it, passes
- * none.
- */
+ * none. */
 #include "passes/analysis/error.h"
 #include "passes/analysis/error_field.h"
 #include "passes/analysis/contraction.h"
@@ -122,7 +123,7 @@ static bool carries(const struct pixels *p, const struct uop *v)
            p->field[p->at[v->id]].s->gain != NULL;
 }
 
-/* Of the magnitude of its operands. */
+/* Has the magnitude of its operands. */
 static struct field make_opaque(struct pixels *p, struct uop *u)
 {
     double largest = 0;
@@ -308,21 +309,21 @@ double error_unit(enum dtype d)
     return unit;
 }
 
-/* How far two programs are apart: relative deviations of values, by uop id. */
+/* How far two programs differ: relative deviations of values, by uop id. */
 struct apart { struct tgc *t; double *deviation; };
 
-/* The variance that rounding a value adds. Values that are nearly the same are rounded to the same,
- * but for those that lie between: 2 unit times their deviation, at most that of two roundings. That
- * it is where an instruction takes values of the type, which may be others than the graph's
- * (attention's weights before they are divided, by a maximum so far). */
+/* The variance that rounding a value adds. Nearly equal values are rounded to equal ones, unless a
+ * boundary lies between: so it is 2 unit times their deviation, at most that of two roundings. This
+ * holds where an instruction takes values of the type, which may differ from the graph's
+ * (attention's weights before the division, relative to a running maximum). */
 static double added_by(const struct apart *a, enum dtype type, double deviation)
 {
     const double unit = error_unit(type), two = 2 * unit * unit / 3;
     return deviation > 0 && device_multiplies(a->t, type) ? two : fmin(2 * unit * deviation, two);
 }
 
-/* The narrowest type through which the factor comes, VOID: it is not rounded; and what is
- * behind. */
+/* The narrowest type through which the factor passes, and the value before it; VOID: it is not
+ * rounded. */
 static enum dtype type_of(const struct uop **factor)
 {
     enum dtype narrowest = DTYPE_VOID;
@@ -336,9 +337,9 @@ static enum dtype type_of(const struct uop **factor)
     }
 }
 
-/* What the rounding of its factors adds to a term's variance, relative to its square: where the
- * graph rounds, in both programs; where the device multiplies halves and one factor alone is said
- * to be such, or memory holds halves, in one. */
+/* What rounding the factors adds to a term's variance, relative to its square. Both programs round
+ * where the graph does. Only one rounds where the device multiplies halves although one factor
+ * alone is said to be such, or where memory holds halves. */
 static double variance_of(const struct apart *a, const struct uop *sum)
 {
     const struct uop *product = summed_product(sum),
@@ -357,7 +358,7 @@ static double variance_of(const struct apart *a, const struct uop *sum)
     return variance;
 }
 
-/* That of a value, by its operands'. */
+/* The deviation of a value, from its operands'. */
 static double deviation_of(const struct apart *a, const struct uop *u)
 {
     static const double order_of_sum = 0x1p-20;      /* of f32, and functions of other libraries */

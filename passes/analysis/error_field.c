@@ -1,9 +1,9 @@
 /* error_field.c - tensors of a network that is run on a few pixels, and movement of them.
  *
- * A field represents a tensor by entries: one for each index along the axes kept in full (channels,
- * along which weights vary), and in each of them PIXELS values that sample all the other axes
- * (rows, columns, batch). Movement is a view where possible; where axes in full merge with sampled
- * ones, or tensors are joined, values are picked one by one.
+ * A field represents a tensor by entries, one for each index along the axes kept in full (channels,
+ * along which weights vary). Each entry has PIXELS values that sample all the other axes (rows,
+ * columns, batch). Movement is a view where possible; where axes in full merge with sampled ones,
+ * or tensors are joined, values are picked one by one.
  *
  *      f32[1, 64, 56, 56]  ->  dim 1 64 1 1, shift 0 0 8 1: 64 entries of 64 pixels
  */
@@ -250,7 +250,7 @@ static bool view_group(const struct field *f, int lo, int hi, struct field *out,
     return true;
 }
 
-/* Keeps as many axes in full as there is room for; of the others, each pixel has a random place. */
+/* Keeps as many axes in full as fit; along the others, each pixel has a random position. */
 static struct field pick_reshape(struct pixels *p, struct uop *u, const struct field *f)
 {
     const struct uop *x = u->src[0];
@@ -467,7 +467,7 @@ struct field field_move(struct pixels *p, struct uop *u)
     }
 }
 
-/* A place among n, as one pixel of a field says it. */
+/* A position among n that a pixel of a field stands for. */
 static int64_t place_at(const struct field *f, const int64_t *at, int pixel, int64_t n)
 {
     int shift;

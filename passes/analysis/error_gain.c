@@ -4,8 +4,8 @@
  * The gain of an entry is the derivative of the mean square error at the outputs by the variance of
  * the errors of the entry's elements. Errors of different elements are independent:
  *
- *      y = f(x)             gain of x += gain of y * mean of f'(x)^2 over the pixels
- *      y = sum of w * x     gain of x += gain of y * w^2, of each term
+ *      y = f(x)             gain of x += gain of y * mean of f'(x)^2 over the pixels.
+ *      y = sum of w * x     gain of x += gain of y * w^2, of each term.
  */
 #include "passes/analysis/error_field.h"
 
@@ -80,10 +80,10 @@ static void each_values(const struct uop *u, float v[3][PIXELS], int n, float *y
     }
 }
 
-/* Of x + bias: by how much x is larger here than in a real run. A bias that cancels its channel's
- * mean, as those of normalizations do, says what the mean is: x is scaled to have it. Otherwise
- * small differences between the pixels and real images would accumulate over many layers. 1: the
- * bias is of another kind. */
+/* For x + bias: by how much x is larger here than in a real run. A bias that cancels its channel's
+ * mean, as those of normalizations do, tells the mean, so x is scaled to have it. Otherwise small
+ * differences between the pixels and real images would accumulate over many layers. 1: the bias is
+ * of another kind. */
 static double scale_of(const struct field *in, int bias, const struct field *out)
 {
     enum { CHANNELS_MIN = 16 };
@@ -274,7 +274,7 @@ static void read_terms(const struct field *f, const struct terms *m, int k, int6
         field_read(f, base + m->entry[k][i], m->shift[k][i], x + i * PIXELS);
 }
 
-/* Results that are sums of the same terms x, each by weights of its own. */
+/* Results that are sums of the same terms x, each with weights of its own. */
 enum { ALIKE = 16 };
 struct sums { const float *w[ALIKE]; float *y[ALIKE]; int n; };
 
@@ -321,7 +321,7 @@ static IN_WIDE void add_terms_wide(const struct sums *s, const int64_t *at, cons
     add_terms(s, at, x, n);
 }
 
-/* And s is empty then. */
+/* Adds the terms to all of s, and empties s. */
 static void add_products(struct sums *s, const int64_t *at, const float *x, int64_t n)
 {
     if (HAS_WIDE)
@@ -532,9 +532,9 @@ void pixels_fold_back(const struct pixels *p, const struct pixel_step *s)
             give_chosen(in, &m, base, gain, s->out.s->x + entry * PIXELS);
             continue;
         }
-        /* Values that have come through windows share causes with their neighbours: the variance of
-         * a sum over N places is between N (independent) and N^2 (fully correlated); the geometric
-         * mean is taken. */
+        /* Values that passed windows share causes with their neighbours: the variance of a sum over
+         * N positions is between N (independent) and N^2 (fully correlated); the geometric mean is
+         * taken. */
         gain *= m.each * m.equal * m.equal * sqrt(m.places);
         for (int64_t i = 0; i < m.n; i++)
             in->s->gain[base + m.entry[0][i]] += gain;

@@ -1,8 +1,7 @@
-/* footprint.c - groups of accesses whose places differ by constants, and what they cover together.
+/* footprint.c - groups of accesses whose offsets differ by constants, and what they cover together.
  *
- * Offsets are canonical sums, in which a constant is the last term: without it those of a group are
- * one uop.
- */
+ * Offsets are canonical sums with the constant as the last term: without it those of a group are
+ * one uop. */
 #include "passes/analysis/footprint.h"
 #include "passes/analysis/access.h"
 

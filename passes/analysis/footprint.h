@@ -1,6 +1,5 @@
-/* footprint.h - which part of a buffer several accesses cover together. Those whose places differ
- * by constants, as the unrolled taps of a window do, read mostly the same.
- */
+/* footprint.h - which part of a buffer several accesses cover together. Accesses whose offsets
+ * differ by constants, as the unrolled taps of a window do, mostly overlap. */
 #ifndef TGC_FOOTPRINT_H
 #define TGC_FOOTPRINT_H
 
@@ -16,16 +15,16 @@ struct footprint {
 int footprint_find(struct footprint *f, const struct buffer *b, const struct uop *offset,
                    int64_t *at);
 
-/* Of a group, while some loops run: what all its accesses add up to, and the places from the first
- * to the last one. */
+/* What a group covers while some loops run: the sum of all its accesses, and the extent from the
+ * first to the last. */
 struct cover { double sum, span, low, high; };
-/* An access of so many elements, which lie within `span` elements from `at` on. */
+/* Adds an access of nelem elements, within `span` elements from `at` on. */
 void cover_add(struct cover *c, double nelem, double span, int64_t at);
 /* Elements that they cover, at most. */
 double cover_nelem(const struct cover *c);
 
-/* How many elements lie from the first to the last that is at `offset` while r takes n turns,
- * beside those of one turn; HUGE_VAL: that is not known. */
+/* Elements from the first to the last at `offset` over n iterations of r, beyond those of one
+ * iteration; HUGE_VAL: unknown. */
 double footprint_span(struct tgc *t, struct uop *offset, const struct uop *r, double n);
 
 #endif

@@ -32,16 +32,16 @@ struct turns {
     double inside;               /* cycles of the loops inside */
 };
 
-/* Loads or stores, within `depth` loops, whose places differ by constants (unrolled
- * taps of a window read mostly the same); bit d of `moves`: their addresses change with
- * the loop at depth d. */
+/* Loads or stores within `depth` loops whose offsets differ by constants (the unrolled taps of a
+ * window mostly overlap). Bit d of `moves`: their addresses vary with the loop at depth d. */
 struct access {
     int group;                   /* of the footprint */
     double nbytes;               /* of one execution of all of them */
-    double one, low, high;       /* bytes of the widest one; the first and the last one's places */
+    double one, low, high;       /* bytes of the widest one; offsets of the first and the last
+                                  * one */
     int loop[DEPTH_MAX], depth;
     uint64_t moves;
-    double span[DEPTH_MAX];      /* by depth: bytes from the first to the last turn's place */
+    double span[DEPTH_MAX];      /* by depth: bytes from the first to the last iteration's offset */
 };
 
 struct walk {
@@ -146,7 +146,7 @@ static double sample_at(int i, int d)
 }
 
 /* The value of index arithmetic at a sample of the loops that it depends on, symbols at their upper
- * bounds; *turns: those of these loops there. false: it reads data. */
+ * bounds; *turns: the product of these loops' sizes there. false: it reads data. */
 static bool value_at(struct tgc *t, struct uop *u, int sample, double *value, double *turns)
 {
     struct mem_mark mark = scratch_mark(t);
@@ -180,7 +180,7 @@ static bool value_at(struct tgc *t, struct uop *u, int sample, double *value, do
     return ok;
 }
 
-/* The mean over the turns of the loops around it: behind a mask each row of scores has as many keys
+/* The mean over the iterations of the outer loops: under a mask each row of scores has as many keys
  * as it sees. */
 static double trips_of(struct tgc *t, const struct uop *range)
 {

@@ -14,20 +14,19 @@ struct kernel_cost { double ns, compute_ns, nbytes[LEVEL_COUNT]; };
  * alone. needs: VECTORS, SIZES. Changes nothing. */
 struct kernel_cost kernel_cost(struct tgc *t, const struct schedule *s, const struct kernel *k);
 
-/* Whether u, of a linear program, is computed of loops' counters and symbols: as the index
- * arithmetic of the last pass, which may be in 32 bits. */
+/* Whether u, of a linear program, is computed from loop counters and symbols: index arithmetic,
+ * which the last pass may narrow to 32 bits. */
 bool linear_is_index(const struct uop *u);
 
-/* reads.c: the most bytes of buffer[number] that the kernel reads, as many as its loads have turns
- * (of a table from which it gathers a few rows, those); HUGE_VAL: it stores there, or copies.
- * needs: LINEAR. */
+/* reads.c: the most bytes of buffer[number] that the kernel reads, by the iterations of its loads
+ * (of a gathered table only the rows read); HUGE_VAL: it stores there, or copies. needs: LINEAR. */
 double kernel_reads(struct tgc *t, const struct kernel *k, int number);
 
-/* device_cost.c: of a kernel of a device that has a grid, at the dimensions' upper bounds; 0 of
- * others. threads: of its grid; local_nbytes: of a block; asked: bytes that all threads load and
- * store, from memory or a cache, and from local memory; cached: what blocks need of the cache, each
- * its own bytes once; moved: between memory and cache, each element of a tensor once; limit: what
- * ns is the time of. needs: LINEAR, SIZES. */
+/* device_cost.c: a kernel's use of a device with a grid, at the dimensions' upper bounds; 0 for
+ * other kernels. threads: of its grid. local_nbytes: shared memory of a block. asked: bytes that
+ * all threads load and store, from memory or a cache; local_asked: from shared memory. cached:
+ * bytes that blocks need from the cache, each block its own once. moved: traffic between memory and
+ * cache, each element of a tensor once. limit: what bounds ns. needs: LINEAR, SIZES. */
 struct device_use {
     double threads, local_nbytes, asked, local_asked, cached, moved, ns;
     enum grid_limit limit;
@@ -38,22 +37,22 @@ struct device_use device_use(struct tgc *t, const struct kernel *k);
  * runs. */
 bool *steps_of_entry(struct tgc *t, const struct schedule *s, int entry);
 
-/* Of an entry's run, or of all entries' together (-1). kernels: those of its steps, each of a loop
- * once. needs: SCHEDULE. */
+/* Work of an entry's run, or of all entries' together (-1). kernels: in its steps, those of a loop
+ * counted once. needs: SCHEDULE. */
 struct run_use { int kernels; double flop; };
 struct run_use run_use(struct tgc *t, const struct schedule *s, int entry);
 
-/* The same on a device, at the dimensions' upper bounds. launches: kernels of the schedule's steps,
- * each of a loop once; moved: the bytes of each kernel's tensors; least: those of the inputs,
- * outputs and weights that kernels access, once (of a table, as many elements as are gathered);
- * local_nbytes: the most of a block; asked: as above; ns: estimated, one kernel after the other.
- * needs: LINEAR, SIZES. */
+/* Use of a device by a run, at the dimensions' upper bounds. launches: kernels of the schedule's
+ * steps, those of a loop counted once. moved: the bytes of each kernel's tensors. least: those of
+ * the inputs, outputs and weights that kernels access, once (of a table, the elements gathered).
+ * local_nbytes: the most of a block. asked: see device_use. ns: estimated, one kernel after the
+ * other. needs: LINEAR, SIZES. */
 struct device_run { int launches; double moved, least, asked, local_nbytes, ns; };
 struct device_run device_run(struct tgc *t, const struct schedule *s, int entry);
 
-/* Of --image: tensors that kernels read as images, and those of floats or halves that some kernel
- * reads as a buffer; reads of pixels that the kernels of a run have, and gated ones of them, whose
- * value a condition selects away. */
+/* Image use with --image. images: tensors that kernels read as images. buffers: tensors of floats
+ * or halves that some kernel reads as a buffer. reads, gated: pixel reads of a run's kernels, and
+ * those among them whose value a condition selects away. */
 struct image_use { int images, buffers, reads, gated; };
 struct image_use image_use(struct tgc *t, const struct schedule *s, int entry);
 

@@ -1,11 +1,10 @@
 /* layer_memory.c - how much memory a run needs if layers are computed as the model has them.
  *
  * The graph, before rewrites that trade memory for time (winograd.c), is simulated in topological
- * order: a reduction is a tensor, and values computed elementwise from it overwrite it. Where two
+ * order. A reduction is a tensor, and values computed elementwise from it overwrite it. Where two
  * tensors meet (a skip connection), or a value has several consumers, the result is a tensor, too,
- * in the place of a dead one: a sum is added in place. The largest live set is what rewritten
- * layers may use: where their tensors need more, band.c computes them band by band.
- */
+ * in the memory of a dead one: a sum is added in place. The largest live set is what rewritten
+ * layers may use: where their tensors need more, band.c computes them band by band. */
 #include "passes/analysis/stationary.h"
 #include "passes/passes.h"
 
@@ -38,8 +37,7 @@ static struct held *tensor_of(const struct room *r, const struct uop *u)
     return &r->tensor[r->at[u->id]];
 }
 
-/* Sizes do not count: a weight that is expanded by a size that only the run knows stays what it
- * is. */
+/* Sizes do not count: a weight that is expanded by an unknown size stays what it is. */
 static bool varies(const struct room *r, const struct uop *u)
 {
     if (u->op == OP_BUFFER)
@@ -139,8 +137,8 @@ static bool is_made_of(const struct room *r, int i, int k)
     return at < r->tensor[i].to;
 }
 
-/* A sum added to an older tensor (a skip connection) takes that one's place, if it was not computed
- * from it and the tensor is dead afterwards. Two reductions are two tensors. */
+/* A sum added to an older tensor (a skip connection) takes that one's memory, if it was not
+ * computed from it and the tensor is dead afterwards. Two reductions are two tensors. */
 static void add_in_place(struct room *r, int i)
 {
     const struct held *v = &r->tensor[i];

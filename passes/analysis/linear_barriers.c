@@ -1,14 +1,13 @@
-/* linear_barriers.c - what a block's threads have passed on to each other since their last barrier:
- * stores that access it need another one.
+/* linear_barriers.c - which shared memory a block's threads have accessed since their last barrier:
+ * conflicting stores need another one.
  *
  *      t = ...                 barrier, since t is read
- *      u = f(t)                none: v is another's, and u is read by those who stored it
+ *      u = f(t)                none: v is other memory, and u is read by those who stored it
  *      v = g(t)                barrier, since t is stored again
  *      t = ...
  *
- * Memory counts as a whole. What a store's stages copy it both stores and reads; their own barriers
- * are not counted.
- */
+ * Memory counts as a whole. A store's staged copies both store and read; their own barriers are not
+ * counted. */
 #include "passes/analysis/linear.h"
 
 static const struct buffer *local_of(const struct uop *u)

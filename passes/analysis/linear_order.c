@@ -1,19 +1,18 @@
 /* linear_order.c - from a kernel AST to a linear program: opens and closes loops around stores
  * (linear_values.c places what they store).
  *
- * Stores whose first loops are the same RANGEs are parts of one store: their nests share those
+ * Stores whose leading loops are the same RANGEs are parts of one store: their nests share those
  * loops, and the values computed there. So do the stores of bands, which may nest: some stores may
- * be in an inner band that others of the same band are not in. Behind a store of what a block's
- * threads pass on to each other is a barrier, if what follows reads it or stores it again, and
- * where a loop over bands begins or ends.
- */
+ * be in an inner band that others of the same band are not in. A barrier follows a store to
+ * shared memory if later stores read it or store it again, or if a loop over bands begins or ends
+ * there. */
 #include "passes/analysis/linear.h"
 #include "passes/analysis/matrix.h"
 
 #include <string.h>
 
-/* Whether a store's condition stands around its loops: it is known before they open, and not all
- * threads have to be in them. */
+/* Whether a store's condition is around its loops: it is known before they open, and not all
+ * threads have to enter them. */
 static bool is_condition_of_all(struct linear *l, struct uop *store, const struct linear_part *all)
 {
     bool alone = store_first_range(store) == 4 && map_get(&l->made, store->src[3]) &&
@@ -31,8 +30,8 @@ static struct uop *open_guard(struct linear *l, struct uop *cond)
     return guard;
 }
 
-/* The TICKET of the store's condition, and what else that says (NULL: nothing); NULL: there is
- * none. It stands around the store's loops: what it hands over is read behind it. */
+/* The TICKET in the store's condition, with the rest of the condition (NULL: nothing); NULL: there
+ * is none. It is around the store's loops, since what it hands over is read after it. */
 static struct uop *ticket_of(struct tgc *t, const struct uop *store, struct uop **rest)
 {
     int n = 0;
@@ -46,7 +45,7 @@ static struct uop *ticket_of(struct tgc *t, const struct uop *store, struct uop 
     return ticket;
 }
 
-/* The nest of a store, whose first `nshared` loops are open and stay open. */
+/* Writes the nest of a store, whose first `nshared` loops are open and stay open. */
 static void emit_store(struct linear *l, struct uop *store, int nshared)
 {
     struct tgc *t = l->t;
@@ -64,8 +63,8 @@ static void emit_store(struct linear *l, struct uop *store, int nshared)
     bool over = uop_buffer_of(store->src[0])->is_over || uop_buffer_of(store->src[0])->leaves;
     for (int k = nvalue + nshared; k < store->nsrc; k++) {
         if (over && range_is_lane(store->src[k])) {
-            linear_barrier(l);         /* all threads have read the copies whose memory it is; boxes
-                                        * have left it */
+            linear_barrier(l);         /* all threads have read the copies that the memory
+                                        * aliases; boxes have left it */
             over = false;
         }
         linear_open(l, store->src[k], range_is_lane(store->src[k]) ? &outside : &all);
@@ -102,7 +101,7 @@ static void enter_group(struct linear *l, struct uop *const *store, int nstore)
     l->trips = 1;
 }
 
-/* Of the loops that they share, the first `nband` are open. */
+/* Writes stores that share loops, the first `nband` of which are open. */
 static void emit_group(struct linear *l, struct uop *const *store, int nstore, int nshared,
                        int nband)
 {
@@ -167,7 +166,7 @@ static struct uop_map copy_map(const struct uop_map *m)
     return copy;
 }
 
-/* What the block's threads have passed on may be read and stored behind this. */
+/* Ends a region in which threads pass on shared memory: it may be read and stored after this. */
 static void end_passing(struct linear *l)
 {
     if (l->passed.n)
@@ -175,8 +174,8 @@ static void end_passing(struct linear *l)
     l->passed.n = 0;
 }
 
-/* The bands' loops that are open, and what was known when each opened: values computed in a band
- * are not known after it. */
+/* The open loops of bands, and what was known when each opened: values computed in a band are
+ * forgotten after it. */
 struct bands { struct uop *range[MAX_RANK]; struct uop_map known[MAX_RANK]; int n; };
 
 static void close_bands(struct linear *l, struct bands *b, int n)
@@ -204,7 +203,7 @@ static void emit_size(struct linear *l, struct uop *size)
     }
 }
 
-/* Closes the bands in which the store is not, and opens those that are not open yet. */
+/* Closes the bands that the store is not in, and opens those of its bands that are not open. */
 static void enter_bands(struct linear *l, struct bands *b, struct uop *const *store, int nleft)
 {
     int first = store_first_range(*store), nband = linear_count_bands(*store), same = 0;

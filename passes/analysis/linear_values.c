@@ -2,15 +2,18 @@
  *
  * A value is computed as soon as the last range on which it depends is open, so invariant work is
  * hoisted by construction and nothing is recomputed. A REDUCE becomes
+ *
  *      ACC(init) · RANGE... · body · ASSIGN(acc, op(acc, value)) · END...
- * at that moment, and its uses read the ACC; a STAGE becomes loops that store to its scratch;
- * local scratch stands between two barriers, the first where loops around it store it again. So an
+ *
+ * at that moment, and its uses read the ACC. A STAGE becomes loops that store to its memory; shared
+ * memory is between two barriers, the first only if loops around it store it again. So an
  * accumulator is always initialized outside its own loops and inside every loop that its value
  * depends on; ir/verify_linear.c checks it again.
  *
  * Lanes (the inner ranges of a register tile) are loops, too, but the innermost ones wherever they
  * are needed: a REDUCE that depends on lanes does not wait for them to open. It keeps one
  * accumulator per lane and opens the lanes inside its own loops:
+ *
  *      ACC(init, lane) · RANGE k · RANGE lane · body · ASSIGN · END lane · END k ... RANGE lane ·
  *      STORE · END lane
  */
@@ -86,14 +89,14 @@ void linear_find_deps(struct linear *l)
         if (u->op == OP_LOAD)
             l->deps[i] |= bands_of(l, u);
         if (u->op == OP_LOAD && uop_buffer_of(u->src[0])->is_register)
-            l->deps[i] |= l->items;      /* each thread has its own, which another
-                                          * nest may store again */
+            l->deps[i] |= l->items;      /* each thread has its own, which another nest may
+                                          * overwrite */
         if (u->op == OP_REDUCE && range_is_item(u->src[u->nsrc - 1]))
-            l->deps[i] |= l->items;      /* threads exchange it: what it is used for
-                                          * waits for them, too */
+            l->deps[i] |= l->items;      /* threads combine it by shuffles: so its users wait for
+                                          * all threads */
         l->wait[i] = u->op == OP_REDUCE ? l->deps[i] & ~l->lanes : l->deps[i];
         if (u->op == OP_REDUCE && u->src[0]->op == OP_MATRIX)
-            l->wait[i] |= l->items;      /* all threads of the wave compute it */
+            l->wait[i] |= l->items;      /* all threads of the subgroup compute it together */
     }
 }
 
@@ -143,8 +146,8 @@ struct uop *linear_made(struct linear *l, const struct uop *u)
     return m;
 }
 
-/* Iterations of a range, at their upper bound; threads that are counted by a loop of
- * their own count once. */
+/* Iterations of a range, at their upper bound; threads counted by a loop of their own count
+ * once. */
 static double turns_of(struct linear *l, const struct uop *r)
 {
     bool counted = range_is_of_block(r) && (l->open & l->items);
@@ -208,11 +211,11 @@ static int lanes_in(struct linear *l, uint64_t bits, struct uop **lane)
     return n;
 }
 
-/* Whether the sum's loop is one of threads, each of which has its own terms then. */
+/* Whether the sum's loop is over threads, each of which has its own terms. */
 static bool is_of_threads(const struct uop *r) { return range_is_of_block(r) || range_is_item(r); }
 
-/* Threads exchange what they have of a sum: all of the block's, or those that differ in one of the
- * nest's items. */
+/* Combines partial sums by shuffles: over all threads of the block, or over those that differ in
+ * one of the nest's items. */
 static void emit_exchange(struct linear *l, const struct uop *reduce, struct uop *acc,
                           const struct uop *thread)
 {
@@ -225,8 +228,8 @@ static void emit_exchange(struct linear *l, const struct uop *reduce, struct uop
                                   (union arg){.i = SHUFFLE_BITS(op, m)}));
 }
 
-/* One term more of the sum in acc, the value of the lanes that are open; or all terms
- * of a wave's product. */
+/* Adds one term to acc, for the lanes that are open, or all terms of a subgroup's matrix
+ * product. */
 static void emit_term(struct linear *l, struct uop *u, struct uop *acc)
 {
     struct tgc *t = l->t;
@@ -247,8 +250,8 @@ static void emit_term(struct linear *l, struct uop *u, struct uop *acc)
     linear_push(l, uop_intern(t, OP_ASSIGN, u->dtype, src, 2, (union arg){0}));
 }
 
-/* What the nest adds to a wave's product, the sum u, and nothing else, from registers: the product
- * is added to it in place. NULL: there is no such value. */
+/* The value that the nest adds to a subgroup's matrix product u, if it is that alone and in
+ * registers: the product then accumulates onto it. NULL: there is none. */
 static struct uop *begin_of(const struct linear *l, const struct uop *u)
 {
     struct uop *value = l->nest->op == OP_STORE ? l->nest->src[2] : NULL;
@@ -265,7 +268,7 @@ static struct uop *begin_of(const struct linear *l, const struct uop *u)
     return begin;
 }
 
-/* Each of the lanes' sums begins with its own value. */
+/* Initializes each lane's accumulator with its own value. */
 static void emit_begin(struct linear *l, struct uop *acc, struct uop *begin,
                        struct uop *const *lane, int nlane)
 {
@@ -298,7 +301,7 @@ static void emit_reduce(struct linear *l, struct uop *u)
             linear_open(l, u->src[k], &body);
     struct linear_part inside = linear_outside(l, &u->src[0], 1);
     while (nlane > 0 && range_is(acc_src[nlane], AXIS_ELEMENT) && u->src[0]->op == OP_MATRIX)
-        nlane--;                     /* of all elements at once */
+        nlane--;                     /* for all elements at once */
     for (int k = 1; k <= nlane; k++)
         linear_open(l, acc_src[k], &inside);
     emit_term(l, u, acc);
@@ -328,9 +331,9 @@ void linear_barrier(struct linear *l)
                 uop_intern(l->t, OP_BARRIER, DTYPE_VOID, NULL, 0, (union arg){.i = l->next_acc++}));
 }
 
-/* Before what a block's threads store to local memory: a barrier, if a loop around has read that
- * before, and if there is none yet. Copies that follow each other stand between two barriers
- * together: the one behind the first copy moves behind the second, unless that reads it. */
+/* A barrier before the block's threads store to shared memory, needed if an outer loop's last
+ * iteration read it. Consecutive copies share two barriers: the barrier after the first copy moves
+ * after the second, unless that reads the first. */
 static void emit_barrier_before(struct linear *l, struct uop *stage)
 {
     int n, at = l->nprogram - 1;

@@ -1,21 +1,21 @@
-/* matrix.c - reads a sum that an instruction of ir/matrix.def computes: where its factors lie, and
- * which of the store's loops are the lanes of the wave and the elements that each of them holds.
+/* matrix.c - reads a sum that an instruction of ir/matrix.def computes: where its factors are, and
+ * which of the store's loops are the lanes of the subgroup and the elements of each lane.
  *
- *      store y[...], sum over ko, k of a[..] * b[..]         lanes: the innermost items of the block
- *         item wave, item m 8, item n 4                      elements: the lanes of the kind `element`
- *         lane row, lane column, element m 2, element n 2    k: the sum's last loop
+ *      store y[...], sum over ko, k of a[..] * b[..]
+ *         item wave, item m 8, item n 4                      lanes: the block's innermost items
+ *         lane row, lane column, element m 2, element n 2    elements: lanes of the kind `element`
+ *                                                            k: the sum's last loop
  *
- * The sum is a sum of scalars like any other: each thread's elements, written out. That the threads
- * of a wave can compute theirs together follows from where factors lie: the coordinate m moves
- * along a by one stride, n along b, and k along both.
- */
+ * The sum is a sum of scalars like any other: each thread's elements, written out. A subgroup can
+ * compute it as a matrix product if the factors have fitting strides: m moves along a by one
+ * stride, n along b, and k along both. */
 #include "passes/analysis/matrix.h"
 #include "passes/analysis/nest.h"
 #include "passes/target/target.h"
 
 #include <string.h>
 
-/* An expression deeper than that is no factor. */
+/* Depth of expressions that may be factors. */
 enum { COMPUTED_DEPTH = 8 };
 
 static bool is_computed(const struct uop *u, int depth)
@@ -99,8 +99,8 @@ bool matrix_factors(const struct uop *sum, const struct matrix_row *row, bool ex
            !(matrix_is_computed(factor[0]) && matrix_is_computed(factor[1]));
 }
 
-/* The ranges that stand for the bits of the lane's number, or the element's, are those of the store
- * that follow each other; returns how many there are. from: the last of them. */
+/* Finds the store's consecutive ranges that are the bits of the lane's number (or of the
+ * element's), the last one at `from`. false: there are others. */
 static bool add_axes(const struct matrix_row *row, bool of_lane, const struct uop *store, int from,
                      struct matrix_axes *axes)
 {
@@ -136,7 +136,7 @@ bool matrix_find_lanes(const struct matrix_row *row, const struct uop *store,
     return add_axes(row, true, store, last_item(store), lanes);
 }
 
-/* The stride of one step along the coordinate; 0: the offset does not change with it. */
+/* The stride of the coordinate; 0: the offset is invariant in it. */
 static bool find_stride(struct tgc *t, struct uop *offset, const struct matrix_axes *axes,
                         enum matrix_coordinate of, int64_t *stride)
 {
@@ -186,7 +186,7 @@ struct uop *matrix_swizzled(struct tgc *t, struct uop *at, int64_t size)
                    sym_add(t, sym_mul(t, chunk, in_chunk), sym_mod(t, x, in_chunk)));
 }
 
-/* The place of which the offset is what SWIZZLE made; NULL: it is of another form. */
+/* The offset before SWIZZLE; NULL: it has another form. */
 static struct uop *before_swizzle(struct tgc *t, struct uop *offset, int64_t size)
 {
     struct uop *exchanged = NULL;
@@ -203,10 +203,10 @@ static struct uop *before_swizzle(struct tgc *t, struct uop *offset, int64_t siz
         if (sym_equal(t, matrix_swizzled(t, at, size), offset))
             return at;
     }
-    return exchanged ? NULL : offset;          /* chunks of rows that are multiples of eight stay */
+    return exchanged ? NULL : offset;          /* rows are multiples of eight, so no chunk moves */
 }
 
-/* How far the place moves with each bit of the axis; false: another way. */
+/* The offset's step for each bit of the axis; false: it is not linear in them. */
 static bool find_steps(struct tgc *t, struct uop *at, const struct matrix_axis *axis,
                        int64_t step[MATRIX_NONE][MATRIX_BITS_MAX])
 {
@@ -229,8 +229,8 @@ static bool find_steps(struct tgc *t, struct uop *at, const struct matrix_axis *
 
 static int bits_of_size(int size) { return 31 - __builtin_clz((unsigned)size); }
 
-/* Whether the coordinate's elements are neighbours in a panel's rows, in one panel after
- * the other; or rows. */
+/* Whether the coordinate's elements are contiguous in a panel's rows, panel after panel.
+ * are_rows(): whether they are its rows. */
 static bool are_columns(const int64_t *step, int size, int64_t row, int64_t panel)
 {
     bool all = true;
@@ -247,8 +247,8 @@ static bool are_rows(const int64_t *step, int size, int64_t row)
     return all;
 }
 
-/* The tile begins at a row that is a multiple of eight; along k so many bytes of a panel's row are
- * read, which are a part of it; across it, whole rows, of halves alone. */
+/* Reads a tile in panels, which begins at a multiple of eight rows. Along k it reads a part of a
+ * panel's rows; across k, whole rows, of 16-bit elements only. */
 static bool find_panel_tile(struct tgc *t, struct uop *load, enum matrix_coordinate side,
                             const struct matrix_row *r, const struct matrix_axes *axes,
                             struct matrix_tile *tile)
@@ -292,8 +292,7 @@ bool matrix_sums_are_factor(const struct matrix_row *row, enum matrix_part part)
     return same;
 }
 
-/* The factor's bits of k that are a lane's own elements, as one axis for those that
- * follow each other. */
+/* The bits of k that are a lane's own elements, with consecutive ones as one axis. */
 static int element_axes(const struct matrix_row *row, enum matrix_part part,
                         enum matrix_coordinate of, struct matrix_axis *axis)
 {
@@ -326,8 +325,8 @@ struct uop *matrix_own_terms(struct tgc *t, const struct uop *store, const struc
     return uop_substitute(t, offset, k, at);
 }
 
-/* What the thread has of the tile: its terms of a row follow each other, its rows
- * are one stride apart. */
+/* Reads a tile in the thread's registers: the terms of a row are contiguous, its rows one stride
+ * apart. */
 static bool find_own_tile(struct tgc *t, struct uop *load, enum matrix_part part,
                           const struct matrix_row *r, const struct matrix_axes *axes,
                           struct matrix_tile *tile)
@@ -368,8 +367,8 @@ static bool find_own_tile(struct tgc *t, struct uop *load, enum matrix_part part
     return true;
 }
 
-/* A factor that is rounded from what threads keep; before its places are a thread's own, MATRIX has
- * found that they have what they take. */
+/* A factor converted from registers. While its offsets are not a thread's own yet, MATRIX has
+ * checked that threads hold what they supply. */
 static struct uop *kept_by_threads(struct uop *factor)
 {
     struct uop *load = factor->op == OP_CAST ? factor->src[0] : factor;
@@ -392,7 +391,7 @@ static bool find_kept(struct tgc *t, const struct uop *store, struct uop *load,
                             &n) != NULL;
 }
 
-/* Halves lie in local memory as their bits. */
+/* 16-bit floats are kept in shared memory as bits. */
 static struct uop *bits_of(struct uop *u) { return u->op == OP_BITCAST ? u->src[0] : u; }
 
 static bool fail(const char **why, const char *text)
@@ -450,8 +449,8 @@ bool matrix_read(struct tgc *t, const struct uop *store, const struct uop *sum,
     return ok;
 }
 
-/* Whether eight rows of 16 bytes, of which lane l has word l % 4 of row l / 4, are a part of the
- * row's factor. */
+/* Whether eight rows of 16 bytes, with word l % 4 of row l / 4 in lane l, are a part of the row's
+ * factor. */
 static bool has_rows(const struct matrix_row *r, enum matrix_part part)
 {
     struct matrix_bit lane[MATRIX_BITS_MAX], element[MATRIX_BITS_MAX];
@@ -469,8 +468,7 @@ static bool has_rows(const struct matrix_row *r, enum matrix_part part)
     return fits;
 }
 
-/* Of rows of k, which the instruction exchanges with those of lanes, it takes words of two
- * halves. */
+/* Rows along k are transposed on load, which works on words of two halves. */
 bool matrix_is_by_rows(const struct tgc *t, const struct matrix_row *r, enum matrix_part part,
                        bool along_k, int64_t stride)
 {

@@ -107,7 +107,8 @@ static struct nest_axis read_axis(const struct nest *m, const struct uop *r)
     return axis;
 }
 
-/* Of streamed operands alone, those of the last range that some of them do not vary along. */
+/* The columns' operands if all are streamed: those of the last range along which some of them are
+ * invariant. */
 static struct operands columns_of(const struct nest *m)
 {
     if (operands_any(m->stationary))
@@ -164,14 +165,14 @@ static bool collect_loads(struct tgc *t, struct uop *u, struct uop *const *excep
     return true;
 }
 
-/* A store to scratch may load the element that it stores, next to its sum. */
+/* A store to scratch may load the element that it stores, beside its sum. */
 static bool adds_to_scratch(const struct uop *store, const struct uop *load)
 {
     return uop_buffer_of(store->src[0])->kind == BUFFER_SCRATCH && load->src[0]->op == OP_BUFFER &&
            load->src[1] == store->src[1];
 }
 
-/* What the nest's reduction sums, and all that follows from it. */
+/* Reads what the nest's reduction sums, and derives all else. */
 static bool read_operands(struct nest *m)
 {
     struct uop *sum = m->reduce;
@@ -254,7 +255,7 @@ bool nest_sums_bytes(const struct nest *m, struct uop **values, struct uop **wei
     return *values && *weights;
 }
 
-/* The store with `n` turns of range `axis`, from `start` on. */
+/* The store with `n` iterations of range `axis`, from `start` on. */
 static struct uop *store_part(struct tgc *t, struct uop *store, int axis, struct uop *n,
                               struct uop *start)
 {

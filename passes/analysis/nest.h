@@ -58,10 +58,10 @@ struct uop **nest_order(struct tgc *t, struct uop *root, int *n);
 /* The nest of a store; false if it cannot have lanes: several independent reductions, a condition
  * on the store. */
 bool nest_find(struct tgc *t, struct uop *store, struct nest *m);
-/* The same where the store may have a condition. */
+/* nest_find(), but the store may have a condition. */
 bool nest_find_anywhere(struct tgc *t, struct uop *store, struct nest *m);
-/* The same of one of the store's reductions, whatever stands next to it. false: it has too many
- * operands. */
+/* The nest of one of the store's reductions, whatever else the store computes. false: it has too
+ * many operands. */
 bool nest_find_sum(struct tgc *t, struct uop *store, struct uop *reduce, struct nest *m);
 /* The operands' dependence on a range, of the nest or not: known after nest_find() for its own. */
 struct nest_axis nest_axis(const struct nest *m, const struct uop *r);
@@ -70,10 +70,11 @@ bool nest_sums_bytes(const struct nest *m, struct uop **values, struct uop **wei
 /* Splits a store in two: the first `at` of range `axis` of store->src, and the rest. */
 void store_split(struct tgc *t, struct uop *store, int axis, int64_t at, struct uop **first,
                 struct uop **rest);
-/* The same, and the rest begins at `from`, which may be before n: both have what lies between. */
+/* As store_split(), but the rest begins at `from`, which may be before n: both parts then have the
+ * overlap. */
 void store_cut(struct tgc *t, struct uop *store, int axis, int64_t n, int64_t from,
                struct uop **first, struct uop **rest);
-/* The same of a range whose size only the run knows: as many whole multiples of n as it has. */
+/* As store_split(), for a range of unknown size: the first part is its whole multiples of n. */
 void store_round(struct tgc *t, struct uop *store, int axis, int64_t n, struct uop **first,
                  struct uop **rest);
 

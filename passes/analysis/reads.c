@@ -2,9 +2,8 @@
  *
  *      y[i, c] = t[at[i], c]        i < 7, c < 64: 7 * 64 elements of t, however many it has
  *
- * A load reads as many elements as it has turns of the loops on which its place depends, whether or
- * not data say where that is.
- */
+ * A load reads an element for each iteration of the loops that its offset depends on, even if data
+ * determine the offset. */
 #include "passes/analysis/kernel_cost.h"
 
 #include "passes/analysis/access.h"

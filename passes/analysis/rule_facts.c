@@ -42,9 +42,9 @@ bool fact_counted(struct rule_facts *facts, const struct uop *u)
            ((v->op == OP_REDUCE || v->op == OP_SUB) && value_is_whole(v, &steps));
 }
 
-/* Whether u is made of sums of products by steps that keep integers: corrections, casts,
- * movement. It ends at bytes, whatever they were computed from. *steps: how many uops
- * may still be visited. */
+/* Whether u is made of sums of products by steps that keep integers: corrections, casts, movement.
+ * The search ends at bytes, whatever they were computed from. *steps: how many uops may still be
+ * visited. */
 static bool has_products(const struct uop *u, int *steps)
 {
     u = value_behind(u, MOVES_VIEW);

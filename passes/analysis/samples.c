@@ -5,13 +5,15 @@
  * first axis of an input whose rows never meet. Every value then has a row for each of its
  * elements, an expression of its coordinates:
  *
- *      x[b, s, k]  b          reshape to [n, k]   n // S          a sum over k     as before
- *      permuted to [s, b, k]  b, the second axis  windows of it   as before        a weight: none
+ *      x[b, s, k]              b
+ *      permuted to [s, b, k]   b, the second axis
+ *      reshape to [n, k]       n // S
+ *      a sum over k; windows   as before
+ *      a weight                none
  *
- * If two rows do meet somewhere - in a sum, or in an elementwise operation of values whose rows
- * differ - the axis is something else (the words of one text), and there is no batch. What cannot
- * be followed (a data-dependent index, the results of loops) is unknown.
- */
+ * Two rows may meet somewhere, in a sum or in an elementwise operation of values whose rows differ.
+ * Then the axis is something else (the words of one text), and there is no batch. What cannot be
+ * followed (a data-dependent index, the results of loops) is unknown. */
 #include "passes/analysis/samples.h"
 #include "passes/analysis/access.h"
 

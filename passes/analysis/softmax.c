@@ -14,7 +14,7 @@ static struct uop *without_choice(struct uop *u)
     return chosen ? value_behind(u->src[2], MOVES_SPREAD) : u;
 }
 
-/* What is subtracted from operand k of d; NULL: nothing is. */
+/* The operand that is subtracted in operand k of d; NULL: nothing is. */
 static struct uop *subtrahend(const struct uop *d, int k)
 {
     if (d->op == OP_SUB)
@@ -63,7 +63,7 @@ bool softmax_is_weight(struct uop *factor)
 {
     struct softmax s;
     struct uop *v = value_behind(factor, MOVES_SPREAD | MOVES_CAST);
-    if (v->op == OP_WHERE)           /* of rows that are masked as a whole */
+    if (v->op == OP_WHERE)           /* rows that are masked as a whole */
         v = value_behind(v->src[2], MOVES_SPREAD | MOVES_CAST);
     return softmax_match(v->op == OP_DIV ? value_behind(v->src[0], MOVES_SPREAD | MOVES_CAST) : v,
                          &s);

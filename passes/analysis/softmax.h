@@ -6,7 +6,7 @@
 
 /* An exponential e^(from - most) * scale of a softmax; `most` is a maximum, or 0 where that is
  * -inf. In a kernel's AST `from` and the maximum's operand are loads; the caller knows whether they
- * are the same. */
+ * are equal. */
 struct softmax {
     struct uop *exp;             /* the exponential without its factor */
     struct uop *from, *most;     /* most: the OP_REDUCE */

@@ -6,7 +6,7 @@
 
 enum standing {
     STREAMED,                    /* changes with each run, or iteration of a loop */
-    STATIONARY,                  /* the same in all of them: may be packed once */
+    STATIONARY,                  /* equal in all of them: may be packed once */
     KNOWN                        /* and its elements are known at compile time */
 };
 
@@ -17,7 +17,7 @@ enum standing value_standing(const struct uop *v);
 bool value_is_stationary(const struct uop *v);
 /* The weight that v is, if its elements are known and row-major; else NULL. */
 const struct buffer *known_buffer(const struct uop *v);
-/* The same for the value of which v is a view. */
+/* The known buffer of the value of which v is a view; NULL: there is none. */
 const struct buffer *known_behind(const struct uop *v);
 /* A KNOWN weight of f32 itself, not a view of one. */
 bool is_known_f32(const struct uop *v);

@@ -1,6 +1,5 @@
-/* turns.c - index arithmetic by its values (turns.h): it is computed for the places of a grid, one
- * after the other, as scalar_apply() has it, or for some thousands of them where there are more.
- */
+/* turns.c - evaluates index arithmetic (turns.h) at each index of a grid, as scalar_apply() does,
+ * or at some thousands of them if there are more. */
 #include "passes/analysis/nest.h"
 #include "passes/analysis/turns.h"
 
@@ -81,7 +80,7 @@ static double count_places(const struct places *p)
     return n;
 }
 
-/* The counters of a place by its number, the last loop's first. */
+/* Sets the counters for the grid index with this number; the last loop varies fastest. */
 static void set_place(struct index_code *c, const struct places *p, int64_t number)
 {
     for (int i = p->n - 1; i >= 0; i--) {
@@ -91,8 +90,8 @@ static void set_place(struct index_code *c, const struct places *p, int64_t numb
     }
 }
 
-/* Whether u is of loops of the places, and of `loop`, alone; *of: those of the places that it, or
- * the loop's end, is of. */
+/* Whether u depends only on loops of the grid and on `loop`. *of: the grid loops that it, or the
+ * end of `loop`, depends on. */
 static bool find_places(struct tgc *t, const struct index_code *c, struct uop *end,
                         const struct places *p, const struct uop *loop, struct places *of)
 {
@@ -140,7 +139,7 @@ bool index_mean(struct tgc *t, struct uop *u, const struct places *p, const stru
     return true;
 }
 
-/* The unit that is done first goes on for so long: a heap of when each is done. */
+/* Gives the next block to the unit that is done first: a heap of finishing times. */
 static void begin_block(double *done, int units, double takes)
 {
     int at = 0;

@@ -14,7 +14,7 @@
 
 #include <string.h>
 
-/* coordinates of at most so many bytes always become a table */
+/* coordinates up to this size always become a table */
 enum { TABLE_NBYTES = 256 };
 /* the most additions in a coordinate's expression; a division counts as several */
 enum { INDEX_COST = 12, DIVISION_COST = 3 };

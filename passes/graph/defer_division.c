@@ -98,8 +98,8 @@ static bool find_weight(struct uop *factor, struct weight *w)
     return is_quotient(w->inner.base);
 }
 
-/* u in place of the quotient; rounded behind the movement, so that what is kept of a row are the
- * exponentials. */
+/* u in place of the quotient; rounded after the movement, so that the exponentials are what is kept
+ * of a row. */
 static struct uop *in_weight(struct tgc *t, const struct weight *w, struct uop *u, bool round)
 {
     u = path_up(t, &w->inner, u);

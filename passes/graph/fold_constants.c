@@ -2,24 +2,29 @@
  *
  * The values are the interpreter's: computed in double, rounded to the dtype once at the end. A
  * node is folded if a consumer is not constant, and only if that pays and is bounded:
- *   - it computes something, or joins or pads: other movement of a weight stays, since views are
- *     free and copies are not;
- *   - it does not enlarge the program: it has at most the bytes of the largest weight below it
- *     (twice as many where a run would have to pad or join them, or where it contains sums or
- *     functions and the weights have not yet grown by a FOLD_GROWTHth), or at most FOLD_NBYTES.
- *     Axes along which all elements are equal are not stored (constant_axes.c), so they count once;
- *   - it is not an expression of the index that takes a few instructions (constant_axes.c);
- *   - bytes that are only cast to a wider type stay bytes;
- *   - all folding together takes at most FOLD_OPS element operations, and FOLD_EACH more for each
- *     element of a weight, but never more than FOLD_MOST: weight standardization (convolutions
- *     whose weights pass a BatchNormalization in training) takes about 20 for each. Of a product of
- *     two weights, such as relative positions and a projection, the interpreter counts an eighth of
- *     the multiply-adds, which is what they take (ir/eval_product.c). If a node is refused, its
- *     sources may be folded instead. A result with equal elements becomes a constant. Masks that
- *     are comparisons of coordinates are not folded: they bound loops. The model's own weights lose
- *     axes along which they repeat, too, unless a sum of products reads them, whose tiles need the
- *     axes.
- */
+ *
+ * - It computes something, or joins or pads. Other movement of a weight stays, since views are free
+ * and copies are not.
+ *
+ * - It does not enlarge the program. It has at most the bytes of the largest weight below it, or at
+ * most FOLD_NBYTES. Twice the weight's bytes are allowed in two cases: a run would have to pad or
+ * join; or it contains sums or functions, and the weights have not grown by a FOLD_GROWTHth. Axes
+ * along which all elements are equal are not stored (constant_axes.c), so they count once.
+ *
+ * - It is not an expression of the index that takes a few instructions (constant_axes.c).
+ *
+ * - Bytes that are only cast to a wider type stay bytes.
+ *
+ * - All folding together takes at most FOLD_OPS element operations, and FOLD_EACH more for each
+ * element of a weight, but never more than FOLD_MOST. Weight standardization (convolutions whose
+ * weights pass a BatchNormalization in training) takes about 20 for each. Of a product of two
+ * weights, such as relative positions and a projection, the interpreter counts an eighth of the
+ * multiply-adds, which is what they take (ir/eval_product.c).
+ *
+ * If a node is refused, its sources may be folded instead. A result with equal elements becomes a
+ * constant. Masks that are comparisons of coordinates are not folded: they bound loops. The model's
+ * own weights lose axes along which they repeat, too, unless a sum of products reads them, whose
+ * tiles need the axes. */
 #include "passes/analysis/stationary.h"
 #include "passes/passes.h"
 #include "passes/graph/mask_tables.h"

@@ -1,7 +1,7 @@
 /* narrow_weights.c - stores weights in a smaller type than the model's, if the user asks for it.
  *
- * Where every weight is used once or twice a run (a language model's next token), a run takes as
- * long as reading the weights does. Stored in 2 bytes or 1 they are read in half or a quarter of
+ * If every weight is used once or twice a run (a language model's next token), a run is bound by
+ * the bandwidth of reading weights. Stored in 2 bytes or 1 they are read in half or a quarter of
  * the time; sums stay in f32.
  *
  *      bf16     w = (f32)h                         h: w rounded to 8 bits of mantissa, half to even
@@ -10,12 +10,11 @@
  *      sum over k  x[k] * w[k, n]     =     (sum over k  x[k] * (f32)q[k, n]) * scale[n]
  *
  * It is a rewrite of the graph. It narrows the large weights that sums of products read, through
- * any chain of movements; the channels are the weight's axes that no such sum reduces. The CAST and
- * the scale move behind the movements and behind INDEX (an embedding), so that no wide copy exists
- * in memory: kernels load the small elements. The errors of the weights are noted in
+ * any chain of movements; the channels are the weight's axes that no such sum reduces. The CAST
+ * and the scale move after the movements and after INDEX (an embedding), so that no wide copy
+ * exists in memory: kernels load the small elements. The errors of the weights are noted in
  * graph.narrowing, for the header and tgc info. Winograd's transforms run later and do not
- * recognize such a layer.
- */
+ * recognize such a layer. */
 #include "passes/analysis/contraction.h"
 #include "passes/passes.h"
 

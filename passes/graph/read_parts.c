@@ -1,30 +1,33 @@
-/* read_parts.c - on devices, a joined tensor whose elements are read once is no buffer: what reads
- * it chooses among its parts.
+/* read_parts.c - on devices, a concat whose elements are read once is not stored: its reader
+ * selects among the parts.
  *
- *      k[j, e] = concat(past[j, e], new[j, e])               k[j, e] = where(j < n, past[j, e], new[j - n, e])
- *      x[j] = sum over e  q[e] * k[j, e]                 ->  x[j] = sum over e  q[e] * k[j, e]
+ *      k[j, e] = concat(past[j, e], new[j, e])
+ *      x[j] = sum over e  q[e] * k[j, e]
+ *  ->  k[j, e] = where(j < n, past[j, e], new[j - n, e])
+ *      x[j] = sum over e  q[e] * k[j, e]
  *
- * One query's keys and values are those of earlier runs and its own: to join them is a launch, and
- * stores and loads all of them once more. Where each element is read by more than one product
- * (several queries, a layer's columns) one place is better than a choice for each of them; so it is
- * where something else reads the tensor, too, or it is a result.
+ * The keys and values of a single query are those of earlier runs and its own. Joining them costs a
+ * launch, and another store and load of all of them. If several products read each element (several
+ * queries, a layer's columns) a buffer is better than a selection in each. So it is if something
+ * else reads the tensor, or if it is a result.
  *
- *      r[e] = concat(-x[h..2h], x[0..h])                     r[e] = where(e < h, -x[e + h], x[e - h])
- *      y[e] = x[e] * cos[e] + r[e] * sin[e]              ->  y[e] = x[e] * cos[e] + r[e] * sin[e]
+ *      r[e] = concat(-x[h..2h], x[0..h])
+ *      y[e] = x[e] * cos[e] + r[e] * sin[e]
+ *  ->  r[e] = where(e < h, -x[e + h], x[e - h])
+ *      y[e] = x[e] * cos[e] + r[e] * sin[e]
  *
- * Parts that are computed element by element of the same sums (rotary embeddings) are chosen by the
- * elementwise op that reads them: these sums are in memory, since more than one part needs them,
- * and a launch is more than a few loads. What is a sum of one part alone would be computed under a
- * condition, so such tensors are stored (branches of convolutions).
- */
+ * Parts that are computed elementwise from the same sums (rotary embeddings) are selected by the
+ * elementwise op that reads them. These sums are in memory, since more than one part needs them,
+ * and a launch costs more than a few loads. A sum of one part alone would be computed under a
+ * condition, so such tensors are stored (branches of convolutions). */
 #include "passes/analysis/contraction.h"
 #include "passes/analysis/stationary.h"
 #include "passes/analysis/value.h"
 
 enum { PARTS_MOST = 3, SUMS_MOST = 4, STEPS_MOST = 48 };
 
-/* How many elements of a value are computed for those that read it, if all of these are sums of
- * products in the end; how many of it elementwise ops read, and whether anything else does. */
+/* Elements of a value that its readers compute, if all of these end in sums of products; how many
+ * of them elementwise ops read; and whether there are other readers. */
 struct reading { double nelem, by_element; bool other, direct; };
 
 /* u reads its source k. */

@@ -3,20 +3,19 @@
  *      sum over k  x[i, k] * w[k, j]     ->     sum over k  f32(bf16(x[i, k])) * f32(bf16(w[k, j]))
  *
  * Matrix units multiply f16, bf16 or tf32, and add in f32. Here each factor becomes what such a
- * unit reads, and all else stays in f32: products of two rounded factors are exact in f32, so sums
- * differ by their order alone, and a target without such units computes the same. The casts round
- * to nearest, half to even, those to tf32 half away from zero (ir/dtypes.def). In f16 a factor
- * beyond 65504 becomes infinite, and below 2^-25 it becomes 0; bf16 and tf32 have the range of f32,
- * but for the upper 0.2 % of its last binade in bf16.
+ * unit reads, and all else stays in f32. Products of two rounded factors are exact in f32, so sums
+ * differ by their order alone, and a target without such units computes the same values. The casts
+ * round to nearest, half to even, those to tf32 half away from zero (ir/dtypes.def). In f16 a
+ * factor beyond 65504 becomes infinite, and below 2^-25 it becomes 0; bf16 and tf32 have the range
+ * of f32, but for the upper 0.2 % of its last binade in bf16.
  *
- * It is a sum of products if both factors are f32 and one of them has an axis of its own that the
- * other is used for again, a column (contraction.h): a matrix product, a convolution, attention.
- * Not so a depthwise convolution or a dot product, which no such unit computes faster. A factor is
- * cast before the movement that spreads it, so that the kernel that stores it may round it, once,
- * and it is a half in memory; a weight is rounded here. Winograd's and Strassen's sums of parts are
- * left out where this is asked for (--math): they would round other values, and where they apply
- * depends on the target.
- */
+ * Factors are rounded if both are f32 and one of them has a column: an axis of its own along which
+ * the other is reused (contraction.h). That is a matrix product, a convolution, attention. A
+ * depthwise convolution or a dot product, which no such unit computes faster, is left alone. A
+ * factor is cast before the movement that spreads it, so that the kernel that stores it may round
+ * it, once, and it is a half in memory; a weight is rounded here. With --math the sums of parts of
+ * Winograd and Strassen are left out: they would round other values, and where they apply depends
+ * on the target. */
 #include "passes/analysis/contraction.h"
 #include "passes/analysis/softmax.h"
 #include "passes/passes.h"

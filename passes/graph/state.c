@@ -10,15 +10,15 @@
  * `past` does not change, so the order of its own readers is free; those of the leaf come after the
  * store.
  *
- *      past ──> SCATTER ──> ...             one place, of which some rows are stored, at places that
- *      new rows ──┘                         are data; ... reads it, too, as a leaf; axes may be in another
- *                                           order around the SCATTER
+ *      past ──> SCATTER ──> ...      one place, some rows of which are stored, at data-dependent
+ *      new rows ──┘                  coordinates; ... reads it, too, as a leaf. The SCATTER may
+ *                                    have its axes in another order.
  *
- *      past[0] ──┐                          Keys and values in one tensor: a state of several parts,
- *                CONCAT ──┐                 each with a leaf of its own that is a box of the place.
- *      keys ─────┘        CONCAT ──> OUT    What reads OUT itself reads all of the place, behind
- *      past[1] ──┐        │                 the rows of all parts.
- *                CONCAT ──┘
+ *      past[0] ──┐                   keys and values in one tensor: a state of several parts,
+ *                CONCAT ──┐          each with a leaf of its own that is a box of the place.
+ *      keys ─────┘        CONCAT ──> OUT
+ *      past[1] ──┐        │          What reads OUT itself reads all of the place, after
+ *                CONCAT ──┘          the rows of all parts.
  *      values ───┘
  */
 #include "passes/analysis/stationary.h"
@@ -333,9 +333,9 @@ static bool make_growing(struct states *s, struct state *st, struct uop *value, 
     return true;
 }
 
-/* OUT is IN with some elements overwritten: a SCATTER into IN, or one into IN with its axes in
- * another order, put back (a cache whose positions lead while rows of it are stored), which is the
- * same with its coordinates in that order. NULL: it is neither. */
+/* OUT is IN with some elements overwritten: a SCATTER into IN. Or a SCATTER into a permuted IN,
+ * permuted back (a cache whose positions lead while its rows are stored); that is a SCATTER with
+ * permuted coordinates. NULL: it is neither. */
 static struct uop *overwrites(struct tgc *t, const struct state *st, struct uop *value)
 {
     struct uop *src[MAX_RANK + 2], *in = uop_buffer(t, st->in);

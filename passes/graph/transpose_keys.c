@@ -1,16 +1,17 @@
 /* transpose_keys.c - stores keys that exceed a kernel's scratch in a buffer of their own,
  * transposed.
  *
- *      b[j, 3 heads, e]  = x w               b[j, 3 heads, e]  = x w
- *                                         -> k[head, e, j]     = b[j, heads + head, e]
- *      s[head, i, j]     = sum over e        s[head, i, j]     = sum over e
- *         b[i, head, e] * b[j, heads + head, e]  b[i, head, e] * k[head, e, j]
+ *      b[j, 3 heads, e]  = x w
+ *      s[head, i, j]     = sum over e  b[i, head, e] * b[j, heads + head, e]
+ *  ->
+ *      b[j, 3 heads, e]  = x w
+ *      k[head, e, j]     = b[j, heads + head, e]
+ *      s[head, i, j]     = sum over e  b[i, head, e] * k[head, e, j]
  *
  * Attention's scores need keys that are contiguous along j, its weighted sums values that are
  * contiguous along e. If both are parts of one tensor, one of them is strided. A head's keys can be
  * copied within its kernel; if they exceed what a stage may read again for every row (FIT_OPERAND),
- * they become a tensor, whose order of axes is free.
- */
+ * they become a tensor, whose order of axes is free. */
 #include "passes/analysis/contraction.h"
 #include "passes/analysis/stationary.h"
 #include "passes/analysis/value.h"
@@ -35,8 +36,8 @@ static bool find_axes(const struct uop *sum, int *summed, int *column)
     return *summed >= 0 && *column >= 0;
 }
 
-/* The keys, if they are a part of a tensor, in a buffer; NULL: they are not, or they serve too few
- * of the `nsum` sums of so many features each. */
+/* The keys in a buffer, if they are a part of a tensor; NULL: they are not, or they serve too few
+ * of the `nsum` sums of `nfeature` features each. */
 static struct uop *in_buffer(struct tgc *t, struct uop *keys, double nsum, double nfeature)
 {
     struct path p = path_down(keys, MOVES_SPREAD);

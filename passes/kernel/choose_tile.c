@@ -77,8 +77,7 @@ static void insert(struct shortlist *s, const struct tile *tile)
     s->tile[at] = *tile;
 }
 
-/* Both orders of a tile's loops are candidates; tiles that differ only in the order rank behind the
- * others. */
+/* Both orders of a tile's loops are candidates; tiles that differ only in the order rank last. */
 static void consider(const struct nest *m, struct shortlist *s, struct tile tile)
 {
     tile.panels = s->orders ? tile_place_panels(m, &tile) : PANELS_THERE;
@@ -157,8 +156,8 @@ static bool load_fits(const struct nest *m, const struct uop *load, struct uop *
     return stride == 1 || (reduced ? nest_is_packable(m, load) && (apart || !m->staged) : apart);
 }
 
-/* Whether what is loaded contiguously along r is stored strided: an image whose few channels become
- * innermost. */
+/* An image whose few channels become innermost: loads are contiguous along r, the store is
+ * strided. */
 static bool may_cross(const struct nest *m, const struct uop *r, int64_t stride)
 {
     enum { CHANNELS_MAX = 4 };
@@ -168,10 +167,9 @@ static bool may_cross(const struct nest *m, const struct uop *r, int64_t stride)
            op_is_elementwise(m->store->src[2]->op) && stride > 0 && stride <= VECTOR_STRIDE_MAX;
 }
 
-/* Whether what is contiguous along r in the load is contiguous along the innermost range in the
- * store, as where the order of axes changes: rows of vectors along r are then stored by their
- * columns, see transpose_store.c. Vectors along the innermost range would be better, but some load
- * is strided there. */
+/* A store that changes the order of axes: the load is contiguous along r, the store along its
+ * innermost range. Rows of vectors along r are then stored by columns, see transpose_store.c.
+ * Vectors along the innermost range would be better, but some load is strided there. */
 static bool may_transpose(const struct nest *m, const struct uop *r)
 {
     struct uop *last = m->store->src[m->store->nsrc - 1];
@@ -281,7 +279,7 @@ int64_t tile_columns_left(const struct nest *m, const struct tile *tile)
     return overlap ? align_up(rest, tile->vector) : rest;
 }
 
-/* Tries all tiles of so many columns with any number of those rows. */
+/* Tries all tiles of `columns` with each of the numbers of rows. */
 static void try_columns(const struct nest *m, enum isa isa, const struct pairing *p, int npair,
                         int column_steps, struct tile tile, double used, struct shortlist *s)
 {
@@ -297,8 +295,8 @@ static void try_columns(const struct nest *m, enum isa isa, const struct pairing
     }
 }
 
-/* How many rows a tile along r may have: what a contraction's whole tiles leave of a number that
- * only the run knows becomes stores of half as many rows, outside of stages. */
+/* Rows that a tile along r may have at most. If the number of rows is unknown, what whole tiles of
+ * a contraction leave becomes stores of half as many rows, outside of stages. */
 static int64_t rows_most(const struct nest *m, const struct uop *r)
 {
     int64_t n = range_fixed_size(r);
@@ -320,7 +318,7 @@ static int list_pairs(const struct nest *m, int axis, struct pairing *p)
     bool fixed = false;
     for (int i = 0; i < n; i++)
         fixed |= !p[i].unknown;
-    for (int i = 0; i < n; i++)                          /* a run may have one of them */
+    for (int i = 0; i < n; i++)                          /* the run may have one row */
         p[i].worth = p[i].unknown && fixed ? RATIO_ROWS_UNKNOWN : 1;
     p[n++] = tile_pair(m, column, -1);
     return n;
@@ -370,7 +368,7 @@ static void list_vectors(const struct nest *m, enum isa isa, const struct tile *
     }
 }
 
-/* Candidate number `pick` of a list that is made with room for one more than that. */
+/* Candidate number `pick`; the list has room for one more than that. */
 static struct tile nth_of(const struct nest *m, const struct shortlist *s, int pick)
 {
     struct tile best = {.column_axis = -1};

@@ -1,9 +1,8 @@
 /* decide_stacks.c - what becomes of a STACK in a kernel.
  *
- * Where its index is one of the loops that store its elements, as in Winograd's transforms, that
- * loop is unrolled (tile_nest.c): each of its turns has an expression of its own, and all of them
- * share what they have in common. Any other STACK becomes a tree of decisions that halve the
- * places:
+ * If its index is one of the loops that store its elements, as in Winograd's transforms, that loop
+ * is unrolled (tile_nest.c): each iteration has its own expression, and all share common
+ * subexpressions. Any other STACK becomes a tree of decisions that halve the range of the index:
  *
  *      stack(i, a, b, c, d)   ->   i < 2 ? (i < 1 ? a : b) : (i < 3 ? c : d)
  */

@@ -35,7 +35,7 @@ int64_t range_divisor(struct tgc *t, struct uop *store, const struct uop *r, boo
     return least;
 }
 
-/* One range of the store divided, if there is one; *cut: what is left over is store `rest`. */
+/* Divides one range of the store, if any is divided; *cut: the remainder is store `rest`. */
 static bool divide_one(struct tgc *t, struct kernel *k, int at, int rest, bool *cut)
 {
     struct uop *store = k->ast->src[at];

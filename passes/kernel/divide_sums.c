@@ -27,7 +27,7 @@ static int64_t find_sums_divisor(struct tgc *t, struct uop *u, const struct uop 
     return least ? least : of_weights;
 }
 
-/* One range of the sum divided, if there is one. */
+/* Divides one range of the sum, if any is divided. */
 static bool divide_sum(struct tgc *t, struct kernel *k, struct variant *v, struct uop *u, int at,
                        int number)
 {

@@ -5,7 +5,7 @@
  */
 #include "passes/kernel/tile.h"
 
-/* Counts what the nest has as arguments that is not in `seen`, and adds it there. */
+/* Counts the nest's arguments that are not in `seen`, and adds them. */
 static int count_arguments(struct tgc *t, struct uop *store, struct uop_map *seen)
 {
     int n, count = 0;
@@ -22,8 +22,7 @@ static int count_arguments(struct tgc *t, struct uop *store, struct uop_map *see
     return count;
 }
 
-/* How many of the nests from store[0] on have no more arguments together than a kernel
- * takes; one at least. */
+/* How many of the nests from store[0] on fit one kernel's arguments; at least one. */
 static int nests_that_fit(struct tgc *t, struct uop *const *store, int n)
 {
     struct mem_mark mark = scratch_mark(t);

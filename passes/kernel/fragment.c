@@ -11,22 +11,21 @@
  *                                                  for block < 2, vector < 16
  *                                                    y = f(scratch[row])
  *
- * Such a unit has registers of its own, which vectors reach through memory only: the sums of a tile
- * are stored once, behind its last step, and read again by the vectors of the epilogue. Weights are
- * packed as the vectors' variants have them, so that all variants share them.
- */
+ * The unit has its own registers, which vectors reach through memory only: a tile's sums are stored
+ * once, after its last step, and read again by the vectors of the epilogue. Weights are packed as
+ * for the vectors' variants, so that all variants share them. */
 #include "passes/kernel/opts_work.h"
 #include "passes/kernel/tile_cost.h"
 
-/* A kernel's registers keep their shapes, and its nests may differ in how many of each they need:
- * so many for sums, one for values, the others for weights. */
+/* A kernel's tile registers keep their shapes, so all its nests use one assignment: SUMS_MAX for
+ * sums, one for values, the others for weights. */
 enum { SUMS_MAX = 4, WIDE_MAX = TILE_REGISTERS - 1 - SUMS_MAX };
 
-/* What the sum of a nest is made of. */
+/* The parts of a nest's sum. */
 struct factors {
     struct uop *values, *weights;        /* LOADs */
     struct uop *loop;                    /* over groups of bytes, the innermost one */
-    int64_t groups;                      /* so many of them are a tile's */
+    int64_t groups;                      /* groups of a tile's row */
 };
 
 static bool is_only_sum(const struct nest *m)
@@ -39,7 +38,8 @@ static bool is_only_sum(const struct nest *m)
     return true;
 }
 
-/* Whether the nest is such a sum, the bytes of whose values are neighbours in all groups. */
+/* Finds the factors; false: it is no sum of products of bytes, or the values' bytes are not
+ * contiguous over all groups. */
 static bool find_factors(const struct nest *m, struct factors *f)
 {
     int64_t stride, n;
@@ -56,7 +56,7 @@ static bool find_factors(const struct nest *m, struct factors *f)
     return f->groups > 1;
 }
 
-/* Whether rows can run along r: the values' rows follow each other, and share the weights. */
+/* Whether rows can run along r: the values' rows are adjacent and share the weights. */
 static bool rows_suit(const struct nest *m, const struct factors *f, struct uop *r)
 {
     int64_t stride;
@@ -65,8 +65,8 @@ static bool rows_suit(const struct nest *m, const struct factors *f, struct uop 
            index_stride(m->t, f->values->src[1], r, &stride) && stride > 0;
 }
 
-/* Whether a column's bytes are neighbours, those of the next one behind them, and the groups' at
- * one distance: packed, weights are so. */
+/* Whether weights are packed: a column's bytes are contiguous, columns adjacent, groups at one
+ * stride. */
 static bool columns_suit(const struct nest *m, const struct factors *f, const struct uop *column)
 {
     int64_t stride;
@@ -85,8 +85,8 @@ static double steps_of(const struct nest *m)
     return steps;
 }
 
-/* Steps of results for a ns. A step of the unit takes a row of each product at a time, or as long
- * as the loads; sums are stored and read once. */
+/* Results per ns. A step takes as long as its slowest resource: the unit, loads, decoding, latency
+ * of a sum, or reading the panel from the L2. Sums are stored and read once. */
 static double gain_of(const struct nest *m, const struct fragment *f)
 {
     const struct machine *machine = machine_of(m->t);
@@ -105,7 +105,7 @@ static double gain_of(const struct nest *m, const struct fragment *f)
                                 f->rows * f->high);
 }
 
-/* The same of all rows, the last ones by vectors. */
+/* gain_of() over all rows, the last of which vectors compute. */
 static double gain_of_all(const struct nest *m, const struct fragment *f, const struct tile *tile)
 {
     int64_t size = range_fixed_size(m->store->src[f->row_axis]), rest = size % (f->rows * f->high);
@@ -113,7 +113,7 @@ static double gain_of_all(const struct nest *m, const struct fragment *f, const 
     return (rest ? RATIO_REMAINDER : 1) * (double)size / time;
 }
 
-/* The shape of tiles in the AST; rows 0: it has none. */
+/* The shape of tiles that the AST uses; rows 0: it uses none. */
 static void find_shape(struct tgc *t, struct uop *ast, int64_t *rows, int64_t *groups)
 {
     int n;
@@ -135,7 +135,7 @@ bool fragments_are_used(struct tgc *t, struct uop *ast)
     return rows > 0;
 }
 
-/* The best so far, best first; of equal ones the first. */
+/* The best candidates, best first; among equals the earliest. */
 struct shortlist { struct fragment f[FRAGMENTS_MAX]; int n; };
 
 static void insert(struct shortlist *s, const struct fragment *f)
@@ -151,7 +151,7 @@ static void insert(struct shortlist *s, const struct fragment *f)
     s->f[at] = *f;
 }
 
-/* All numbers of rows of a tile and of tiles along an axis. */
+/* Tries all numbers of rows of a tile and of tiles along an axis. */
 static void try_rows(const struct nest *m, const struct tile *tile, int64_t shape,
                      struct fragment f, struct shortlist *s)
 {

@@ -2,14 +2,13 @@
  * p: a grid's samples of an image with channels innermost, stored with pixels innermost as the
  * model has them.
  *
- *      for c  for p                                 for po  p = 16*po + j
- *        y[c, p] = t[place(p), c] * w(p) + ...        for j < 16, c   row[j][c] = t[place(p), c] * w(p) + ...
- *                                                     for c, j < 16   y[c, p]   = row[j][c]
+ *      for c  for p                        for po  p = 16*po + j
+ *        y[c, p] = t[place(p), c] * w(p)     for j < 16, c   row[j][c] = t[place(p), c]*w(p) + ...
+ *                  + ...                     for c, j < 16   y[c, p]   = row[j][c]
  *
- * A row is loaded in vectors, at an index that is computed once for all of them. Rows are stored by
- * their columns, see transpose_store.c; or as rows, if the result has that order. Points are
- * processed in blocks, whose indices are computed in vectors: stage_places.c.
- */
+ * A row is loaded in vectors, at an index that is computed once for the whole row. Rows are stored
+ * by their columns (transpose_store.c), or as rows if the result has that order. Points are
+ * processed in blocks, whose indices are computed in vectors (stage_places.c). */
 #include "passes/analysis/gathers.h"
 #include "passes/analysis/access.h"
 #include "passes/kernel/tile.h"
@@ -151,7 +150,7 @@ static struct uop *stage_rows(struct tgc *t, struct kernel *k, struct uop *store
     return uop_intern(t, OP_LOAD, DTYPE_F32, load, 2, (union arg){0});
 }
 
-/* The store in blocks of `rows` points, which divide them. turned: through rows in scratch, whose
+/* The store in blocks of `rows` points, which divide them. turned: rows go through scratch, whose
  * columns are stored; otherwise rows are stored as they are loaded. */
 static struct uop *take_points(struct tgc *t, struct kernel *k, struct uop *store, struct turn of,
                                int64_t rows, bool turned)

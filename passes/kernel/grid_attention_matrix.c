@@ -7,8 +7,8 @@
  *
  * Some devices have instructions of four waves that read factors from shared memory (CUDA's wgmma
  * on warpgroups). Both products use them then: a warpgroup has 64 rows; queries, keys and values
- * lie in swizzled panels; the weights are a factor in registers. The accumulator layout is that of
- * a wave's own instruction, so all other stores are distributed by that (SPREAD).
+ * lie in swizzled panels; the weights are a factor in registers. The accumulators are laid out as
+ * by a wave's own instruction, so all other stores follow that instruction (SPREAD).
  *
  * A block stages all features of a block of keys in shared memory, then all columns of their
  * values, zero-padded to whole tiles. What a nest of rows and columns updates (scores, results,

@@ -5,9 +5,9 @@
  *      for row < 64, column < 32             132 blocks at once: 5 panels of rows, 32 of columns
  *      for q < 8, column < 32, row < 8       in groups of 8 rows: 8 panels of rows, 17 of columns
  *
- * The order is that of the grid's axes, of which the store's innermost loop is the first. It
- * matters only if the operands exceed the shared cache. The group size is chosen so that concurrent
- * blocks, one for each unit, read least. */
+ * The grid's first axis is the store's innermost loop. The order matters only if the operands
+ * exceed the shared cache. The group size is chosen so that concurrent blocks, one for each unit,
+ * read least. */
 #include "passes/kernel/grid.h"
 #include "passes/target/target.h"
 

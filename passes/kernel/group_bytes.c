@@ -5,11 +5,10 @@
  *        acc += (i32)x[k] * (i32)w[k]            for g < 4
  *                                                  acc += (i32)x[4k + g] * (i32)w[4k + g]
  *
- * x is u8 and contiguous along k, w is i8: a weight, which tile.c packs with its groups inside the
+ * x is u8 and contiguous along k. w is i8: a weight, which tile.c packs with its groups inside the
  * lanes, or a run-time value that runtime_products.c has regrouped in that order. expand.c turns a
  * group and a vector of columns into one dot product; in the portable kernel the group stays a
- * loop.
- */
+ * loop. */
 #include "passes/kernel/tile.h"
 #include "passes/target/target.h"
 
@@ -20,8 +19,8 @@ static bool is_group(const struct nest *m, struct uop *weights, struct uop *r, i
     return n == DOT_BYTES && index_stride(m->t, weights->src[1], r, &stride) && stride == 1;
 }
 
-/* The length of a sum of products of bytes along its innermost range; 0: it is none, or
- * only the run knows. */
+/* The length of a sum of products of bytes along its innermost range; 0: it is none, or its length
+ * is unknown. */
 static int64_t find_sum(struct tgc *t, struct uop *store, struct nest *m, struct uop **values,
                         struct uop **weights)
 {

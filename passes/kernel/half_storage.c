@@ -1,14 +1,13 @@
-/* half_storage.c - what kernels pass on, and weights, are halves in memory (--half-storage).
+/* half_storage.c - keeps intermediate values and weights as halves in memory (--half-storage).
  *
  *      y[i] = x[i] * w[i]          ->      y[i] = (f16)((f32)x[i] * (f32)w[i])
  *
- * A value is rounded where it is stored, half to even; sums and all else stay in f32, as what is
- * kept in a kernel's scratch does. Half as many bytes are moved. A number beyond 65504 becomes
- * infinite, and below 6e-8 it becomes 0. Inputs, outputs and states keep their types, and so does
- * what the host reads or writes: operands of host functions, conditions, numbers of iterations. A
- * sum of many elements that is not yet divided by their number, as a mean's or a variance's may be
- * stored, keeps its floats, too: it may be beyond the largest half where the mean is not.
- */
+ * A value is rounded where it is stored, half to even. Sums, and what a kernel keeps in scratch,
+ * stay f32. Half as many bytes are moved. Numbers beyond 65504 become infinite, below 6e-8 they
+ * become 0. Inputs, outputs and states keep their types, as does what the host accesses: operands
+ * of host functions, conditions, numbers of iterations. A sum of many elements that is not yet
+ * divided by their number (a stored mean or variance) keeps its floats: it may exceed the largest
+ * half although the mean does not. */
 #include "passes/kernel/opts_work.h"
 #include "passes/passes.h"
 

@@ -1,22 +1,23 @@
-/* join_launches.c - on devices, small elementwise kernels of one form, one after the other, are one
+/* join_launches.c - on devices, joins consecutive small elementwise kernels of one form into one
  * launch.
  *
- *      copy_2   for h, e   k[h, e] = x[768 + 64*h + e]           copy_2   for h, e   k[h, e] = x[768 + 64*h + e]
- *      copy_3   for h, e   v[h, e] = x[1536 + 64*h + e]     ->            for h, e   v[h, e] = x[1536 + 64*h + e]
+ *      copy_2   for h, e   k[h, e] = x[768 + 64*h + e]
+ *      copy_3   for h, e   v[h, e] = x[1536 + 64*h + e]
+ *   ->
+ *      copy_2   for h, e   k[h, e] = x[768 + 64*h + e]
+ *                          v[h, e] = x[1536 + 64*h + e]
  *
- * None of them reads or stores what another one stores, and each has a loop of so many turns for
- * each of the others', so a place of the grid does the same of each. What such kernels take is
- * their launch; of larger ones that is little, and a kernel that waits for all that several need
- * may begin later.
+ * The kernels are independent: none accesses what another one stores. Their loops have equal sizes,
+ * so one grid serves all stores. The time of such kernels is their launch. Larger kernels gain
+ * little, and a joined kernel that waits for several inputs may start later.
  *
- * needs: ASTs before any schedule is chosen
- */
+ * needs: ASTs before any schedule is chosen */
 #include "passes/kernel/tile.h"
 #include "passes/plan/plan.h"
 
 enum { STORES_MOST = 8, BUFFERS_MOST = 16 };
 
-/* Whether the kernel computes one value for each turn of its loops, and few of them. */
+/* Whether the kernel computes one value for each iteration of its loops, and few of them. */
 static bool is_small(struct tgc *t, const struct kernel *k)
 {
     int n;

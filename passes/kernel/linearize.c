@@ -4,8 +4,8 @@
 #include "passes/analysis/kernel_cost.h"
 #include "passes/kernel/tile.h"
 
-/* The bytes of a buffer that a kernel accesses, at the upper bounds. Of a state that grows it
- * stores the new rows alone, and reads at most all rows. */
+/* Bytes of a buffer that a kernel accesses, at the upper bounds. A growing state is stored only in
+ * its new rows, and read in all. */
 static double touched_nbytes(const struct buffer *b, bool stored)
 {
     const struct state *st = b->state;

@@ -46,8 +46,8 @@ static void push_variant(struct tgc *t, struct kernel *k, enum isa isa)
     VEC_PUSH(t, k->variant, k->nvariant, k->cap_variant, v);
 }
 
-/* The widest first, but a set that multiplies tiles comes behind the one that it differs from in
- * that alone, whose tiles of vectors it keeps. */
+/* The widest set first. A set that multiplies tiles follows the one that it extends, whose vector
+ * tiles it keeps. */
 bool pass_make_variants(struct tgc *t, struct schedule *s, struct kernel *k)
 {
     enum isa widest, waits = isa_portable();

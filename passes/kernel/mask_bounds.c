@@ -3,12 +3,11 @@
  *
  *      s[j] = j <= i and i - j < 64 ? x[j] : -inf         i - 63 <= j < i + 1
  *
- * A comparison that is affine in the key's index bounds it. Whether it hides keys is found by
- * substitution: with the comparison replaced by true or false, the scores are -inf, or at most a
+ * A comparison that is affine in the key's index bounds it. Substitution finds whether it hides
+ * keys: true or false takes the place of the comparison. The scores are then -inf, or at most a
  * large negative number plus a multiple of a dot product of a query and a key, or neither. So it
  * does not matter how a model spells its mask: as a choice, a sum, conjunctions of visible keys or
- * disjunctions of hidden ones.
- */
+ * disjunctions of hidden ones. */
 #include "passes/kernel/online_softmax.h"
 #include "passes/kernel/tile.h"
 

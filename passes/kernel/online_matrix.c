@@ -1,27 +1,29 @@
-/* online_matrix.c - attention by blocks of keys whose sums of products are of tiles, for a device's
- * instructions.
+/* online_matrix.c - attention by blocks of keys whose sums of products are tiles of a device's
+ * matrix instructions.
  *
- *      q[r][e], m[r] = -inf, l[r][n] = 0, a[r][f] = 0             r < rows, e < features, n < the tile's columns
+ *      r < rows, e < features, j < keys of the block, n < columns of a tile of N
+ *      q[r][e], m[r] = -inf, l[r][n] = 0, a[r][f] = 0
  *      for block of keys
- *        s[r][j]  = sum over e  q[r][e] * k[j, e]                 j < keys of the block
- *        if the block has keys that some of the queries do not see:  s[r][j] = -inf, of these
+ *        s[r][j]  = sum over e  q[r][e] * k[j, e]
+ *        if the block has keys hidden from some of the queries:  s[r][j] = -inf, of these
  *        t[r]     = max(m[r], max over n  max over j = n, n + N ...  s[r][j])
  *        c[r]     = exp(m[r] - t[r]), m[r] = t[r]
  *        s[r][j]  = exp(s[r][j] - m[r])
- *        p[r][j]  = s[r][j], rounded to what the instruction multiplies
+ *        p[r][j]  = s[r][j], rounded to the instruction's dtype
  *        l[r][n]  = c[r] * l[r][n] + sum over j = n, n + N ...  s[r][j]
  *        a[r][f]  = c[r] * a[r][f] + sum over j  p[r][j] * v[j, f]
  *      y[r, f] = a[r][f] / sum over n  l[r][n]
  *
- * It is online_softmax.c's kernel with rows of queries outside: factors lie in rows along what is
- * summed, as long as whole steps of the instruction, with zeros behind. Scores, exponentials and
- * results are read and stored by the threads that the instruction gives their elements to, so they
- * can stay in registers (opts_keep.c): of a row's maximum and sum each of them has a part, a column
- * of the tile, and what is known of a row all of them have. The parts of the sum are added once,
- * behind all keys. A factor of all scores is left out of s, m and t, and multiplied where powers
- * are made, where there is a factor anyway. What is summed to l is not rounded to the factors'
- * dtype. Where the threads have what the instruction takes as a factor (direct), there is no p.
- */
+ * This is online_softmax.c's kernel with rows of queries outside. Rows of factors run along what is
+ * summed, zero-padded to whole steps of the instruction. Scores, exponentials and results are
+ * accessed by the threads to which the instruction gives their elements, so they can stay in
+ * registers (opts_keep.c). Of a row's maximum and sum each thread has a partial result, a column of
+ * the tile; finished values of a row all its threads have.
+ *
+ * The partial sums l are added once, after all keys. A common factor of the scores is left out of
+ * s, m and t, and applied in the exponent, where there is a factor anyway. What is summed to l is
+ * not rounded to the factors' dtype. If threads already hold what the instruction takes as a factor
+ * (direct), there is no p. */
 #include "passes/kernel/online_softmax.h"
 #include "passes/kernel/tile.h"
 
@@ -35,11 +37,11 @@ struct tiles {
     double factor;               /* a positive scale of all scores: applied in the
                                   * exponent, not to each score */
     struct buffer *query, *scores, *weights, *less, *now, *top, *parts, *product;
-    bool is_weight;              /* scores have become weights in their places */
+    bool is_weight;              /* scores have become weights in place */
 };
 
-/* The value in the instruction's dtype of which u is the factor of a product; NULL: it is not
- * rounded to that. */
+/* The value in the instruction's dtype that makes u the factor of a product; NULL: u is not rounded
+ * to that. */
 static struct uop *factor_of(const struct online *x, struct uop *u)
 {
     if (u->op == OP_CAST && u->src[0]->dtype == x->tiles->factor)
@@ -55,7 +57,7 @@ static struct buffer *new_factor(struct online *x, int64_t rows, int64_t wide)
                               rows * (wide + x->tiles->pad));
 }
 
-/* Halves lie in local memory as their bits. */
+/* 16-bit floats are kept in shared memory as bits. */
 static struct uop *as_stored(const struct online *x, struct uop *u)
 {
     return is_half(x) ? uop_intern(x->t, OP_BITCAST, DTYPE_U16, &u, 1, (union arg){0}) : u;
@@ -168,7 +170,7 @@ static void put_scores(struct tiles *y)
     x->valid = NULL;
 }
 
-/* By `op` over the block's keys of one column of the tiles. */
+/* Reduces by `op` over the block's keys of one column of the tiles. */
 static struct uop *fold_tiles(struct tiles *y, enum op op, struct uop *row, struct uop *part)
 {
     struct online *x = y->x;
@@ -180,22 +182,23 @@ static struct uop *fold_tiles(struct tiles *y, enum op op, struct uop *row, stru
     return all;
 }
 
-/* By `op` over a row's parts, whose threads exchange them. */
+/* Reduces by `op` over a row's partial results, combined by shuffles. */
 static struct uop *fold_parts(struct tiles *y, enum op op, struct uop *value, struct uop *part)
 {
     struct uop *src[2] = {value, part};
     return uop_intern(y->x->t, OP_REDUCE, DTYPE_F32, src, 2, (union arg){.i = REDUCE_BITS(op, 0)});
 }
 
-/* A maximum, as it is subtracted. */
+/* A maximum in the form that is subtracted. */
 static struct uop *subtrahend(struct tgc *t, struct uop *top, struct uop *low)
 {
     return uop_where(t, uop_binary(t, OP_EQ, top, low), uop_constf(t, DTYPE_F32, 0), top);
 }
 
-/* e^(x - top), where top is of a whole row. Of what is rounded to 16 bits by a device's 2^x. The
- * difference comes first: of a row whose keys are all hidden by a large number it is 0, where the
- * products' is what rounding them leaves, or two infinities'. */
+/* e^(x - top), where top is the whole row's maximum; by the hardware 2^x if the result is rounded
+ * to 16 bits. The difference is taken before the scaling. For a row of hidden keys (a large
+ * negative number) it is then exactly 0; a difference of products would leave rounding errors, or
+ * infinity minus infinity. */
 static struct uop *power_of(const struct tiles *y, struct uop *score, struct uop *top)
 {
     struct tgc *t = y->x->t;
@@ -243,8 +246,8 @@ static bool put_weights(struct tiles *y)
     if (x->tiles->direct && value->op == OP_LOAD)
         return true;
     if (x->tiles->direct && dtype_is_float(value->dtype) && dtype_bits(value->dtype) <= 32) {
-        /* rounded twice, say: a thread's own weights take their powers' places, whose sums are
-         * taken by now */
+        /* conditionally rounded: a thread's own weights replace the powers, whose sums are taken by
+         * now */
         online_put(x, KEYS, y->scores, row_at(x, r[0], x->step, r[1]),
                    uop_cast(x->t, DTYPE_F32, value), r, 2);
         y->is_weight = true;
@@ -278,7 +281,7 @@ static void put_powers(struct tiles *y, struct uop *low)
                uop_binary(t, OP_ADD, before, fold_tiles(y, OP_ADD, r[0], r[1])), r, 2);
 }
 
-/* Whether a column beyond the last one would be of a tile; `some`: it is not. */
+/* Whether a column beyond the last one would be in a tile; *some: the condition that it is not. */
 static bool has_more(const struct tiles *y, struct uop *column, struct uop **some)
 {
     struct uop *n = y->column->src[0];
@@ -312,7 +315,7 @@ static void put_products(struct tiles *y)
     online_put(x, KEYS, y->product, at, uop_binary(t, OP_ADD, before, more), r, 2);
 }
 
-/* The sum of a row's parts, in place of c[r]; y[r, f] */
+/* The sum of a row's partial results, in place of c[r]; y[r, f]. */
 static void put_result(struct tiles *y)
 {
     struct online *x = y->x;

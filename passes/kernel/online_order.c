@@ -1,14 +1,14 @@
-/* online_order.c - the bands of attention by blocks of keys (online_softmax.c), and in which order
- * a device's blocks run.
+/* online_order.c - the bands of attention by blocks of keys (online_softmax.c), and the order in
+ * which a device runs its blocks.
  *
- *      for head < 64, tile < 22                    blocks of the last head begin when few are left: units wait for the longest
- *      for q < 4, tile < 22, head < 16             those that see most keys first; 16 heads' keys and values stay in the cache
+ *      for head < 64, tile < 22              the last head's long blocks start last: units idle
+ *      for q < 4, tile < 22, head < 16       the longest blocks start first;
+ *                                            keys and values of 16 heads stay in the cache
  *
- * A device begins blocks along the grid's innermost dimension first. Where a mask hides more keys
- * from some tiles of queries than from others, the last blocks should be short ones (longest
- * processing time first: Graham, Bounds on multiprocessing timing anomalies, 1969), and those that
- * run at once should read the same keys and values.
- */
+ * A device starts blocks along the grid's innermost dimension first. If a mask hides more keys from
+ * some tiles of queries than from others, the last blocks should be short (longest processing time
+ * first: Graham, Bounds on multiprocessing timing anomalies, 1969), and concurrent blocks should
+ * read the same keys and values. */
 #include "passes/analysis/nest.h"
 #include "passes/kernel/online_softmax.h"
 
@@ -28,8 +28,8 @@ static int64_t head_nbytes(struct online *x, const struct online_shape *shape)
     return sat_mul(sat_mul(x->nkey->vmax, size), sat_add(x->dot->src[1]->src[0]->vmax, columns));
 }
 
-/* How many heads of the innermost loop over them are in the loop over the tiles; 0: none,
- * or tiles are alike. */
+/* How many heads of the innermost loop over them go inside the loop over tiles; 0: none, or all
+ * tiles take the same time. */
 static int64_t heads_inside(struct online *x, const struct online_shape *shape)
 {
     struct visible v;
@@ -46,7 +46,7 @@ static int64_t heads_inside(struct online *x, const struct online_shape *shape)
     int64_t n = last ? range_fixed_size(last) : 0, nbytes = head_nbytes(x, shape), some = n;
     while (some > 1 && (n % some || sat_mul(some, nbytes) > x->t->device->cache_nbytes / 2))
         some--;
-    return some > 1 && (some == n || nheads == 1) ? some : 0;    /* a grid has three loops */
+    return some > 1 && (some == n || nheads == 1) ? some : 0;    /* a grid has three dimensions */
 }
 
 struct uop *online_open_bands(struct online *x, const struct online_shape *shape, bool *inside)

@@ -150,7 +150,8 @@ bool online_sums(struct online *x)
 
 bool online_parts(struct online *x) { return online_sums(x) && find_row(x); }
 
-/* A number, or a row of conditions: which keys a row sees, where data say how many there are. */
+/* Whether the stage is a single number or a row of conditions: which keys a row sees, if data
+ * determine how many there are. */
 static bool is_inlined(struct tgc *t, const struct uop *stage)
 {
     if (stage->nsrc == 2)

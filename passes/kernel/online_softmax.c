@@ -13,17 +13,16 @@
  *        y[r, f] = a[r][f] / l[r]
  *
  * (Milakov, Gimelshein: Online normalizer calculation for softmax; Dao et al.: FlashAttention.)
+ *
  * Scratch holds one block, however long the rows are. Vectors run along the queries, which are
- * copied once for all keys; keys are not copied. The loop over the blocks excludes keys that a mask
- * hides for all queries of a tile (mask_bounds.c); keys hidden for some of them are masked by
- * comparisons of floats, with one bound for each query.
+ * copied once for all keys; keys are not copied. The loop over blocks excludes keys that a mask
+ * hides from all queries of a tile (mask_bounds.c). Keys hidden from some queries are masked by
+ * float comparisons with one bound for each query.
  *
- * A maximum of -inf counts as 0 where it is subtracted, so rows without a visible key so far are
- * zeros, and rows that never have one are 0 / 0, as without blocks, or what the model chose for
- * them.
+ * A maximum of -inf counts as 0 where it is subtracted. So rows without a visible key so far are
+ * zeros. Rows that never have one are 0 / 0, as without blocks, or what the model chose for them.
  *
- * needs: the AST of one segment, whose stages hold rows of scores and of their exponentials
- */
+ * needs: the AST of one segment, whose stages hold rows of scores and of their exponentials */
 #include "passes/analysis/access.h"
 #include "passes/kernel/online_softmax.h"
 #include "passes/kernel/tile.h"
@@ -102,7 +101,8 @@ struct uop *online_for_row(struct online *x, struct uop *u, struct uop *row)
     return uop_substitute(x->t, u, x->row, i);
 }
 
-/* Later queries see more keys. On a device those that see most come first (online_order.c). */
+/* Later queries see more keys. On a device blocks with the most keys start first
+ * (online_order.c). */
 static struct uop *from_end(struct tgc *t, struct uop *r)
 {
     return sym_sub(t, sym_addi(t, r->src[0], -1), r);
@@ -134,9 +134,9 @@ static struct uop *in_tile(struct online *x, struct uop *u, bool most)
     return online_load(x, b, uop_int(t, 0));
 }
 
-/* Whether the block has keys that the bound hides from some queries of the tile; *seen:
- * where the key is none of them. NULL: the bound is the same for all queries, or hides
- * nothing for certain. */
+/* The condition that the block has keys that the bound hides from some queries of the tile; *seen:
+ * the condition that a key is not hidden. NULL: the bound is equal for all queries, or its effect
+ * is unknown. */
 static struct uop *may_hide(struct online *x, struct bound *b, struct uop *row, struct uop *key,
                             struct uop **seen)
 {
@@ -181,7 +181,7 @@ static struct uop *align_down(struct tgc *t, struct uop *u, int64_t n)
     return sym_muli(t, sym_div(t, u, uop_int(t, n)), n);
 }
 
-/* The tile's queries, and the keys that they see. */
+/* Opens the tile's queries, and finds the keys that they see. */
 static void open_tile(struct online *x)
 {
     struct tgc *t = x->t;
@@ -191,7 +191,8 @@ static void open_tile(struct online *x)
             x->band[x->nband++] = x->store->src[k];
     struct uop *tile = online_band(x, sym_ceildiv(t, x->nrow, x->rows), x->row);
     visible_find(t, x->scores->src[0], x->key, x->dot, &x->visible);
-    if (x->whole && x->visible.is_finite)     /* what such a mask hides may count: no pass for it */
+    if (x->whole && x->visible.is_finite)     /* keys under a finite mask may count: no pass for
+                                               * it */
         x->visible = (struct visible){0};
     bool even = !x->visible.end && !x->visible.begin;
     x->has_tiles = tile->op == OP_RANGE;
@@ -222,7 +223,7 @@ static void open_tile(struct online *x)
     x->most_keys = x->whole ? x->step : keys <= BLOCK_MOST ? keys : x->step;
 }
 
-/* A range of blocks of keys: of all those that the tile sees. If a mask is finite, its keys follow
+/* Opens the loop over blocks of the keys that the tile sees. If a mask is finite, its keys follow
  * in two more passes, unless all queries have seen scores that outweigh them. */
 static void open_blocks(struct online *x, struct uop *outweighed)
 {
@@ -247,9 +248,9 @@ static void open_blocks(struct online *x, struct uop *outweighed)
 
 void online_open_blocks(struct online *x) { open_blocks(x, NULL); }
 
-/* Whether keys hidden by a finite mask have exponentials of 0 for all of the tile's queries, given
- * what these have seen: e^-110 is 0 in f32. A dot product of a query and a key is at most the sum
- * of the query's magnitudes times the largest ones over all keys. */
+/* Whether keys under a finite mask have exponentials of 0 for all of the tile's queries, given what
+ * these have seen: e^-110 is 0 in f32. A dot product of a query and a key is at most the sum of the
+ * query's magnitudes times the largest magnitude over all keys. */
 static struct uop *outweighs_mask(struct online *x, struct buffer *query, struct buffer *seen)
 {
     enum { NONE = 110 };
@@ -316,8 +317,8 @@ struct uop *online_compare_bounds(struct online *x, struct uop *scores, struct u
     return scores;
 }
 
-/* Whether a mask that depends on the query hides the keys behind the last one, which the last group
- * may include. */
+/* Whether a mask that depends on the query hides keys after the last one, which the last group may
+ * include. */
 bool online_ends_by_mask(const struct online *x)
 {
     return x->visible.end && !x->visible.is_finite && uop_depends_on(x->t, x->visible.end, x->row);
@@ -341,15 +342,14 @@ bool online_is_whole(const struct online *x)
     return uop_const_int(x->nkey, &n) && n % x->align == 0;
 }
 
-/* u, which is computed from the key and the query of the AST, of those of the tile and the
- * block. */
+/* u, computed in the AST for a key and a query, for those of the block and the tile. */
 struct uop *online_for_key(struct online *x, struct uop *u, struct uop *place, struct uop *row)
 {
     struct tgc *t = x->t;
     struct uop *key = sym_add(t, x->at, place), *last = sym_addi(t, x->nkey, -1);
     if (online_is_whole(x))
         return online_for_row(x, uop_substitute(t, u, x->key, key), row);
-    if (x->whole)                /* nothing is read behind the last key, nor is that read twice */
+    if (x->whole)                /* nothing is read after the last key, nor is that read twice */
         return loads_if(t, online_for_row(x, uop_substitute(t, u, x->key, key), row),
                         sym_lt(t, key, x->nkey), place, place);
     return online_for_row(x, uop_substitute(t, u, x->key, sym_min(t, key, last)), row);
@@ -423,7 +423,7 @@ static struct uop *column_place(struct online *x, struct uop *const *column, int
     return at;
 }
 
-/* y[r, f]: of queries behind the last one nothing is stored. */
+/* y[r, f]; nothing is stored for queries after the last one. */
 static void put_result(struct online *x, struct uop *const *column, int n, struct buffer *sum,
                        struct buffer *product, struct buffer *most)
 {
@@ -450,10 +450,10 @@ static void put_result(struct online *x, struct uop *const *column, int n, struc
                n + 1);
 }
 
-/* What a tile keeps from block to block, of each query: the maximum so far, with a block's scores
- * (now) and without (most), the factor for what was summed before (less), the sum of exponentials,
- * the product with the values; and a copy of the maximum, for reads outside the loop that updates
- * it, where a mask is finite (seen). */
+/* What a tile keeps of each query from block to block. most: the maximum without the present
+ * block's scores; now: with them. less: the factor of what was summed before. sum: of exponentials;
+ * product: with the values. seen: a copy of the maximum for reads outside the loop that updates it,
+ * if a mask is finite. */
 struct running { struct buffer *most, *now, *less, *sum, *product, *seen; };
 
 void online_put_rows(struct online *x, enum level level, struct buffer *b, int64_t n,
@@ -478,7 +478,7 @@ static struct running put_first(struct online *x, int64_t ncolumns, struct uop *
     return b;
 }
 
-/* The maximum of a query with this block's scores, as it is subtracted. */
+/* The maximum of a query including this block's scores, in the form that is subtracted. */
 static struct uop *load_top(struct online *x, const struct running *b, struct uop *row,
                             struct uop *low)
 {
@@ -506,7 +506,7 @@ static void put_maximum(struct online *x, const struct running *b, struct buffer
         online_put(x, KEYS, b->seen, row, online_load(x, b->now, row), &row, 1);
 }
 
-/* What was summed before this block, made smaller, and this block's. */
+/* What was summed before this block, rescaled, plus this block's sum. */
 static struct uop *add_block(struct online *x, struct uop *before, const struct running *b,
                              struct uop *row, struct uop *more)
 {

@@ -26,9 +26,10 @@ static int64_t threads_of(const struct uop *store)
     return threads;
 }
 
-/* A loop of the copy, over elements or over groups of `unit` bytes. It is a digit of the range `of`:
- * n values, each `below` iterations of it. own: the copy's range for it. stride: the operand's;
- * INT64_MAX if it is under a division. first: the step from the first iteration to the second. */
+/* A loop of the copy, over elements or over groups of `unit` bytes. It is a digit of the range
+ * `of`: n values, each `below` iterations of it. own: the copy's range for it. stride: the
+ * operand's; INT64_MAX if it is under a division. first: the step from the first iteration to the
+ * second. */
 struct copied_loop { struct uop *of, *own; int64_t n, stride, first, below; };
 struct copy {
     struct copied_loop v[MAX_RANK]; int ndim, nsum, row;

@@ -24,8 +24,8 @@ static struct uop *find_values(struct tgc *t, struct uop *u)
     return values;
 }
 
-/* The order of a sum's ranges in which what it reads lies in memory: the innermost loop reads
- * neighbours. false: it has none. */
+/* The order of a sum's ranges by stride, so that the innermost loop reads contiguous memory. false:
+ * there is none. */
 static bool find_order(struct tgc *t, struct uop *u, const struct uop **range)
 {
     int64_t stride[MAX_RANK + 1] = {0};
@@ -48,7 +48,7 @@ static bool find_order(struct tgc *t, struct uop *u, const struct uop **range)
     return true;
 }
 
-/* The loops of a store's sums in that order; stage: its number, or -1: the store's own. */
+/* Orders the loops of a store's sums so; stage: its number, or -1: the store's own. */
 void order_sums(struct tgc *t, struct kernel *k, struct variant *v, int at, int stage)
 {
     struct uop *u;
@@ -66,7 +66,7 @@ void order_sums(struct tgc *t, struct kernel *k, struct variant *v, int at, int 
             if (from == to)
                 continue;
             if (!opt_apply(t, k, v, &opt, 1, NULL))
-                break;                               /* a group stays where it is */
+                break;                               /* a group keeps its position */
             u = store_sum(t, (v ? v->ast : k->ast)->src[at], -1, number);
         }
     }

@@ -1,18 +1,17 @@
-/* pack.c - PACK: an operand of a sum of products is copied in the order in which it is read.
+/* pack.c - PACK: copies an operand of a sum of products in the order in which it is read.
  *
  *      pack 0.sum0 operand=1 axis=3 n=16 space=weights      w[k][n]   -> [n/16][k][16]
  *      pack 0.sum0 operand=1 axis=0 n=224 space=scratch     k[j][e]   -> keys[e][j], j < 224
  *      pack 0.sum0 operand=0 axis=1 n=64 space=local        x[i][k]   -> row[k], outside of loop 1
  *
- * The copy has one axis for each loop of the nest along which the operand changes, in this order:
- * the loops, the sum's, the part of a panel, lanes, `axis`, a group of bytes. A known operand is
- * copied at compile time, all of it (a storage view), once for all variants of the kernel. In local
- * memory the copy is a STAGE at the loop `axis`, which a block's threads share; they share the
- * copying, too. In scratch the copy is a STAGE, at the loop outside of the nest on which the
- * operand depends: what is computed for a head's queries has that head's keys. A row of it may have
- * more elements than the loop has turns, zeros: then the nest's row gets them, too, for whole
- * vectors.
- */
+ * The copy has one axis for each loop of the nest along which the operand varies, in this order:
+ * the loops, the sum's, the part of a panel, lanes, `axis`, a group of bytes.
+ *
+ * A known operand is copied at compile time, all of it (a storage view), once for all variants of
+ * the kernel. In shared memory the copy is a STAGE at the loop `axis`, which a block's threads
+ * share, as they share the copying. In scratch the copy is a STAGE outside of all loops in which
+ * the operand is invariant: the queries of a head share that head's keys. Its rows may be padded
+ * with zeros; then the nest's row is padded, too, to whole vectors. */
 #include "passes/analysis/stationary.h"
 #include "passes/kernel/opts_work.h"
 
@@ -25,8 +24,8 @@ struct copied {
     int ndim;
 };
 
-/* A nest's ranges, a band's with them, in the order of a copy whose last axis is `inner`. If a
- * block's threads share that, without those outside of it: there the copy stands. */
+/* A nest's ranges, a band's included, in the order of a copy whose last axis is `inner`. If a
+ * block's threads share `inner`, ranges outside of it are left out: the copy is inside of them. */
 static int ranges_of(const struct nest *m, const struct uop *inner, struct uop **range)
 {
     int n = 0, first = store_first_range(m->store);
@@ -209,8 +208,8 @@ struct buffer *kernel_new_scratch(struct tgc *t, struct kernel *k, enum dtype d,
     return b;
 }
 
-/* The operand read from a STAGE, whose rows have `wide` elements, the last ones of which are zeros;
- * a block's threads share the copying to local memory, which has none of these. NULL: refused. */
+/* The operand read from a STAGE whose rows have `wide` elements, zero-padded. In shared memory the
+ * block's threads share the copying, without padding. NULL: refused. */
 static struct uop *pack_in_scratch(struct work *w, const struct nest *m, const struct uop *load,
                                    const struct uop *inner, int64_t wide)
 {
@@ -235,7 +234,7 @@ static struct uop *pack_in_scratch(struct work *w, const struct nest *m, const s
         src[1] = sym_add(t, src[1], sym_muli(t, r, step));
         offset = sym_add(t, offset, sym_muli(t, c.at[a], step));
         step = sat_mul(step, a == c.ndim - 1 ? pitch : c.n[a]);
-        src[a == c.ndim - 1 ? 2 : a + 3] = r;        /* as the operand's rows lie */
+        src[a == c.ndim - 1 ? 2 : a + 3] = r;        /* in the order of the operand's rows */
     }
     if (sat_mul(step, (int64_t)dtype_nbytes(load->dtype)) > INT32_MAX) {
         work_refuse(w, "the copy is too large for scratch");
@@ -255,7 +254,7 @@ static bool is_row(const struct uop *stage)
     return stage && stage->nsrc == 3 && stage->src[1] == stage->src[2];
 }
 
-/* A row in scratch with a loop of its own, of `wide` turns. */
+/* A row in scratch with a loop of its own, of `wide` iterations. */
 static struct uop *widen_row(struct work *w, const struct uop *row, int64_t wide)
 {
     struct tgc *t = w->t;

@@ -7,12 +7,10 @@
  *            row[j] = sum over e                 for j < 224, vectors of j
  *                     q[i, e] * k[j, e]            row[j] = sum over e  q[i, e] * keys[e][j]
  *
- * Along j, the range for vectors, the keys are strided in memory, or they are no whole vectors.
- * They are invariant in the rows, so a copy in the order of the reads (PACK, at run time) costs as
- * much as one row. It is padded to whole vectors, with zeros behind the last key; so is the row. A
- * mask is not: if there is one, the padded row holds the raw scores, and a second one the masked
- * ones.
- */
+ * Along j, the range for vectors, the keys are strided in memory, or they do not fill whole
+ * vectors. They are invariant in the rows, so a copy in the order of the reads (PACK, at run time)
+ * costs as much as one row. Keys and row are zero-padded to whole vectors. A mask is not: if there
+ * is one, the padded row holds the raw scores, and a second row the masked ones. */
 #include "passes/kernel/tile.h"
 
 #include <string.h>
@@ -68,8 +66,7 @@ static int find_keys(const struct nest *m, const struct uop *store, struct uop *
     return keys >= 0 && is_reused(t, store, stage, *rest) ? keys : -1;
 }
 
-/* Whether something else is loaded along the columns, a mask: it has no padding, and may be
- * strided. */
+/* Whether something else is loaded along the columns: a mask has no padding, and may be strided. */
 static bool is_masked(const struct nest *m, struct uop *c, bool is_padded)
 {
     int64_t along;
@@ -88,7 +85,7 @@ static bool find_scores(struct tgc *t, struct uop *stage, struct nest *m, int64_
            nest_find(t, stage_as_store(t, stage), m) && m->contraction;
 }
 
-/* What is done to the sum of a stage of store number `at`. */
+/* An opt of the sum of a stage of store number `at`. */
 static struct opt opt_of(struct tgc *t, const struct kernel *k, int at, const struct nest *m,
                          enum opt_op op)
 {
@@ -96,8 +93,8 @@ static struct opt opt_of(struct tgc *t, const struct kernel *k, int at, const st
                         .number = opt_number(t, k->ast->src[at], m->reduce)};
 }
 
-/* The keys of a stage are packed. With a mask the raw scores are a stage of their own: before they
- * get padding, which the mask has not. false: unchanged. */
+/* Packs the keys of a stage. With a mask the raw scores become a stage of their own, padded apart
+ * from it. false: unchanged. */
 static bool pack_keys(struct tgc *t, struct kernel *k, int at, struct uop *stage)
 {
     struct nest m;
@@ -148,7 +145,7 @@ static void pack_store(struct tgc *t, struct kernel *k, int at)
             return;
 }
 
-/* The same as a choice that a tune file may make: its list, or nothing. */
+/* pack_store() as a choice that a tune file may make: its list, or nothing. */
 static int tune_keys(struct tgc *t, struct kernel *k, int at)
 {
     struct opts_choice c;

@@ -1,8 +1,8 @@
-/* part.c - nests of a kernel that become kernels of their own, before any schedule is chosen.
+/* part.c - splits kernels into several, before any schedule is chosen.
  *
- * If nests depend on each other, one reads what another one stores, threads could not share the
- * kernel: each becomes one. Nests of a band (band.c) depend on each other through scratch, of which
- * each thread has its own; they stay together.
+ * Nests that depend on each other (one reads what another one stores) cannot be shared among
+ * threads, so each becomes a kernel. Nests of a band (band.c) depend on each other through scratch,
+ * of which each thread has its own; they stay together.
  *
  * On a device all nests of a kernel go by one grid and its blocks, which are made for the longest
  * sum of products among them. The branches of a concat are such nests: convolutions each of which
@@ -51,8 +51,8 @@ struct kernel *kernel_of_nests(struct tgc *t, const struct kernel *from, struct 
     return k;
 }
 
-/* ns that a device's threads take for the nest's longest sum of products, if each computes results
- * by itself; 0: it has none. */
+/* ns of the nest's longest sum of products if each thread computes single results; 0: it has
+ * none. */
 static double product_ns(struct tgc *t, struct uop *store)
 {
     const struct device_row *d = t->device;
@@ -73,9 +73,8 @@ static double product_ns(struct tgc *t, struct uop *store)
     return cost_of_grid(d, &work, NULL);
 }
 
-/* On a device the nests of a kernel have one grid, which is made for the longest sum of products
- * among them: how many other ones are worth a kernel of their own, since a thread for each result
- * takes long. They go to the front of store[], that sum and the rest behind them. */
+/* Counts the nests of a device's kernel that deserve a kernel of their own, and moves them to the
+ * front of store[]. The longest sum of products and the rest follow. */
 static int find_products(struct tgc *t, const struct kernel *k, struct uop **store)
 {
     int all = k->ast->nsrc, n = 0, longest = 0;
@@ -93,7 +92,7 @@ static int find_products(struct tgc *t, const struct kernel *k, struct uop **sto
     return n;
 }
 
-/* How a kernel's nests become kernels: store[] in that order; returns how many are alone, the
+/* Splits a kernel's nests: the first ones of store[], whose number is returned, become kernels; the
  * others stay together. */
 static int part_nests(struct tgc *t, const struct schedule *s, struct kernel *k, struct uop **store)
 {

@@ -1,25 +1,25 @@
-/* round_boxes.c - what is only rounded before boxes of it are copied is rounded by the engine that
- * copies them.
+/* round_boxes.c - lets the copy engine round: a tensor that is only rounded before boxes of it are
+ * copied is not stored.
  *
  *      kernel 0    t[i*1040 + j] = tf32(x[i*1024 + j])
  *      kernel 1    stage(%local, load(t, (16*q + i)*1040 + 8*k + j), ...)      how=bulk
  *  ->  kernel 1    stage(%local, tf32(load(x, (16*q + i)*1024 + 8*k + j)), ...)
  *
- * An element of t is one of x, rounded, at the same place, or at that in rows of another pitch: t's
- * rows may be padded (layout.c). All that is read of t has been stored there, so where a condition
- * lets an element be read, it is x's. If all kernels read t by boxes alone, nobody stores it. Of
- * kernels with twins the programs are not theirs alone: those read t as before.
+ * An element of t is one of x, rounded, at the same position, or in rows of another pitch: t's rows
+ * may be padded (layout.c). All that is read of t was stored there, so where a condition lets an
+ * element be read, x has it. If all kernels read t by boxes alone, nobody stores it. Kernels with
+ * twins share their programs, so they read t as before.
  *
- * --math=tf32 rounds inputs of the model so; what a kernel computes is rounded where it is stored.
- */
+ * --math=tf32 rounds inputs of the model so; what a kernel computes is rounded where it is
+ * stored. */
 #include "passes/analysis/box.h"
 #include "passes/analysis/nest.h"
 #include "passes/kernel/opts_work.h"
 #include "passes/passes.h"
 #include "passes/target/target.h"
 
-/* A kernel that rounds a tensor. Of both the elements from a row to the next one; 0: their places
- * are the same. */
+/* A kernel that rounds a tensor. Pitches: elements from a row to the next, of both tensors; 0:
+ * positions are equal. */
 struct rounding {
     struct kernel *k;
     int step;
@@ -30,7 +30,7 @@ struct rounding {
 
 /* ------------------------------------------------------------------------------------ roundings */
 
-/* Whether the offset is the sum of the ranges' turns by strides that are known. */
+/* Whether the offset is a sum of ranges times known strides. */
 static bool is_plain_sum(struct tgc *t, struct uop *offset, struct uop *const *range, int n,
                          int64_t *stride)
 {
@@ -43,7 +43,7 @@ static bool is_plain_sum(struct tgc *t, struct uop *offset, struct uop *const *r
     return sum == offset;
 }
 
-/* Rows of the two pitches, whose elements lie together in both. */
+/* Finds rows of two pitches, contiguous in both tensors. */
 static bool find_pitch(struct rounding *r, struct uop *const *range, int n, const int64_t *to,
                        const int64_t *from)
 {
@@ -67,7 +67,7 @@ static bool is_whole(const struct buffer *b)
     return !b->base && !b->state && !b->first && !b->kept;
 }
 
-/* Of a twin, whose AST names the other kernel's buffers, its own. */
+/* The buffer of a twin: its AST names those of the other kernel. */
 static struct buffer *own_of(const struct kernel *k, const struct uop *access)
 {
     struct buffer *b = (struct buffer *)(uintptr_t)uop_buffer_of(access->src[0]),
@@ -95,7 +95,7 @@ static bool find_rounding(struct tgc *t, struct kernel *k, struct rounding *r)
 
 /* -------------------------------------------------------------------------------------- readers */
 
-/* An offset's terms: of rows, whose pitch is the other tensor's, and of elements in a row. */
+/* The terms of an offset: rows, whose pitch changes, and elements in a row. */
 struct terms { struct uop *row, *rest; };
 
 static void add_terms(struct tgc *t, const struct rounding *r, struct uop *u, int64_t times,
@@ -118,7 +118,8 @@ static void add_terms(struct tgc *t, const struct rounding *r, struct uop *u, in
     }
 }
 
-/* What is loaded of the rounded tensor, of the other one; NULL: where that is is not known. */
+/* The load from the other tensor that replaces a load of the rounded one; NULL: the position is
+ * unknown. */
 static struct uop *loaded_from(struct tgc *t, const struct rounding *r, const struct uop *load)
 {
     struct terms at = {uop_int(t, 0), uop_int(t, 0)};
@@ -152,7 +153,7 @@ static bool is_box(struct tgc *t, const struct rounding *r, const struct uop *st
            box_read(t, value, stage->src[1], stage->src + 2, stage->nsrc - 2, to->panel, &b, &why);
 }
 
-/* Whether what the AST reads of the rounded tensor are boxes alone. */
+/* Whether the AST reads the rounded tensor by boxes alone. */
 static bool reads_boxes(struct tgc *t, const struct rounding *r, struct uop *ast)
 {
     int n;
@@ -184,7 +185,7 @@ static bool has_twins(const struct schedule *s, const struct kernel *k)
     return has;
 }
 
-/* Where the kernel reads the rounded tensor: the program is its own, and copies boxes. */
+/* Whether the kernel may read the other tensor: its program is not shared, and it copies boxes. */
 static bool may_read(struct tgc *t, const struct schedule *s, const struct rounding *r,
                      const struct kernel *k)
 {
@@ -196,9 +197,9 @@ static bool may_read(struct tgc *t, const struct schedule *s, const struct round
 
 /* ------------------------------------------------------------------------------------- schedule */
 
-/* Whether nothing but kernels that read boxes needs the rounded tensor, and what it is made of is
- * still there for them: all steps from its kernel on are of the same branch or loop up to the last
- * reader, and none of them stores there. */
+/* Whether the rounded tensor is not needed: only kernels that read boxes use it, and its source
+ * still exists for them. All steps from its kernel to the last reader must be of one branch or
+ * loop, and none may store to the source. */
 static bool may_go(struct tgc *t, const struct schedule *s, const struct rounding *r)
 {
     bool may = true, same = true;
@@ -218,7 +219,7 @@ static bool may_go(struct tgc *t, const struct schedule *s, const struct roundin
     return may;
 }
 
-/* A kernel whose program twins have that stay stays, too. */
+/* Keeps kernels whose program twins share that stay. */
 static void keep_programs(const struct schedule *s, struct rounding *r, int n)
 {
     for (int i = 0; i < n; i++)
@@ -274,7 +275,7 @@ bool pass_round_boxes(struct tgc *t, struct schedule *s)
             if (may_go(t, s, &one))
                 SCRATCH_PUSH(t, r, n, cap, one);
         }
-    for (int i = 0; i < n; i++)                       /* one that stays may keep another one */
+    for (int i = 0; i < n; i++)                       /* keeping one may require keeping another */
         keep_programs(s, r, n);
     for (int i = 0; i < n; i++) {
         if (r[i].stays)

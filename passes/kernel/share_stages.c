@@ -10,9 +10,8 @@
  *
  * Each stage holds its value for all of these rows, so its contraction has rows for a tile, and so
  * has the store's: keys and values are loaded once for several rows. Remainder rows are a store of
- * their own. That is the blocking of attention's queries (Dao et al., FlashAttention), with whole
- * rows of scores instead of blocks of them.
- */
+ * their own. This is FlashAttention's blocking of queries (Dao et al.), with whole rows of scores
+ * instead of blocks of them. */
 #include "passes/kernel/tile.h"
 
 enum {

@@ -1,23 +1,22 @@
-/* split_keys.c - attention of few queries on a device: the keys go to several blocks, and another
- * kernel combines what these have made.
+/* split_keys.c - attention of few queries on a device: keys are split over several blocks, and
+ * another kernel combines their partial results (Dao, Haziza, Massa, Sizov: Flash-Decoding).
  *
- *      place (part s, head, query)            m = max over j of s's keys  x[j]       x[j] = sum over e  q[e] * k[j, e]
+ *      block (part s, head, query):   x[j] = sum over e  q[e] * k[j, e],  m = max over j of s  x[j]
  *        part[.., s, f]     = sum over j  e^(x[j] - m) * v[j, f]      f < F
  *        part[.., s, F]     = sum over j  e^(x[j] - m)
  *        part[.., s, F + 1] = m
- *      y[.., f] = sum over s  c[s] * part[s, f]  /  sum over s  c[s] * part[s, F]      c[s] = e^(part[s, F + 1] - their maximum)
+ *      y[.., f] = sum over s  c[s] * part[s, f]  /  sum over s  c[s] * part[s, F],
+ *                 c[s] = e^(part[s, F + 1] - their maximum)
  *
- * (Dao, Haziza, Massa, Sizov: Flash-Decoding.) Decoding has one query of each head, and so as many
- * blocks as heads, fewer than a device has units, which read all keys and values. How many parts
- * there are is known; how many keys each of them has may be the run's: some may be empty then. As
- * in online_softmax.c a maximum of -inf counts as 0 where it is subtracted.
+ * Decoding has one query for each head, so one block per head: fewer than a device has units, and
+ * these read all keys and values. The number of parts is fixed. The number of keys in each
+ * may be the run's, and some parts may be empty. As in online_softmax.c a maximum of -inf counts as
+ * 0 where it is subtracted.
  *
- * The model: bytes from memory, or from the cache for queries that share keys, but no more than the
- * loads of so many threads bring in the time that memory takes; a launch and the parts' bytes for
- * each further kernel.
+ * The model: bytes from memory (or from the cache, for queries that share keys), at most at the
+ * rate that the loads in flight sustain; and a launch and the parts' bytes for each further kernel.
  *
- * needs: the AST of one segment, whose stages hold a row of scores and of their exponentials
- */
+ * needs: the AST of one segment, whose stages hold a row of scores and of their exponentials */
 #include "passes/analysis/softmax.h"
 #include "passes/kernel/online_softmax.h"
 #include "passes/kernel/tile.h"
@@ -29,16 +28,17 @@ enum { PARTS_MOST = 64, KEYS_LEAST = 256, THREADS = 256, QUERIES = 8 };
 struct parts {
     struct tgc *t;
     struct online of;            /* the kernel as it was */
-    struct uop *column;          /* the store's range of values' features */
+    struct uop *column;          /* the store's range over features of the values */
     struct uop *row[MAX_RANK]; int nrow;       /* its others: heads, queries */
-    int64_t n, columns;          /* parts; of one: features, and sum and maximum behind them */
+    int64_t n, columns;          /* number of parts; elements of each: features, then sum and
+                                  * maximum */
     struct buffer *part;
 };
 
 /* ------------------------------------------------------------------------------------- the cost */
 
-/* ns to read the keys and values by so many blocks for each of n parts. unique: the
- * bytes of all of them. */
+/* ns to read keys and values by `blocks` blocks for each of n parts. unique: the bytes of all of
+ * them. */
 static double reading_ns(const struct device_row *d, double blocks, double keys, double features,
                          double unique, double n)
 {
@@ -50,8 +50,8 @@ static double reading_ns(const struct device_row *d, double blocks, double keys,
     return memory > cached ? memory : cached;
 }
 
-/* In how many parts a row's keys take least; 1: as they are, by blocks of some queries, if they
- * share keys (grid_attention.c). */
+/* The number of parts that is fastest; 1: no split, by blocks of some queries if they share keys
+ * (grid_attention.c). */
 static int64_t choose_parts(const struct tgc *t, const struct parts *p, double unique)
 {
     const struct device_row *d = t->device;
@@ -106,7 +106,7 @@ static struct uop *power_of(struct parts *p, struct uop *x, struct uop *most)
     return uop_unary(t, OP_EXP, uop_binary(t, OP_SUB, x, top));
 }
 
-/* A row in scratch, an element for each of the part's keys. */
+/* A row in scratch, one element for each of the part's keys. */
 static struct uop *stage_row(struct parts *p, struct uop *value, struct uop *r)
 {
     struct uop *src[3] = {value, r, r}, *dim = r->src[0];
@@ -114,8 +114,8 @@ static struct uop *stage_row(struct parts *p, struct uop *value, struct uop *r)
     return uop_intern(p->t, OP_STAGE, DTYPE_F32, src, 3, memory);
 }
 
-/* Whether the key is one that the row sees, as far as its mask says that by bounds: no others are
- * read, of a cache those behind its end. NULL: all are. */
+/* The condition that the row sees the key, as far as its mask has bounds: hidden keys are not read,
+ * nor those after a cache's end. NULL: all keys are seen. */
 static struct uop *is_seen(struct parts *p, struct uop *key)
 {
     struct tgc *t = p->t;
@@ -125,8 +125,8 @@ static struct uop *is_seen(struct parts *p, struct uop *key)
     return !behind ? before : !before ? behind : uop_binary(t, OP_AND, behind, before);
 }
 
-/* u, computed for a key of the AST's range `from`, for key r of part s: nothing is read
- * behind the last one. */
+/* u, computed for a key of the AST's range `from`, for key r of part s: nothing is read after the
+ * last one. */
 static struct uop *for_key(struct parts *p, struct uop *u, struct uop *from, struct uop *s,
                            struct uop *r, struct uop **valid)
 {
@@ -140,7 +140,7 @@ static struct uop *for_key(struct parts *p, struct uop *u, struct uop *from, str
     return *valid ? loads_if(t, u, *valid, r, s) : u;
 }
 
-/* Where a part of a row begins in `part`. */
+/* Offset of a row's part in `part`. */
 static struct uop *place_of(struct parts *p, struct uop *s)
 {
     struct tgc *t = p->t;
@@ -164,7 +164,7 @@ static struct uop *store_over(struct parts *p, struct uop *memory, struct uop *a
     return uop_intern(p->t, OP_SINK, DTYPE_VOID, &store, 1, (union arg){0});
 }
 
-/* The kernel that makes the parts. */
+/* The kernel that computes the partial results. */
 static struct uop *make_parts(struct parts *p)
 {
     struct tgc *t = p->t;
@@ -197,7 +197,7 @@ static struct uop *make_parts(struct parts *p)
     return store_over(p, uop_buffer(t, p->part), sym_add(t, place_of(p, s), f), value, s, f);
 }
 
-/* Sums up column `at` of all parts, each by its factor. */
+/* Sums column `at` over all parts, each scaled by its factor. */
 static struct uop *combine(struct parts *p, struct uop *most, struct uop *at)
 {
     struct tgc *t = p->t;
@@ -208,7 +208,7 @@ static struct uop *combine(struct parts *p, struct uop *most, struct uop *at)
     return reduce(p, OP_ADD, uop_binary(t, OP_MUL, power_of(p, own, most), value), s);
 }
 
-/* The kernel with the parts in the place of the keys. */
+/* The kernel that combines the partial results. */
 static struct uop *make_result(struct parts *p)
 {
     struct tgc *t = p->t;
@@ -239,8 +239,8 @@ static struct uop *row_load(struct tgc *t, struct uop *u, const struct uop *r)
     return found;
 }
 
-/* The store with rows of the scores themselves, where it keeps what they are computed from:
- * products that are scaled or masked where they are read. */
+/* The store with rows of finished scores, if it kept what they are computed from: products that are
+ * scaled or masked where they are read. */
 static struct uop *keep_scores(struct tgc *t, struct uop *store)
 {
     struct softmax s;
@@ -269,7 +269,7 @@ static struct uop *keep_scores(struct tgc *t, struct uop *store)
     return store;
 }
 
-/* The store's ranges: one of values' features, of a known number, and those of the scores. */
+/* Finds the store's ranges: one over features of known number, and those of the scores. */
 static bool find_ranges(struct parts *p)
 {
     struct uop *store = p->of.store;
@@ -297,7 +297,7 @@ static bool find_parts(struct tgc *t, const struct kernel *k, struct parts *p)
     if (!online_sums(&p->of) || !find_ranges(p))
         return false;
     visible_find(t, p->of.scores->src[0], p->of.key, p->of.dot, &p->of.visible);
-    if (p->of.visible.is_finite)                        /* what such a mask hides may count */
+    if (p->of.visible.is_finite)                        /* keys under a finite mask may count */
         p->of.visible = (struct visible){0};
     struct online of = {.t = t, .store = p->of.store};
     p->of.nrow = online_parts(&of) ? of.nrow : NULL;

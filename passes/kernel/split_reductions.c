@@ -1,33 +1,31 @@
-/* split_reductions.c - long reductions with few results, on devices: in parts that are reduced
- * beside each other, and the reduction of the parts. Sums of everything, means of a few long rows
- * or of an image's channels, their maxima.
+/* split_reductions.c - splits long reductions with few results on devices: partial results in
+ * parallel, then their reduction. Sums of everything, means of a few long rows or of an image's
+ * channels, maxima.
  *
  *      y[r] = sum over k  f(x[r, k])
- * ->   part[s, r] = sum over k < C  f(x[r, s*C + k])         S < K/C parts, each with a block of its own
- *      y[r] = sum over s  part[s, r]  +  sum over k >= S*C  f(x[r, k])                    a kernel of its own
+ *  ->  part[s, r] = sum over k < C  f(x[r, s*C + k])        S < K/C parts, a block for each
+ *      y[r] = sum over s  part[s, r]  +  sum over k >= S*C  f(x[r, k])   a kernel of its own
  *
- * One block's threads read a long row at a small share of the memory's rate, since as many bytes
- * are on their way as they asked for. The order of the operations depends on the device's row and
- * the sizes alone; no atomic operations. How many parts there are is the cost model's.
+ * One block reads a long row at a fraction of the memory's bandwidth: its threads have too few
+ * bytes in flight. The order of operations depends only on the device's row and the sizes; there
+ * are no atomics. The cost model chooses the number of parts.
  *
- * Products of two tensors are split_sums.c's, but for those that are one number or one of each row,
- * where nothing is shared between results. A reduction's terms may depend on other reductions with
- * no more results than it has (a variance's on the mean, a softmax's sum on the maximum), but on no
- * larger ones: attention's scores stay with their softmax.
- */
+ * split_sums.c handles products of two tensors, except those with one result in all or in each row,
+ * where results share nothing. Terms may depend on other reductions with no more results (a
+ * variance on the mean, a softmax's sum on the maximum), but on no larger ones: attention's scores
+ * stay with their softmax. */
 #include "passes/analysis/contraction.h"
 #include "passes/analysis/value.h"
 #include "passes/kernel/grid_product.h"
 #include "passes/passes.h"
 #include "passes/target/cost.h"
 
-/* PARTS: at most. TERMS: of a part, at least. COLUMNS: neighbouring results that a block
- * computes. */
+/* PARTS: at most. TERMS: of a part, at least. COLUMNS: adjacent results that one block computes. */
 enum { PARTS = 1024, TERMS = 256, COLUMNS = 16, ALIGNED = 4 };
 
-/* A reduction by its sizes; last: of its longest axis; columns: results that are neighbours in
- * memory; nbytes: that it reads; around: another reduction of as many terms, which one kernel
- * computes with this one. */
+/* A reduction by its sizes. last: of its longest axis. columns: results that are contiguous in
+ * memory. nbytes: what it reads. around: there is another reduction of as many terms, which one
+ * kernel computes with this one. */
 struct reduction { double results, terms, columns, nbytes; int axis; int64_t last; bool around; };
 
 static bool is_computed_in_place(const struct uop *u)
@@ -35,8 +33,8 @@ static bool is_computed_in_place(const struct uop *u)
     return op_is_pointwise(u->op) || op_class(u->op) == CLASS_MOVE || u->op == OP_REDUCE;
 }
 
-/* Whether what u reduces is computed from tensors in memory, and from reductions with no more
- * results than u has. */
+/* Whether the operand of the reduction u comes from tensors in memory and from reductions with no
+ * more results than u. */
 static bool reads_memory(struct tgc *t, const struct uop *u, struct reduction *x)
 {
     struct mem_mark mark = scratch_mark(t);
@@ -62,7 +60,7 @@ static bool reads_memory(struct tgc *t, const struct uop *u, struct reduction *x
     return is;
 }
 
-/* u's sizes; false: the run alone knows how long it is, or another pass has it. */
+/* Finds u's sizes; false: its length is unknown, or another pass handles it. */
 static bool find_reduction(struct tgc *t, struct uop *u, struct reduction *x)
 {
     struct contraction c;
@@ -84,7 +82,7 @@ static bool find_reduction(struct tgc *t, struct uop *u, struct reduction *x)
     return reads_memory(t, u, x);
 }
 
-/* ns of so many parts of each result: a block for each, or for some neighbours. */
+/* ns of `parts` partial results for each result: a block for each, or for some adjacent ones. */
 static double blocks_ns(const struct device_row *d, const struct reduction *x, double parts)
 {
     double columns = x->columns < COLUMNS ? x->columns : COLUMNS,
@@ -100,7 +98,7 @@ static double blocks_ns(const struct device_row *d, const struct reduction *x, d
     return cost_of_grid(d, &work, NULL) + RATIO_GRID_LAUNCH;
 }
 
-/* The same with the parts' reduction. */
+/* blocks_ns() plus the reduction of the partial results. */
 static double parts_ns(const struct device_row *d, const struct reduction *x, int64_t parts)
 {
     struct reduction added = {.results = x->results,
@@ -110,17 +108,17 @@ static double parts_ns(const struct device_row *d, const struct reduction *x, in
     return blocks_ns(d, x, (double)parts) + blocks_ns(d, &added, 1);
 }
 
-/* Whether to go through rows three times, for two statistics in parts and for what they are needed
- * for, takes less than a block for each row that does all of it. */
+/* Whether three passes (two split reductions, then the elementwise result) are faster than one
+ * block per row that does all three. */
 static bool pays_apart(const struct device_row *d, const struct reduction *x, int64_t parts)
 {
     struct reduction row = *x, all = *x;
-    row.nbytes = all.nbytes = 2 * x->nbytes;         /* what is stored, too */
+    row.nbytes = all.nbytes = 2 * x->nbytes;         /* stores count, too */
     return 2 * parts_ns(d, x, parts) + blocks_ns(d, &all, PARTS) <
            RATIO_GRID_SPLIT * blocks_ns(d, &row, 1);
 }
 
-/* In how many parts a reduction takes least; 1: as it is. */
+/* The split factor with the least estimated time; 1 means no split. */
 static int64_t count_parts(const struct device_row *d, const struct reduction *x)
 {
     double least = RATIO_GRID_SPLIT * blocks_ns(d, x, 1);
@@ -138,7 +136,7 @@ static int64_t count_parts(const struct device_row *d, const struct reduction *x
     return best > 1 && x->around && !pays_apart(d, x, best) ? 1 : best;
 }
 
-/* So many elements of v along an axis, from `begin` on. */
+/* The `size` elements of v along an axis, from `begin` on. */
 static struct uop *part_of(struct tgc *t, struct uop *v, int axis, int64_t begin, int64_t size)
 {
     struct uop *from[MAX_RANK], *dim[MAX_RANK];
@@ -149,7 +147,7 @@ static struct uop *part_of(struct tgc *t, struct uop *v, int axis, int64_t begin
     return uop_shrink(t, v, from, dim);
 }
 
-/* What was reduced in parts, if v is computed from that; NULL: it is not. */
+/* The split reduction that v is computed from; NULL: there is none. */
 static struct uop *of_parts(const struct uop_map *split, struct uop *v)
 {
     while (v && (op_is_pointwise(v->op) || op_class(v->op) == CLASS_MOVE || v->op == OP_REDUCE)) {
@@ -163,8 +161,8 @@ static struct uop *of_parts(const struct uop_map *split, struct uop *v)
     return NULL;
 }
 
-/* A statistic that is needed at many places, as by a normalization: it is stored, so that its parts
- * are added once; or it goes back into the kernel that needs it. */
+/* A statistic with many users, as in a normalization: stored, so that its partial results are
+ * reduced once, or inlined in the kernel that uses it. */
 static struct uop *place_statistic(struct tgc *t, const struct uop_map *split, struct uop *u)
 {
     struct uop *v = u->src[0], *all = value_nelem(u) > value_nelem(v) ? of_parts(split, v) : NULL,
@@ -178,8 +176,8 @@ static struct uop *place_statistic(struct tgc *t, const struct uop_map *split, s
     return uop_expand(t, v, u->dim);
 }
 
-/* A statistic of a group that is repeated for each of its channels, for vectors of a processor:
- * threads read it where it is. NULL: another value. */
+/* A group's statistic that was repeated for each channel, for a processor's vectors; a device's
+ * threads read the original. NULL: another value. */
 static struct uop *repeated_below(struct uop *u)
 {
     struct uop *v = u->src[0];

@@ -1,25 +1,22 @@
-/* split_sums.c - long sums of products with few results, on devices: in parts of the sum that are
- * computed beside each other, and the parts' sum.
+/* split_sums.c - split-K by two kernels, on devices: long sums of products with few results become
+ * partial sums in parallel, and a kernel that adds them.
  *
  *      y[m, n] = sum over k  x[m, k] * w[k, n]
- * ->   part[s, m, n] = sum over k < K/S  x[m, s*K/S + k] * w[s*K/S + k, n]      S times as many threads
- *      y[m, n] = sum over s  part[s, m, n]                                      a kernel of its own
+ *  ->  part[s, m, n] = sum over k < K/S  x[m, s*K/S + k] * w[s*K/S + k, n]     S times the threads
+ *      y[m, n] = sum over s  part[s, m, n]                                     a kernel of its own
  *
- * The order of the additions depends on the device's row alone, so results are the same from run to
- * run; no atomic operations. How many parts there are is the cost model's, that of the kernels'
- * tiles, by instructions for matrices, too (grid_product.h): blocks that a device lacks to keep its
- * units busy, against the parts' bytes and another launch.
+ * The order of additions depends on the device's row alone, so results are equal from run to run;
+ * there are no atomics. The cost model chooses the split factor, by the models of the tiles, matrix
+ * instructions included (grid_product.h). It weighs blocks that the device lacks to keep its units
+ * busy against the parts' bytes and another launch.
  *
- * Where a device's blocks know which of them is the last (TICKET), tiles of its instructions for
- * matrices may have their sums in parts of one kernel (grid_matrix_cost.c): what such take is that
- * of one part here, and two kernels have to take less.
+ * Where a device has tickets (TICKET), matrix tiles may split their sum within one kernel
+ * (grid_matrix_cost.c). Here that counts as no split, and two kernels have to be faster.
  *
  * Attention's product of a softmax and values stays with its scores (grid_attention.c,
- * grid_rows.c). A product of a single row whose weights are contiguous along the sum stays as it
- * is: a block's threads share such a sum in one kernel (grid_rows.c). Where they are contiguous
- * along the columns, too, if the results are enough for blocks of some columns to fill the device
- * (grid_slice.c).
- */
+ * grid_rows.c). A product of a single row with weights contiguous along the sum stays: a block's
+ * threads share such a sum (grid_rows.c). So does one with weights contiguous along the columns, if
+ * the results make enough blocks of columns to fill the device (grid_slice.c). */
 #include "passes/analysis/contraction.h"
 #include "passes/analysis/softmax.h"
 #include "passes/analysis/value.h"
@@ -27,12 +24,11 @@
 #include "passes/passes.h"
 #include "passes/target/cost.h"
 
-/* RESULTS_MANY: of a device's threads, from which on no sum goes in parts. SLICES: threads that
- * share a sum of one row whose columns make lines of memory (grid_slice.c). */
+/* RESULTS_MANY: results per thread of the device from which on no sum is split. SLICES: threads
+ * that share a sum of one row whose columns form lines of memory (grid_slice.c). */
 enum { PARTS_MOST = 64, TERMS_LEAST = 32, RESULTS_MANY = 16, SLICES = 32, SLICE_COLUMNS = 8 };
 
-/* The longest axis of the sum that is none of a window's taps; -1: only the run
- * knows how long it is. */
+/* The longest axis of the sum that is no tap of a window; -1: its length is unknown. */
 static int longest_axis(const struct contraction *c)
 {
     int best = -1;
@@ -45,7 +41,7 @@ static int longest_axis(const struct contraction *c)
     return best;
 }
 
-/* Whether a block's threads would read neighbours if they shared the sum of a single row. */
+/* Whether a block's threads would read contiguous terms if they shared the sum of a single row. */
 static bool is_row_of_sums(const struct contraction *c, int axis)
 {
     const struct factor *f = &c->factor[c->stationary];
@@ -54,14 +50,15 @@ static bool is_row_of_sums(const struct contraction *c, int axis)
            (f->axes[f->base->ndim - 1] >> axis & 1);
 }
 
-/* What a factor is in memory: the narrow float that it is widened from, or rounded to (--math). */
+/* The factor's dtype in memory: the narrow float that it is widened from, or rounded to
+ * (--math). */
 static enum dtype dtype_of(const struct tgc *t, const struct factor *f)
 {
     struct uop *v = value_behind(f->value, MOVES_VIEW);
     return v->op == OP_CAST ? v->src[0]->dtype : t->math != DTYPE_VOID ? t->math : v->dtype;
 }
 
-/* The product as a kernel has it whose sums are of a part each. */
+/* The product of the kernel that computes partial sums. */
 static struct product product_of(struct tgc *t, const struct sums *s, int64_t parts)
 {
     int64_t last = s->last_terms / parts;
@@ -75,7 +72,8 @@ static struct product product_of(struct tgc *t, const struct sums *s, int64_t pa
     return x;
 }
 
-/* A thread for each sum, which loads both factors of each term; or several that share one. */
+/* Time without tiles: a thread for each sum loads both factors of each term, or several threads
+ * share a sum. */
 static double each_ns(const struct tgc *t, const struct product *x, double nbytes)
 {
     const struct device_row *d = t->device;
@@ -92,7 +90,7 @@ static double each_ns(const struct tgc *t, const struct product *x, double nbyte
     return cost_of_grid(d, &work, NULL);
 }
 
-/* The parts' sums, by a kernel of its own, and what the one before it stores. */
+/* Time to store the partial sums and add them in a kernel of its own. */
 static double added_ns(const struct device_row *d, double results, double parts)
 {
     struct grid_work work = {
@@ -108,7 +106,7 @@ static double added_ns(const struct device_row *d, double results, double parts)
 
 static double least_of(double ns, double other) { return other > 0 && other < ns ? other : ns; }
 
-/* ns of the sums in so many parts, by the schedule that takes least. */
+/* ns of the sums in `parts` parts, by the fastest schedule. */
 static double parts_ns(struct tgc *t, const struct sums *s, int64_t parts)
 {
     const struct device_row *d = t->device;
@@ -143,7 +141,7 @@ double grid_sums_ns(struct tgc *t, const struct sums *s, int64_t *parts)
     return least;
 }
 
-/* In how many parts the axis' sum takes least; 1: as it is. */
+/* The split factor of the axis with the least estimated time; 1 means no split. */
 static int64_t count_parts(struct tgc *t, const struct contraction *c, int axis)
 {
     enum dtype of = dtype_of(t, &c->factor[0]), other = dtype_of(t, &c->factor[1]);

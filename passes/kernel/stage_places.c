@@ -209,7 +209,7 @@ static void choose(struct places *x, struct uop *u, bool top)
         x->chosen[x->nchosen++] = u;
 }
 
-/* Chooses the values to stage: those that values of another kind read. */
+/* Chooses the values to stage: those read by values of another kind. */
 static void choose_all(struct places *x)
 {
     for (int i = 0; i < x->n; i++)

@@ -1,7 +1,7 @@
 /* thread.c - chooses the loop of a kernel that threads share: OPT_THREAD.
  *
- * One loop of each nest, never a reduction's, is cut into as many parts as there are threads; each
- * thread runs the kernel with its part of that loop, and all other loops whole:
+ * One loop of each nest, never a reduction's, is split evenly among the threads. Each thread runs
+ * the kernel with its part of that loop, and all other loops whole:
  *
  *      for oc < 16                       part p of P:  for oc < 16
  *        for tile < 522                                  for tile from 522*p/P to 522*(p + 1)/P
@@ -10,16 +10,16 @@
  * So every element is computed by one thread, with the same operations in the same order: results
  * do not depend on the number of threads. Tiles stay whole, since they are inside the loop.
  *
- * The loop is chosen by an estimate of the time of the largest part, where code outside the loop is
- * repeated by every thread, and of the memory that a thread reads. Rows are shared if activations
- * are large, columns if weights are. A kernel that takes less time than waking threads is not
- * shared, nor is one whose threads could race: one that reads what it writes, or stores at
- * data-dependent offsets. In-place kernels (memory.c) read an element where they write it, so there
- * is no race. Nests that depend on each other are kernels of their own (part.c). Nests of one band
- * (band.c) depend on each other through scratch, of which each thread has its own: their common
- * loop is shared, unless they also depend on each other in other memory. (The border and the inside
- * of a padded tensor are independent nests, and so are the remainders of tiles.)
- */
+ * The loop is chosen by the estimated time of the largest part and by the memory that a thread
+ * reads; code outside the loop is repeated by every thread. So rows are split if activations are
+ * large, columns if weights are. A kernel that takes less time than waking threads is not split,
+ * nor is one whose threads could race: one that reads what it writes, or stores at data-dependent
+ * offsets. In-place kernels (memory.c) read an element where they write it, so there is no race.
+ *
+ * Nests that depend on each other are kernels of their own (part.c). Nests of one band (band.c)
+ * depend on each other through scratch, of which each thread has its own: their common loop is
+ * split, unless they also depend on each other in other memory. (The border and the inside of a
+ * padded tensor are independent nests, and so are the remainders of tiles.) */
 #include "passes/kernel/tile.h"
 #include "passes/target/tune.h"
 
@@ -33,8 +33,8 @@ static bool is_written(const struct kernel *k, const struct buffer *b)
     return false;
 }
 
-/* Whether the load is of the element that the store stores: a thread that stores it reads what it
- * has stored itself. */
+/* Whether the load reads the element that the store writes: a thread then reads only what it has
+ * stored itself. */
 static bool is_of_element(const struct uop *load, const struct uop *store)
 {
     return load->src[0] == store->src[0] && load->src[1] == store->src[1];
@@ -69,7 +69,8 @@ static double time_of(const struct machine *m, const struct uop *u)
     double flop = cost_of_addition(m);
     if (u->op == OP_LOAD || u->op == OP_STORE)
         return RATIO_LOOP_MOVE * flop;
-    if (u->op == OP_STACK)       /* as if it were decided: what is worth waking was measured so */
+    if (u->op == OP_STACK)       /* counted as a decision: the threshold for waking threads was
+                                  * measured so */
         return 2 * (u->nsrc - 2) * flop;
     if (cost_class_of(u->op) >= COST_DIVISION)
         return u->dtype == DTYPE_INDEX ? flop : RATIO_LOOP_HARD * flop;
@@ -222,7 +223,7 @@ static void find_sharing(struct tgc *t, const struct uop *ast, const struct kern
     }
 }
 
-/* A nest that has no loop to share, a tile's rest, is one thread's. */
+/* A nest without a loop to split, a tile's remainder, is one thread's. */
 static void share(struct tgc *t, struct kernel *k, struct variant *v, const struct sharing *s)
 {
     const struct uop *ast = v ? v->ast : k->ast;
@@ -239,7 +240,7 @@ static void share(struct tgc *t, struct kernel *k, struct variant *v, const stru
     opt_must(t, k, v, opt, n);
 }
 
-/* The shared loops of each of the kernel's programs, the portable one first; NULL: it does not
+/* The split loops of each of the kernel's programs, the portable one first; NULL: it does not
  * pay. */
 static struct sharing *find_sharings(struct tgc *t, const struct kernel *k,
                                      const struct schedule *s)
@@ -247,8 +248,8 @@ static struct sharing *find_sharings(struct tgc *t, const struct kernel *k,
     struct sharing *each = scratch_array(t, (size_t)k->nvariant + 1, sizeof *each);
     for (int i = 0; i <= k->nvariant; i++)
         find_sharing(t, i ? k->variant[i - 1].ast : k->ast, k, s->threads, &each[i]);
-    const struct sharing *first = &each[k->nvariant > 0];       /* the widest variant's */
-    if (s->on_device)            /* a single work-item would leave all others idle */
+    const struct sharing *first = &each[k->nvariant > 0];       /* the widest variant */
+    if (s->on_device)            /* a single thread would leave the device idle */
         return first->saved > 0 ? each : NULL;
     return first->saved >= s->thread_gain_ns &&
                    first->time >= RATIO_THREADS_WORTH * (first->time - first->saved)
@@ -270,7 +271,7 @@ static struct tuned thread_at(const struct tuned *like, struct tgc *t, int axis)
     return e;
 }
 
-/* The loop that a tune file's list shares, and nothing else; NULL: it does something else. */
+/* The loop that a tune file's list gives to threads; NULL: the list does something else. */
 static struct uop *listed_range(const struct uop *store, const struct opts *list)
 {
     const struct opt *o = list->v;
@@ -310,7 +311,7 @@ static void tune_sharing(struct tgc *t, struct kernel *k, enum isa isa, const st
                          struct sharing *s)
 {
     for (int i = 0; t->tuning && i < ast->nsrc; i++)
-        if (s->range[i] && !range_is(s->range[i], AXIS_BAND))    /* the range of other nests, too */
+        if (s->range[i] && !range_is(s->range[i], AXIS_BAND))    /* shared with other nests */
             s->range[i] = tuned_range(t, k, isa, i, ast->src[i], s->range[i]);
 }
 

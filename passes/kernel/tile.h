@@ -24,7 +24,7 @@
 #include "passes/target/tune.h"
 
 enum { VECTOR_STRIDE_MAX = 1 << 30 };
-/* The fewest contiguous rows for which storing by columns pays, see transpose_store.c. */
+/* The least number of contiguous rows for which storing by columns pays, see transpose_store.c. */
 enum { CROSS_ROWS_MIN = 4 };
 
 /* pack.c: whether a load's weight could be packed in the order of the loops. */
@@ -63,13 +63,13 @@ bool tile_stores_vectors(const struct uop *store);
 int64_t tile_columns_left(const struct nest *m, const struct tile *tile);
 /* Whether a tile's panels should be outside the rows or inside. */
 enum panels tile_place_panels(const struct nest *m, const struct tile *tile);
-/* The opts that make a nest's tile, `like` for whose loops: at most OPTS_OF_TILE. Returns how
- * many. */
+/* Lists the opts of a nest's tile, at most OPTS_OF_TILE; like: whose loops they name. Returns their
+ * number. */
 enum { OPTS_OF_TILE = 80 };
 int tile_opts(const struct nest *m, const struct tile *tile, const struct opt *like,
               struct opt *opt);
-/* fragment.c: sums of products of bytes by a unit that multiplies tiles, `high` x `wide` of them at
- * once, each of `rows` of the loop store->src[row_axis] and a vector's columns. columns: the tile
+/* fragment.c: sums of products of bytes by a unit that multiplies tiles. `high` x `wide` tiles at
+ * once, each of `rows` of the loop store->src[row_axis] by a vector of columns. columns: the tile
  * without rows; groups: of bytes that one product sums. */
 struct fragment {
     int row_axis;
@@ -78,12 +78,12 @@ struct fragment {
     double gain;
 };
 /* Candidate number `pick` of those that the cost model ranks highest; false: there is none. ast:
- * whose tiles have one shape, since a kernel configures its registers once. */
+ * all its tiles must have one shape, since a kernel configures its tile registers once. */
 enum { FRAGMENTS_MAX = 4 };
 bool fragment_choose(const struct nest *m, struct uop *ast, enum isa isa, const struct tile *tile,
                      int pick, struct fragment *best);
-/* The opts that make them of a store whose columns have lanes, and whose weights are packed: of its
- * loop `row`, `like` for whose. Returns how many. */
+/* Lists the opts of a fragment, for a store whose columns have lanes and whose weights are packed.
+ * row: its loop of rows; like: whose loops they name. Returns their number. */
 enum { OPTS_OF_FRAGMENT = 3 };
 int fragment_opts(const struct uop *store, const struct uop *row, const struct fragment *f,
                   const struct opt *like, struct opt *opt);
@@ -103,8 +103,8 @@ int64_t range_divisor(struct tgc *t, struct uop *store, const struct uop *r, boo
  * stage: of the sums of this one of the store's stages alone, -1: of all. v: of a variant, or
  * NULL. */
 void divide_sums(struct tgc *t, struct kernel *k, struct variant *v, int at, int stage);
-/* tile_nest.c: the store's sum of that number, sources first; its STORE instead, if the sum is no
- * part of the stage (-1: all are). NULL: there are no more. */
+/* tile_nest.c: the store's sum number `number`, sources first; the STORE instead if the sum is not
+ * in the stage (-1: all are). NULL: there are no more. */
 struct uop *store_sum(struct tgc *t, struct uop *store, int stage, int number);
 /* group_bytes.c. Splits the innermost range of a sum of products of bytes into groups of
  * DOT_BYTES. */
@@ -112,7 +112,7 @@ struct uop *tile_group_bytes(struct tgc *t, struct uop *store);
 /* order_gathers.c: which ranges of the store had best stand inside the innermost one, since its
  * gathered indices are invariant in them; first: index of its first range. Returns how many. */
 int gathers_find_inner(struct tgc *t, const struct uop *store, int first, int *axis);
-/* opts_device.c: u, all of whose loads that depend on q or p are conditional. */
+/* opts_device.c: u with the condition `valid` on all its loads that depend on q or p. */
 struct uop *loads_if(struct tgc *t, struct uop *u, struct uop *valid, const struct uop *q,
                      const struct uop *p);
 /* make_variants.c: the kernel as it is, for one instruction set. */
@@ -131,13 +131,13 @@ typedef struct uop *(*store_pass)(struct tgc *t, struct uop *store);
 bool kernel_each_store(struct tgc *t, struct kernel *k, store_pass pass);
 /* thread.c: whether the kernel reads what it writes, so that threads could meet. */
 bool kernel_reads_results(struct tgc *t, const struct kernel *k);
-/* The stride of rows of so many elements in scratch. */
+/* The row stride, in elements, for rows of `nelem` in scratch. */
 int64_t scratch_pitch(const struct tgc *t, int64_t nelem);
 /* share_stages.c: the store with its range `axis` in steps of `rows`, which divides it, that share the stages; the
  * same store: none of these is worth it. */
 struct uop *rows_take(struct tgc *t, struct kernel *k, struct uop *store, int axis, int64_t rows);
-/* gather_rows.c: the store with n turns, which divide them, of its range `point` taken at a time,
- * whose gathered rows are loaded along `row`; the same store: they are no such rows. */
+/* gather_rows.c: the store with n iterations of its range `point`, which they divide, taken at a
+ * time; gathered rows are loaded along `row`. The store itself if it gathers no such rows. */
 struct uop *points_take(struct tgc *t, struct kernel *k, struct uop *store, int point, int row,
                         int64_t n);
 /* stage_places.c: stages gathered indices, and other values that are invariant along the row,
@@ -146,16 +146,16 @@ struct uop *points_take(struct tgc *t, struct kernel *k, struct uop *store, int 
 bool has_places(struct tgc *t, struct uop *value, struct uop *point, struct uop *row);
 struct uop *stage_places(struct tgc *t, struct kernel *k, struct uop *value, struct uop *point,
                          struct uop *row);
-/* opts_keep.c. What KEEP has put in registers becomes memory of each thread's own, of its elements
- * alone: for linear programs. */
+/* opts_keep.c. Replaces memory that KEEP has put in registers by each thread's own elements: for
+ * linear programs. */
 void kernel_keep_registers(struct tgc *t, struct kernel *k);
 /* New scratch of n elements for the kernel. */
 struct buffer *kernel_new_scratch(struct tgc *t, struct kernel *k, enum dtype d, int64_t n);
 /* A STAGE as the nest of a store to its scratch, and back. */
 struct uop *stage_as_store(struct tgc *t, const struct uop *stage);
 struct uop *store_as_stage(struct tgc *t, const struct uop *store);
-/* tile_nest.c: tiles store `at` of the variant; returns the store behind what is made of it. nest:
- * its number before all this; like: in and out, a tile whose panel is kept. */
+/* tile_nest.c: tiles store `at` of the variant; returns the next store after its results. nest: its
+ * number before all this; like: in and out, a tile whose panel is kept. */
 int tile_nest(struct tgc *t, struct kernel *k, struct variant *v, int at, int nest,
                struct tile *like);
 /* order_sums.c: the loops of the sums of the store, or of its stage of that number (-1: of none), in the order of
@@ -163,8 +163,8 @@ int tile_nest(struct tgc *t, struct kernel *k, struct variant *v, int at, int ne
 void order_sums(struct tgc *t, struct kernel *k, struct variant *v, int at, int stage);
 /* tune_key.c: the key of choices about a store in a tune file. */
 uint64_t tune_key_of_store(struct tgc *t, struct uop *store);
-/* tune_opts.c: what a pass does to store `at`, of the variant or, if that is NULL, of the kernel,
- * as a choice: a list of opts. nest: the number of the store to begin with. */
+/* tune_opts.c: a pass's treatment of store `at` as a choice among lists of opts; of the variant, or
+ * of the kernel if that is NULL. nest: the number of the store at the beginning. */
 struct opts_choice {
     struct tgc *t;
     struct kernel *k;
@@ -180,13 +180,13 @@ int opts_choice_width(const struct opts_choice *c);
 /* A candidate: what was done to copies of kernel and variant. */
 void opts_choice_add(struct opts_choice *c, const struct kernel *k, const struct variant *v,
                      const struct tile *tile);
-/* Behind all candidates: does what the file says, if it has a line for the choice; *end: the store
- * behind the nest's. */
+/* After all candidates: applies the file's list, if it has a line for the choice. *end: the store
+ * after the nest's. */
 bool opts_choice_replay(struct opts_choice *c, int *end);
 /* Notes what has been done since the beginning. */
 void opts_choice_end(struct opts_choice *c);
-/* The columns of a tile that a list of opts makes of the store: axis and panel; column_axis -1: it
- * makes none. */
+/* The columns of the tile that a list of opts makes of the store: axis and panel; column_axis -1:
+ * it makes none. */
 struct tile opts_columns(const struct uop *store, const struct opts *list);
 
 /* thread.c: whether threads would share the kernel's loops, if its nests did not

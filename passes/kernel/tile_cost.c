@@ -99,7 +99,7 @@ struct steps {
     enum isa isa;
     bool reduces, bytes, apart, centered;
     int nouter;                  /* sums around this one, with an accumulator for each of its own */
-    double steps;                /* turns of the reduction */
+    double steps;                /* iterations of the reduction */
     int extra;                   /* operations on a vector of columns before the product */
     int64_t vector;              /* lanes */
 };
@@ -118,7 +118,7 @@ int tile_column_steps(const struct nest *m, const struct uop *column)
     return m->contraction && !m->bytes ? more + (int)RATIO_WIDEN * widened : 0;
 }
 
-/* The turns of the reduction; a size that only the run knows counts with its bound. */
+/* Iterations of the reduction; an unknown size counts with its bound. */
 static double steps_of(const struct nest *m)
 {
     double steps = 1;
@@ -127,17 +127,17 @@ static double steps_of(const struct nest *m)
     return steps;
 }
 
-/* Accumulators of the sums around this one that registers do not hold as well. */
+/* Accumulators of the sums around this one that spill. */
 static double spilled_by(const struct steps *of, double acc, double values)
 {
     double outer = of->nouter * acc, most = acc + outer + values - isa_registers(of->isa);
     return most < 0 ? 0 : most < outer ? most : outer;
 }
 
-/* Lanes per ns. One step of the reduction: rows * blocks FMAs, as many broadcasts as rows, as many
- * loads as blocks; if each row has its own columns, as many as there are FMAs. Sums of centered
- * bytes have those of the weights in addition, as one more row; without an instruction for products
- * of bytes, even and odd ones are separate values. */
+/* Lanes per ns. One step of the reduction has rows * blocks FMAs, a broadcast for each row, a load
+ * for each block; if each row has its own columns, a load for each FMA. Sums of centered bytes add
+ * those of the weights, as one more row. Without an instruction for products of bytes, even and odd
+ * ones are separate values. */
 static double vector_gain(const struct steps *of, int64_t rows, int64_t blocks)
 {
     double acc = (double)((rows + of->centered) * blocks), read = of->apart ? acc : (double)blocks;
@@ -150,14 +150,13 @@ static double vector_gain(const struct steps *of, int64_t rows, int64_t blocks)
     return (double)(rows * blocks * of->vector) / cost_of_step(of->machine, &step);
 }
 
-/* The rows that tiles leave; half a tile, of a number that only the run knows. */
+/* Rows that whole tiles leave; half a tile if the number of rows is unknown. */
 static int64_t rows_left(const struct pairing *p, int64_t rows)
 {
     return p->unknown ? rows / 2 : p->size % rows;
 }
 
-/* How well a tile of `rows` does on all of them, the last one being smaller, per lane that is
- * used. */
+/* Efficiency of tiles of `rows` over all rows, the last tile being smaller, per used lane. */
 static double rows_gain(const struct steps *of, const struct pairing *p, int64_t rows,
                         int64_t blocks)
 {
@@ -172,11 +171,11 @@ static double rows_gain(const struct steps *of, const struct pairing *p, int64_t
 
 /* ------------------------------------------------------------------------------- other factors */
 
-/* Rows that are neighbours in a window read the same vectors, as in a depthwise convolution: step k
- * of row i reads what step k + 1 of row i - 1 reads. Compilers keep these in registers: all of them
- * if they unroll a short innermost loop, otherwise those of one step, which move on to the next
- * row. That saves loads, as long as there are registers for them and for the accumulators; beyond
- * that everything is spilled. It saves little if the windows and the weights exceed the L1. */
+/* Adjacent rows of a window read the same vectors, as in a depthwise convolution: step k of row i
+ * reads what step k + 1 of row i - 1 reads. Compilers keep these in registers: all of them if they
+ * unroll a short innermost loop, otherwise those of one step, which move on to the next row. That
+ * saves loads while registers suffice for them and the accumulators; beyond that everything spills.
+ * It saves little if the windows and the weights exceed the L1. */
 static double window_fits(const struct nest *m, enum isa isa, const struct pairing *p,
                           int64_t rows, int64_t blocks)
 {
@@ -209,7 +208,7 @@ static double store_lane(const struct nest *m, const struct pairing *p, int64_t 
     return p->stride % way == 0 ? RATIO_LANE_SHARED : machine->strided_cycles;
 }
 
-/* The same in ns for each step of the reduction, on average: the last rows are fewer. */
+/* store_lane() in ns per step of the reduction, on average: the last tile has fewer rows. */
 static double store_cost(const struct nest *m, const struct pairing *p, int64_t rows,
                          int64_t vector)
 {
@@ -220,7 +219,7 @@ static double store_cost(const struct nest *m, const struct pairing *p, int64_t 
     return cost_of_cycles(machine_of(m->t), cost / (double)size / steps_of(m));
 }
 
-/* How evenly threads can share the loops around a tile; 1: equally. A nest that takes less time
+/* How evenly threads can share the loops around a tile; 1: perfectly. A nest that takes less time
  * than waking threads is not shared. */
 double tile_evenness(const struct nest *m, int column_axis, int64_t columns, int row_axis,
                      int64_t rows)

@@ -4,13 +4,14 @@
 
 #include "passes/kernel/tile.h"
 
-/* What the costs of tiles need to know of the columns' range together with the rows' range, or
- * without rows: computed once, not for each size of a tile. */
+/* Facts of the columns' range together with the rows' range (or without rows): computed once, not
+ * for each size of a tile. */
 struct pairing {
-    int axis;                    /* the rows', of store->src; -1: one row */
-    int64_t size;                /* of the row's range, at most */
-    bool unknown;                /* only the run knows it: tiles have 2, 4, 8 or 16 rows */
-    double worth;                /* of tiles of these rows, as many may be too many for them */
+    int axis;                    /* the rows', an index of store->src; -1: one row */
+    int64_t size;                /* of the rows' range, at most */
+    bool unknown;                /* the size is unknown: tiles have 2, 4, 8 or 16 rows */
+    double worth;                /* discount for tiles of these rows: there may be fewer rows
+                                  * than that */
     bool strided; int64_t stride;               /* the store's stride along the columns */
     bool crosses;                /* its rows are contiguous, so they may be stored by columns */
     bool differ;                 /* see columns_differ() */
@@ -26,15 +27,15 @@ struct pairing tile_pair(const struct nest *m, struct uop *column, int axis);
 int tile_column_steps(const struct nest *m, const struct uop *column);
 
 /* Elements that a tile of vectors computes per ns of one thread; 0: it needs more registers than
- * there are. p: of its columns and rows; column_steps: by tile_column_steps(); used: the share of
- * its lanes that are used. */
+ * there are. p: of its columns and rows; column_steps: from tile_column_steps(); used: the share of
+ * lanes in use. */
 double tile_gain(const struct nest *m, enum isa isa, const struct pairing *p, int column_steps,
                  const struct tile *tile, double used);
 /* How evenly threads can share the loops around a tile, from 0 to 1. */
 double tile_evenness(const struct nest *m, int column_axis, int64_t columns, int row_axis,
                      int64_t rows);
-/* The same for the portable kernel, whose lanes compilers vectorize: multiply-adds of a vector per
- * load. */
+/* Gain of a tile of the portable kernel, whose lanes compilers vectorize: multiply-adds of a vector
+ * per load. */
 double tile_gain_portable(int64_t rows, int64_t columns);
 
 #endif

@@ -1,6 +1,5 @@
-/* tile_nest.c - one store's loops for one instruction set: stages, tile, packed weights, and what
- * the tile leaves over; as the cost model chooses, or as a tune file says.
- */
+/* tile_nest.c - one store's loops for one instruction set: stages, tile, packed weights and
+ * remainders, as the cost model chooses or a tune file says. */
 #include "passes/analysis/stationary.h"
 #include "passes/kernel/tile.h"
 
@@ -27,17 +26,17 @@ static bool has_lanes(const struct uop *stage)
     return false;
 }
 
-/* Which candidates a store's list of opts is made of: the cost model's are all 0. */
+/* Which candidates make a store's list of opts: all 0 for the cost model's. */
 struct pick {
-    int stage, tile;             /* the tile number so many of a stage's, of the store's */
-    int fragment;                /* 1: none, from 2 on: number 0 and so on */
-    bool unpacked;               /* weights stay as they are */
-    bool exists;                 /* out: there are candidates of these numbers */
-    struct tile told;            /* out: the store's tile, its axes counted from the first loop */
+    int stage, tile;             /* number of the stage's tile, of the store's tile */
+    int fragment;                /* 1: none; from 2 on: number 0 and so on */
+    bool unpacked;               /* weights are not packed */
+    bool exists;                 /* out: such candidates exist */
+    struct tile told;            /* out: the store's tile; axes are counted from the first loop */
 };
 
-/* Contractions in scratch get tiles that fit exactly; attention has one. A store that was cut has
- * the stages of the first part, tiled. */
+/* Contractions in scratch get tiles that fit exactly; attention has one. A cut store has the tiled
+ * stages of the first part. */
 static void optimize_stages(struct tgc *t, struct kernel *k, struct variant *v, int at,
                             struct pick *pick)
 {
@@ -64,7 +63,7 @@ static void optimize_stages(struct tgc *t, struct kernel *k, struct variant *v, 
     pick->exists &= pick->stage == 0;
 }
 
-/* The weights of a tiled contraction, wherever that is legal. */
+/* Packs the weights of a tiled contraction, wherever that is legal. */
 static void pack_weights(struct tgc *t, struct kernel *k, struct variant *v, int at)
 {
     struct nest m;
@@ -79,8 +78,8 @@ static void pack_weights(struct tgc *t, struct kernel *k, struct variant *v, int
             (void)opt_apply(t, k, v, &pack, 1, NULL);
 }
 
-/* The opts of a tile: of the loops first, then of the weights in their new order, then lanes that
- * are no whole vector. */
+/* Applies the opts of a tile: loops first, then the weights in their new order, then lanes that do
+ * not fill whole vectors. */
 static void apply_tile(struct tgc *t, struct kernel *k, struct variant *v, int at,
                        const struct nest *m, const struct tile *tile, bool packs)
 {
@@ -95,7 +94,7 @@ static void apply_tile(struct tgc *t, struct kernel *k, struct variant *v, int a
         opt_must(t, k, v, &fill, 1);
 }
 
-/* The opts of products of tiles: of the columns, of the weights, then of the rows. */
+/* Applies the opts of products of tiles: columns, weights, then rows. */
 static void apply_fragment_tile(struct tgc *t, struct kernel *k, struct variant *v, int at,
                                 const struct nest *m, const struct fragment *f)
 {
@@ -113,7 +112,7 @@ static void cut(struct tgc *t, struct kernel *k, struct variant *v, int at, int 
     opt_must(t, k, v, &opt, 1);
 }
 
-/* The rows that whole tiles leave become the next store. */
+/* Makes the rows that whole tiles leave the next store. */
 static void cut_rows(struct tgc *t, struct kernel *k, struct variant *v, int at,
                      const struct tile *tile)
 {
@@ -127,9 +126,9 @@ static void cut_rows(struct tgc *t, struct kernel *k, struct variant *v, int at,
         opt_must(t, k, v, &opt, 1);
 }
 
-/* STACKs become straight-line code around one vector, since the expressions to choose from share
- * much. Remainder columns are a store of their own, with a partial vector. Returns the next
- * store. */
+/* Makes straight-line code of STACKs around one vector, since the expressions to choose from
+ * share much. Remainder columns are a store of their own, with a partial vector. Returns the
+ * next store. */
 static int unroll_stacks(struct tgc *t, struct kernel *k, struct variant *v, int at)
 {
     struct uop *store = v->ast->src[at];
@@ -163,7 +162,7 @@ static int unroll_stacks(struct tgc *t, struct kernel *k, struct variant *v, int
     return at + 1;
 }
 
-/* Products of tiles, where they are faster than vectors, or as picked; rows 0: vectors. */
+/* Chooses products of tiles if they are faster than vectors, or as picked; rows 0: vectors. */
 static struct fragment pick_fragment(const struct nest *m, const struct variant *v,
                                      const struct tile *tile, struct pick *pick)
 {
@@ -178,8 +177,8 @@ static struct fragment pick_fragment(const struct nest *m, const struct variant 
 static int optimize_rest(struct tgc *t, struct kernel *k, struct variant *v, int at,
                          struct tile *like);
 
-/* One store of a kernel, for one instruction set: several, where the rows leave a rest. `like` is
- * in: a tile whose panel is kept; out: this one's, if it is the first. Returns the next store. */
+/* Optimizes one store for one instruction set: it becomes several if rows remain. like: in: a tile
+ * whose panel is kept; out: this one's, if it is the first. Returns the next store. */
 static int optimize_store(struct tgc *t, struct kernel *k, struct variant *v, int at,
                           struct pick *pick, struct tile *like)
 {
@@ -230,9 +229,9 @@ static int optimize_store(struct tgc *t, struct kernel *k, struct variant *v, in
     return rest ? optimize_rest(t, k, v, at, &of_rest) : at + 1;
 }
 
-/* The rows that a tile leaves of store `at`, behind it: fewer than a tile has, so that they
- * leave none, unless only the run knows how many they are. A panel of weights that is in the
- * cache serves both. */
+/* Optimizes the rows that a tile leaves of store `at`, in the next store. They are fewer than a
+ * tile, so they leave none, unless their number is unknown. A panel of weights that is in the cache
+ * serves both. */
 static int optimize_rest(struct tgc *t, struct kernel *k, struct variant *v, int at,
                          struct tile *like)
 {
@@ -245,7 +244,7 @@ static int optimize_rest(struct tgc *t, struct kernel *k, struct variant *v, int
     return end;
 }
 
-/* What a candidate makes of the store is added to the choice; false: there is no such candidate. */
+/* Adds what a candidate makes of the store to the choice; false: there is no such candidate. */
 static bool try_pick(struct opts_choice *c, struct pick pick, const struct tile *like)
 {
     struct kernel k = *c->k;
@@ -254,18 +253,18 @@ static bool try_pick(struct opts_choice *c, struct pick pick, const struct tile 
     pick.exists = true;
     (void)optimize_store(c->t, &k, &v, c->at, &pick, &own);
     if (pick.stage || pick.fragment || pick.unpacked)
-        pick.told.column_axis = -1;                   /* it is the model's */
+        pick.told.column_axis = -1;                   /* the model's own */
     if (pick.exists)
         opts_choice_add(c, &k, &v, &pick.told);
     return pick.exists;
 }
 
-/* The model's choice; other tiles of the store, and of its stage; other products of tiles, or none;
- * weights that are not packed. */
+/* Adds the model's choice, other tiles of the store and of its stage, other products of tiles or
+ * none, and unpacked weights. */
 static void try_picks(struct opts_choice *c, const struct tile *like)
 {
     int width = opts_choice_width(c);
-    for (int i = 0; i < 2 * width && c->of.n < width; i++)   /* some make the same list */
+    for (int i = 0; i < 2 * width && c->of.n < width; i++)   /* some yield equal lists */
         if (!try_pick(c, (struct pick){.tile = i}, like))
             break;
     for (int i = 1; i < width && try_pick(c, (struct pick){.stage = i}, like); i++)
@@ -298,4 +297,4 @@ int tile_nest(struct tgc *t, struct kernel *k, struct variant *v, int at, int ne
     return end;
 }
 
-/* The kernel for one instruction set, as far as its loops are the same for all. */
+/* The kernel as one instruction set's variant, before its loops are tiled. */

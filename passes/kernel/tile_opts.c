@@ -91,7 +91,7 @@ static int nest_batches(const struct nest *m)
     return 0;
 }
 
-/* Elements that a load reads in one batch: each counts once, even if windows overlap; elements that
+/* Elements that a load reads in one batch, each counted once even if windows overlap; elements that
  * a stride skips do not count. */
 static double nelem_read(const struct nest *m, int load, int nbatch)
 {
@@ -114,8 +114,8 @@ static double nelem_read(const struct nest *m, int load, int nbatch)
     return reads < whole ? reads : whole;
 }
 
-/* Whether each element serves one result, or a few neighbours, as a depthwise layer's values: it is
- * read once in any order. */
+/* Whether each element serves one result, or a few adjacent ones, as a depthwise layer's values: it
+ * is read once in any order. */
 static bool is_read_once(const struct nest *m, int load, int nbatch)
 {
     for (int k = m->first + nbatch; k < m->store->nsrc; k++)
@@ -124,7 +124,7 @@ static bool is_read_once(const struct nest *m, int load, int nbatch)
     return true;
 }
 
-/* The share of an operand's first cost that reading it again costs. */
+/* Cost of reading an operand again, relative to the first time. */
 static double again_share(const struct tgc *t, double nelem)
 {
     const struct machine *m = machine_of(t);
@@ -134,9 +134,8 @@ static double again_share(const struct tgc *t, double nelem)
 }
 
 /* Whether the panels' loop goes outside the rows or inside: the order that rereads less, except for
- * operands that fit a cache. Of two that read the same, that of the larger operand, and rows if
- * they exceed the nearest cache: stores then trail what is read, and the result may lie over it
- * (overlap.c). */
+ * operands that fit a cache. Ties go to the larger operand's order, or to rows if they exceed the
+ * nearest cache: stores then trail loads, and the result may alias the input (overlap.c). */
 enum panels tile_place_panels(const struct nest *m, const struct tile *tile)
 {
     const struct uop *column = m->store->src[tile->column_axis];
@@ -176,7 +175,7 @@ static bool is_of_weights(const struct nest *m, const struct uop *column, const 
            operands_within(axis.varies, nest_axis(m, column).varies);
 }
 
-/* A list of opts for one nest, and which of its loops are where then. */
+/* A list of opts for one nest, and where its loops are after them. */
 struct plan_of_tile {
     const struct nest *m;
     struct opt like, *opt;
@@ -193,7 +192,7 @@ static struct opt *push_opt(struct plan_of_tile *p, enum opt_op op, int axis)
     return o;
 }
 
-/* n turns of a loop become a lane; whether anything of the loop is left. */
+/* Makes n iterations of a loop a lane. Returns whether anything of the loop is left. */
 static bool push_lanes(struct plan_of_tile *p, int axis, int64_t size, int64_t n, enum axis kind,
                        bool column)
 {
@@ -220,14 +219,15 @@ static void push_order(struct plan_of_tile *p, int axis, int to)
     p->loop[to] = r;
 }
 
-/* The columns' loops: over panels, over parts of a panel, or one of them; there are `n` of them
- * now, the first where the columns' was. */
+/* Lists the columns' loops: over panels, over parts of a panel, or one of them. There are `n` of
+ * them after that, the first in the place of the columns'. */
 static int push_columns(struct plan_of_tile *p, const struct tile *tile, int axis, int64_t size)
 {
     int64_t columns = tile->columns, vector = tile->vector ? tile->vector : columns;
     enum axis kind = tile->vector ? AXIS_VECTOR : AXIS_KEPT;
     int n = 0;
-    if (columns > tile->panel) {                         /* filled behind, with no more of them */
+    if (columns > tile->panel) {                         /* padded after the last column, by no
+                                                          * more vectors */
         vector = columns = tile->panel;
         kind = AXIS_LANE;
     }
@@ -243,7 +243,7 @@ static int push_columns(struct plan_of_tile *p, const struct tile *tile, int axi
     }
     n += push_lanes(p, axis + n, size, columns, columns > vector ? AXIS_LANE : kind, true);
     if (columns > vector) {
-        /* the lanes stand last: behind the loops, the rows' */
+        /* lanes are last: after the loops and the rows' lanes */
         struct opt *o = push_opt(p, OPT_LANES, p->nloop + (tile->rows > 1));
         o->n = vector;
         o->kind = kind;
@@ -252,7 +252,7 @@ static int push_columns(struct plan_of_tile *p, const struct tile *tile, int axi
     return n;
 }
 
-/* Loops over weights stand where the panels' loop does, outside of the rows. */
+/* Moves loops over weights to the panels' loop, outside of the rows. */
 static void push_loops_of_weights(struct plan_of_tile *p, const struct uop *column, int first)
 {
     const struct nest *m = p->m;
@@ -283,7 +283,7 @@ int tile_opts(const struct nest *m, const struct tile *tile, const struct opt *l
     int n = push_columns(&p, tile, axis, column->src[0]->arg.i);
     if (tile->panels == PANELS_THERE)
         return p.n;
-    /* where they stand among all others */
+    /* their position among all loops */
     int to = tile->panels == PANELS_INSIDE ? p.nloop - n : batches - (axis < batches);
     for (int k = 0; k < n; k++)
         push_order(&p, to > axis ? axis : axis + k, to > axis ? to + n - 1 : to + k);

@@ -1,8 +1,6 @@
-/* tune_key.c - keys of choices in a tune file: a hash of the nest's tree before the choice:
+/* tune_key.c - keys of choices in a tune file: a hash of the nest's tree before the choice, of
  * operations, types, sizes and strides, independent of names and ids of buffers and loops. The
- * order of a commutative op's operands counts: opts name operands, sums and stages by their
- * numbers.
- */
+ * order of a commutative op's operands counts: opts name operands, sums and stages by number. */
 #include "passes/analysis/stationary.h"
 #include "passes/kernel/tile.h"
 

@@ -1,14 +1,13 @@
-/* tune_opts.c - what a pass does to a store's nest, as a choice: a list of opts, of which a tune
- * file may have another one.
+/* tune_opts.c - a pass's treatment of a store's nest as a choice: a list of opts, which a tune file
+ * may replace.
  *
- *      keys, rows       once for all instruction sets, before the others
- *      tile             a list for each instruction set: tiles, packed weights, rests, fragments
+ *      keys, rows    once for all instruction sets, before the others
+ *      tile          a list for each instruction set: tiles, packed weights, remainders, fragments
  *
  * In such a list the nest's first store is store 0, whichever it is of its kernel. Candidates are
- * made by doing them, to copies of kernel and variant. A line of a file is done by opt_apply() as
- * it stands, and is refused where that refuses, where it is about other nests than its own, or
- * makes vectors that the instruction set has not.
- */
+ * made by applying them to copies of kernel and variant. opt_apply() applies a line of a file as it
+ * is. The line is refused if opt_apply() refuses, if it is about other nests, or if it makes
+ * vectors that the instruction set lacks. */
 #include "passes/kernel/tile.h"
 
 enum { LANES_MAX = 4096 };               /* elements of one tile */
@@ -80,8 +79,8 @@ void opts_choice_add(struct opts_choice *c, const struct kernel *k, const struct
 
 /* --------------------------------------------------------------------------------------- replay */
 
-/* Whether the pass may do such an opt for this instruction set, to its nest's stores, of which
- * there are *n by now. NULL: yes; otherwise why not. */
+/* Why the pass may not apply this opt for this instruction set, to its nest's stores, *n of them by
+ * now. NULL: it may. */
 static const char *forbids(const struct opts_choice *c, const struct opt *o, int *n)
 {
     enum isa isa = c->of.taken.isa;
@@ -111,8 +110,7 @@ static int64_t lanes_of(struct uop *const *range, int n)
     return lanes;
 }
 
-/* What no single opt can tell: a tile of a size that nobody has registers for, or that is no
- * code. */
+/* Checks that need the whole list: a tile too large for any registers, or one that is no code. */
 static const char *rejects(const struct opts_choice *c, int end)
 {
     for (int i = c->at; i < end; i++) {

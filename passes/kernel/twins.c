@@ -4,14 +4,13 @@
  *      conv_9   y = temp8, x = temp6, w = weight9      like conv_5: its programs, which name temp3,
  *                                                      temp2, weight7; a packed weight9 of its own
  *
- * A twin's AST is that of an earlier kernel, uop by uop, if each buffer stands for another one, of
- * which all agrees that a pass may ask; and its uops are of the same relative age, by which the
- * rules order the terms of sums. So what the passes would make of it is what they made of the other
- * one. Deep networks repeat layers: more than half of a program is a twin's.
+ * A twin's AST equals an earlier kernel's, uop by uop, if buffers are mapped to each other;
+ * everything that a pass may ask of a buffer must agree. The uops must also be of the same relative
+ * age, by which the rules order the terms of sums. So passes would give equal results. Deep
+ * networks repeat layers: more than half of a program is twins.
  *
- * Where memory is placed otherwise for the two, so that they cannot share a function, the twin gets
- * programs of its own (place/alias.c).
- */
+ * If the two have different memory layouts, so that they cannot share a function, the twin gets
+ * programs of its own (place/alias.c). */
 #include "passes/passes.h"
 
 #include <stdlib.h>
@@ -59,7 +58,7 @@ static bool views_agree(const struct view *x, const struct view *y)
                       !memcmp(x->stride, y->stride, n));
 }
 
-/* States are few, and their places are asked for by name. */
+/* States are few, and their offsets are asked for by name. */
 static bool buffers_agree(const struct buffer *x, const struct buffer *y)
 {
     return x->kind == y->kind && x->dtype == y->dtype && x->ndim == y->ndim &&
@@ -74,7 +73,7 @@ static bool buffers_agree(const struct buffer *x, const struct buffer *y)
            !x->first && !y->first;
 }
 
-/* Whether x and other are to each other what y and another are. */
+/* Whether x and other relate to each other as y and another do. */
 static bool relations_agree(const struct buffer *x, const struct buffer *other,
                             const struct buffer *y, const struct buffer *another)
 {
@@ -170,7 +169,7 @@ static bool kernels_agree(const struct kernel *a, const struct kernel *b)
     return agree;
 }
 
-/* How k is like the earlier kernel `first`; NULL: it is not. */
+/* How k corresponds to the earlier kernel `first`; NULL: it does not. */
 static struct likeness *find_likeness(struct tgc *t, struct kernel *first, const struct kernel *k)
 {
     struct mem_mark mark = scratch_mark(t);
@@ -182,7 +181,7 @@ static struct likeness *find_likeness(struct tgc *t, struct kernel *first, const
     return alike ? l : NULL;
 }
 
-/* Of what is equal in twins. */
+/* A hash that is equal for twins. */
 static uint64_t hash_of(struct tgc *t, const struct kernel *k)
 {
     struct mem_mark mark = scratch_mark(t);
@@ -224,7 +223,7 @@ bool pass_twins(struct tgc *t, struct schedule *s)
 
 /* ----------------------------------------------------------------------------- what a twin gets */
 
-/* The twin's own of a buffer that a pass has made for the other kernel: scratch, or a weight in
+/* The twin's counterpart of a buffer that a pass made for the other kernel: scratch, or a weight in
  * another order. */
 static struct buffer *own_of(struct tgc *t, struct kernel *k, struct buffer *made)
 {

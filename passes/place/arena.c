@@ -118,8 +118,8 @@ static size_t find_under(struct memory *m, struct slot *place, int step, const b
     const struct kernel *k = m->s->step[step].kernel;
     const struct tenant *out = k && k->noutput == 1 ? tenant_of(m, k->buffer[0]) : NULL;
     size_t most = 0;
-    /* a device's images are parts of its memory, none of which may be read while another is written
-     * that overlaps it */
+    /* a device's images are parts of its memory; an image must not be read while an overlapping one
+     * is written */
     if (m->t->image || !out || out->has_parts || out->place < 0 ||
         place[out->place].span[0].begin != step)
         return 0;
@@ -259,7 +259,7 @@ static bool lay_out(struct memory *m, enum sharing sharing, struct layout *l)
     return arena_pack(m->t, l->place, l->n, s->nstep, &l->total, NULL);
 }
 
-/* Offsets of parts follow from their base's. A buffer without a place gets an offset behind the
+/* Offsets of parts follow from their base's. A buffer without a place gets an offset after the
  * arena, so that it overlaps with no other. */
 static void place_buffers(struct memory *m, const struct layout *l)
 {

@@ -199,7 +199,7 @@ static int compare_begins(const void *pa, const void *pb)
     return a->item < b->item ? -1 : a->item > b->item;
 }
 
-/* Whether a may overlap b by beginning up to `ahead` bytes behind b's begin. */
+/* Whether a may overlap b by beginning up to `ahead` bytes after b's begin. */
 static bool may_trail(const struct packing *p, int a, int b)
 {
     const struct slot *x = &p->place[a], *y = &p->place[b];
@@ -246,7 +246,7 @@ static int log2_of(int n)
     return log;
 }
 
-/* So many are inserted in less time than qsort() takes. */
+/* Below this, insertion is faster than qsort(). */
 enum { FEW = 16 };
 
 /* The neighbours of one place that have offsets, by sorting them. */
@@ -264,7 +264,7 @@ static int sort_nearby(struct packing *p, int item)
     return n;
 }
 
-/* The same, by walking all placed ones in order. */
+/* sort_nearby() by walking all placed ones in order. */
 static int search_nearby(struct packing *p, int item)
 {
     int n = 0;
@@ -295,7 +295,7 @@ static bool is_sorting_less(const struct packing *p)
     return p->near && sorting < 0.75 * p->n * p->n;
 }
 
-/* Puts the item into the smallest gap between its neighbours that fits, else behind the last. */
+/* Puts the item into the smallest gap between its neighbours that fits, else after the last. */
 static bool put(struct packing *p, int item)
 {
     size_t nbytes = p->nbytes[item], top = 0, best = SIZE_MAX, best_room = SIZE_MAX, end;

@@ -21,9 +21,9 @@ struct slot {
     struct span *span; /* in order, not overlapping */
     int nspan;
     size_t offset; /* set by arena_pack(); a multiple of ARENA_ALIGN */
-    /* Another place, index + 1, that this one may overlap although both are live in one step, if it
-     * begins at most `ahead` bytes (a multiple of ARENA_ALIGN) behind that one's begin; 0: none.
-     * backwards: if that one begins at most `ahead` bytes behind this one's begin. */
+    /* Another place, index + 1, that this one may overlap although both are live in one step; 0:
+     * none. This one may begin at most `ahead` bytes (a multiple of ARENA_ALIGN) after that one's
+     * begin. backwards: that one may begin at most `ahead` bytes after this one's begin. */
     int over;
     int64_t ahead;
     bool backwards;
@@ -92,9 +92,9 @@ bool buffer_set_size(struct tgc *t, struct buffer *b);
 
 /* ----------------------------------------------------------------------------------- overlap.c */
 
-/* Whether out, which the kernel stores, can overlap `in`, which it loads; *ahead: it may
- * begin at most so far behind the begin of `in`. backwards: if the kernel counts down, `in` may
- * begin at most so far behind the begin of out. */
+/* Whether out, which the kernel stores, can overlap `in`, which it loads. *ahead: `out` may begin
+ * at most this many bytes after the begin of `in`. backwards: the kernel counts down, and `in` may
+ * begin at most this many bytes after the begin of `out`. */
 bool overlap_find(struct tgc *t, const struct kernel *k, const struct buffer *out,
                   const struct buffer *in, bool backwards, int64_t *ahead);
 

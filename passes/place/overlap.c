@@ -12,7 +12,7 @@
  * iterations are taken.
  *
  * A kernel whose outermost loops count down is the mirror image: its result must begin at or above
- * some place within the input or below it, and may end far behind it.
+ * some place within the input or below it, and may end far after it.
  */
 #include "passes/place/memory.h"
 #include "passes/passes.h"
@@ -90,7 +90,7 @@ static void find_touches(struct tgc *t, struct uop *const *u, int n, const struc
     }
 }
 
-/* The same for a loop that counts down: addresses are negated, so that it counts up. */
+/* The touch for a loop that counts down: addresses are negated, so that it counts up. */
 static struct touch mirror(struct touch x)
 {
     double moved = (x.turns - 1) * x.step, lo = x.lo;

@@ -3,10 +3,9 @@
  *
  * What is certain: the arrays that it declares (small scratch, accumulators of the portable tile)
  * and the registers that it saves: 160 bytes on aarch64, so no kernel has a smaller bound. What
- * compilers decide is how many values are live at once. For vectors see vectors.c.
- * Portable kernels: elements of small arrays without registers, several times, since loops over
- * them are unrolled; scalars beyond the registers; a fixed number for the largest function that is
- * inlined.
+ * compilers decide is how many values are live at once. For vectors see vectors.c. Portable
+ * kernels: elements of small arrays without registers, several times, since loops over them are
+ * unrolled; scalars beyond the registers; a fixed number for the largest function that is inlined.
  * The numbers were fitted to what gcc 12, clang 14 and 19 take for small models of every kind
  * (tests/lib/small.py): the bound is an estimate, not a proof. tests/stack_table.py shows how near
  * it is.

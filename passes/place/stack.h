@@ -1,6 +1,6 @@
-/* stack.h - shared by stack.c, which bounds a kernel's stack, vectorized.c, which bounds what is
- * added where compilers vectorize it, and unroll.c, which finds the loops that would spill if they
- * were unrolled. */
+/* stack.h - shared by three files. stack.c bounds a kernel's stack, vectorized.c the part that
+ * compilers add by vectorization. unroll.c finds the loops that would spill if they were
+ * unrolled. */
 #ifndef TGC_STACK_H
 #define TGC_STACK_H
 
@@ -44,8 +44,8 @@ bool stack_is_function(enum isa isa, const struct uop *u); /* of vectors, inline
 int64_t stack_constants_nbytes(const struct stack *s, enum isa isa, int64_t widest);
 /* Bytes of a program of vectors, besides its scalars. needs: stack_find_loops() */
 int64_t stack_vectors_nbytes(const struct stack *s, enum isa isa, const struct stack_live *live);
-/* Bytes of a portable program that compilers vectorize, besides its scalars.
- * needs: stack_find_loops() */
+/* Bytes of a portable program that compilers vectorize, besides its scalars. needs:
+ * stack_find_loops() */
 int64_t stack_vectorized_nbytes(const struct stack *s);
 
 #endif

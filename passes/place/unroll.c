@@ -29,7 +29,8 @@ static int64_t places_within(const struct stack *s, int load, int loop)
     int64_t places = 1, trips;
     for (int r = stack_around(s, load); r >= loop; r = stack_around(s, r)) {
         if (device_has_grid(s->t) && RANGE_WORKER(s->u[r]->arg.i) != WORKER_EACH)
-            continue;                                 /* a thread has one of its turns, or few */
+            continue;                                 /* a thread runs one of its iterations, or
+                                                       * few */
         if (!uop_const_int(s->u[r]->src[0], &trips))
             return 0;
         if (uop_depends_on(s->t, place_of(s->u[load]), s->u[r]))
@@ -59,8 +60,7 @@ static int64_t loaded_nbytes(const struct uop *load, int64_t widest)
     return widest && (load->lanes == 1 || group) ? widest : stack_value_nbytes(load);
 }
 
-/* A load whose value compilers may keep: what a block's threads share is another one's
- * behind each barrier. */
+/* Whether compilers may keep the value of a load: shared memory changes at each barrier. */
 static bool is_lasting(const struct uop *u)
 {
     const struct buffer *b = is_load(u) ? uop_buffer_of(memory_of(u)) : NULL;
@@ -275,9 +275,8 @@ static bool is_of_memory(const struct buffer *b)
     return space == SPACE_GLOBAL || space == SPACE_WEIGHTS;
 }
 
-/* The bytes that a loop loads of memory in all iterations of it and of the loops inside that are
- * not kept. A device's compiler begins the loads of an unrolled loop before it needs the first of
- * them, so as to wait for memory once. */
+/* Bytes that a loop loads from memory over all its iterations, kept inner loops apart. A device's
+ * compiler hoists the loads of an unrolled loop, to expose memory latency once. */
 static int64_t unrolled_nbytes(const struct stack *s, const bool *kept, int loop)
 {
     int64_t trips, total = 0;
@@ -307,9 +306,9 @@ static int64_t fragments_nbytes(const struct stack *s, int product, int loop)
     return nbytes;
 }
 
-/* Those that a loop with a barrier multiplies, but for loops inside that are kept: a compiler that
- * moves products behind the barriers of later iterations, to where the sums are needed, keeps them
- * all until then. 0: it has no barrier. */
+/* Bytes of fragments that a loop with a barrier multiplies, kept inner loops apart; 0: it has no
+ * barrier. Some compilers move products after the barriers of later iterations, to where the sums
+ * are needed, and keep all fragments until then. */
 static int64_t moved_nbytes(const struct stack *s, const bool *kept, int loop)
 {
     int64_t total = 0;
@@ -324,10 +323,10 @@ static int64_t moved_nbytes(const struct stack *s, const bool *kept, int loop)
     return barrier && RANGE_WORKER(s->u[loop]->arg.i) == WORKER_EACH ? total : 0;
 }
 
-/* Loops that a device's compiler would unroll to more loads than a thread has registers for: in
- * one of the innermost ones it may take twice as many as there are while others hide the
- * latencies. So of products that it moves: beside their fragments are the sums, and what is copied
- * for the next iteration. */
+/* Keeps loops that a device's compiler would unroll to more loads than a thread has registers for.
+ * In an innermost loop it may use twice the registers that leave full occupancy. Fragments of
+ * products that it moves may use them once: they live beside the sums and the next iteration's
+ * copies. */
 static void keep_loads(const struct stack *s, bool *kept)
 {
     const struct device_row *d = s->t->device;

@@ -28,8 +28,8 @@ static bool is_repeated(const struct stack *s, int def, int at)
 }
 
 /* A sum of a few terms, one result of which is stored in each iteration of the loop around it.
- * Compilers unroll it completely and vectorize the loop around it.
- * Returns that loop, and how many terms there are; -1: the loop at `at` is none. */
+ * Compilers unroll it completely and vectorize the loop around it. Returns that loop, and how many
+ * terms there are; -1: the loop at `at` is none. */
 static int loop_around_sum(const struct stack *s, int at, int64_t *terms)
 {
     int outer = s->u[at]->op == OP_RANGE ? stack_around(s, at) : -1;
@@ -66,9 +66,9 @@ static int64_t operands_nbytes(const struct stack *s)
     return most;
 }
 
-/* Offsets of a short sum's operands whose stride is not constant: the multiples of the stride are
- * hoisted out of the loop around the sum, and, if an offset varies with a loop outside of that one,
- * what is added to them there, too. */
+/* Offsets of a short sum's operands whose stride is not constant. The multiples of the stride are
+ * hoisted out of the loop around the sum. If an offset varies with an outer loop, what is added to
+ * the multiples is hoisted, too. */
 static int64_t offsets_nbytes(const struct stack *s)
 {
     int64_t most = 0, terms, stride;
@@ -89,8 +89,8 @@ static int64_t offsets_nbytes(const struct stack *s)
     return most * STACK_WORD;
 }
 
-/* Operands of short sums, and sums that a loop behind theirs reads in every iteration: vectorized
- * along that loop, each is a vector of equal lanes. */
+/* Operands of short sums, and sums that a later loop reads in every iteration: vectorized along
+ * that loop, each is a vector of equal lanes. */
 static int64_t equal_lanes_nbytes(const struct stack *s)
 {
     int64_t most = operands_nbytes(s);

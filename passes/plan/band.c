@@ -180,7 +180,7 @@ static bool reads_candidates(const struct banding *w, const struct segment *s)
     return false;
 }
 
-/* Adds a band: along axis a of the last segment's value, so many rows of it. */
+/* Adds a band: `rows` rows at a time along axis a of the last segment's value. */
 static void add_band(struct tgc *t, struct group *g, int a, int64_t rows)
 {
     struct uop *size = g->member[0].s->axis[a]->src[0];

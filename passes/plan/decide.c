@@ -57,9 +57,8 @@ static int count_reach(struct tgc *t, const struct segment *s, int most)
     return count;
 }
 
-/* Whether its segment would be one of more tensors than the device's kernels have, its result
- * among them, if it computed the node. What is not decided yet counts as a tensor, unless all
- * of it comes of few. */
+/* Whether its segment, computing the node, would have more tensors than the device's kernels take,
+ * its result included. An undecided value counts as a tensor, unless all of it comes from few. */
 static bool has_too_many_operands(const struct plan *p, const struct node *n)
 {
     struct segment *s = n->use->seg;
@@ -302,9 +301,9 @@ static bool is_byte_to_keep(struct plan *p, const struct node *n)
 }
 
 /* A statistic of each column that the segment needs at all of the column's rows. A layer's columns
- * are innermost in memory: a kernel of its own computes the statistic, and this one what it is for,
- * both in vectors along the columns, where one kernel for both would go column by column, in
- * strides; but not where this one sums up the rows, too, as for a variance around that mean. */
+ * are innermost in memory. With a kernel of its own for the statistic, both kernels have vectors
+ * along the columns; a single kernel would go column by column, strided. Not so if this segment
+ * also sums over the rows, as for a variance around that mean. */
 static bool is_stat_of_columns(struct plan *p, const struct node *n)
 {
     const struct segment *s = n->use->seg;
@@ -313,9 +312,9 @@ static bool is_stat_of_columns(struct plan *p, const struct node *n)
            range_set_within(deps, s->out) && value_has_column_stat(p, n->u, POOLED_MAX);
 }
 
-/* A byte of the run's as a number, or a number that --math rounds, which a device's threads compute
- * each as they read it, where there are few rows, or columns: no block would keep it for many of
- * them. What is rounded is multiplied by instructions for matrices, from two rows on. */
+/* A converted byte of the run's, or a value rounded by --math, that a device's threads convert on
+ * load if there are few rows or columns: no block would reuse it. A rounded value must have one
+ * row or column: from two on matrix instructions multiply it. */
 static bool is_cast_for_few(struct plan *p, const struct node *n)
 {
     const struct uop *v = n->u;
@@ -468,8 +467,8 @@ static bool wants_halo(struct plan *p, const struct node *n)
     enum { PLACES = 4 };
     if (p->noopt || n->u->op != OP_PAD || n->u->src[1]->op != OP_CONST || !n->use || n->use->root)
         return false;
-    /* what no kernel can store inside of it would be copied: on a device a launch costs more than
-     * tests, which the copies to local memory make once */
+    /* if no kernel can store directly inside of it, it would be copied: on a device that launch
+     * costs more than the tests, which copies to shared memory make once */
     const struct uop *inside = value_behind(n->u->src[0], MOVES_VIEW);
     if (device_has_grid(p->t) &&
         (value_is_leaf(inside) || inside->op == OP_REDUCE || inside->op == OP_CONTIGUOUS))

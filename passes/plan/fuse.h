@@ -46,8 +46,8 @@ bool value_has_row_stat(struct plan *p, struct uop *v);
 bool value_takes_long(struct plan *p, const struct uop *v);
 /* Whether v is, or is computed elementwise from, a statistic of a layer's columns: a reduction over
  * more than `rows` rows, along which the layer's weights do not change, as the mean of each
- * channel's pixels. There are COLUMNS_MIN of them along an axis.
- * Not a softmax's: its rows are worth a stage. */
+ * channel's pixels. There are COLUMNS_MIN of them along an axis. Not a softmax's: its rows are
+ * worth a stage. */
 bool value_has_column_stat(struct plan *p, const struct uop *v, double rows);
 /* The contraction of which v is an epilogue, or NULL. */
 const struct uop *value_contraction(struct plan *p, const struct uop *v);

@@ -1,12 +1,11 @@
 /* lower.c - from a fused segment of the tensor graph to a kernel AST over ranges.
  *
  * One function, lower(), does most of it: the scalar value of a tensor uop at given coordinates,
- * where `valid` says whether the value is used (false outside the inside of a PAD); loads under it
+ * where `valid` says whether the value is used (false outside the inside of a PAD). Loads under it
  * are gated, so nothing outside a buffer is ever touched. Movement ops disappear into the
- * coordinates, a REDUCE gets its ranges, a value that fusion staged becomes a LOAD of its STAGE,
- * one that it realized a LOAD of its buffer. Recursion is bounded by the size that fusion allows a
- * segment, not by the model.
- */
+ * coordinates, and a REDUCE gets its ranges. A value that fusion staged becomes a LOAD of its
+ * STAGE, one that it realized a LOAD of its buffer. Recursion is bounded by the size that fusion
+ * allows a segment, not by the model. */
 #include "passes/plan/fuse.h"
 #include "passes/plan/plan.h"
 
@@ -30,7 +29,7 @@ static struct uop *flat_offset(struct tgc *t, struct uop *const *index, struct u
 /* Whether a view gives the buffer's layout: that of a band, or one that pitch.c has padded. */
 static bool is_placed(const struct buffer *b) { return !buffer_is_stationary(b) && b->storage; }
 
-/* The same for v in a buffer whose axes may be ordered differently. Axes that a reduction leaves
+/* The offset of v in a buffer whose axes may be ordered differently. Axes that a reduction leaves
  * with size 1 are not axes of the buffer. */
 static struct uop *offset_in(struct tgc *t, const struct buffer *b, const struct uop *v,
                              struct uop *const *index, struct uop *const *dim, int n)
@@ -126,7 +125,7 @@ static struct uop *lower_index(struct lowering *l, struct uop *v, struct uop *co
     return gated || uop_is_int(inside, 1) ? x : uop_where(t, inside, x, zero);
 }
 
-/* All of what there is to choose from is computed: it reads nothing outside of what it reads. */
+/* All alternatives are computed: each reads only what it may read. */
 static struct uop *lower_stack(struct lowering *l, struct uop *v, struct uop *const *index,
                                struct uop *valid)
 {

@@ -115,7 +115,7 @@ static void plan_finders(struct plan *p)
     }
 }
 
-/* The loops among the nodes, which so many words have a bit for. */
+/* Numbers the loops among the nodes; returns how many words have a bit for each. */
 static int plan_loops(struct plan *p)
 {
     size_t cap = 0;

@@ -1,28 +1,32 @@
 /* order_updates.c - on a device, which loops over a scatter's updates threads may share.
  *
- *      for i < 4096 order                 y[at[i], j] op= u[i, j]       each j has places of its own: threads share that loop,
- *        for j < 1024                                                   and each of them goes through all i, in the order of the updates
+ *      for i < 4096 order          y[at[i], j] op= u[i, j]
+ *        for j < 1024
  *
- * Updates of the same place are stored in their order, so one thread stores them. Threads may share
- * a loop whose turns never store at the same place: the loop's counter, times a constant, is a term
- * of one of the place's coordinates, and no other loop changes that coordinate. All others are
- * loops of the kind `order`, unless the indices are known, and no two updates have the same place:
- * then threads share every loop.
+ * Each j has coordinates of its own, so threads share that loop. Each of them runs all i, in the
+ * order of the updates.
  *
- * Where these loops leave threads of the device idle, others share the places:
+ * Updates of one coordinate are stored in their order, so one thread stores them. Threads may share
+ * a loop whose iterations never store to one coordinate twice: the loop's counter, times a
+ * constant, is a term of a coordinate, and no other loop changes that one. All others are loops of
+ * the kind `order`, unless the indices are known, and no two updates have equal coordinates: then
+ * threads share every loop.
  *
- *      for p < 64  for i < 4096 order     y[at[i]] op= u[i]  if at[i] % 64 = p      all 64 threads go through all updates; each stores to the
- *                                                                                   places of its own, in the order of the updates
+ * If these loops leave threads of the device idle, others share the coordinates:
+ *
+ *      for p < 64  for i < 4096 order     y[at[i]] op= u[i]  if at[i] % 64 = p
+ *
+ * All 64 threads go through all updates. Each stores to the coordinates that are its own, in the
+ * order of the updates.
  *
  * So results are those of one thread, bit by bit, whatever the reduction is and however often an
- * index occurs.
- */
+ * index occurs. */
 #include "passes/analysis/access.h"
 #include "passes/plan/plan.h"
 
 enum { PLACES_MOST = 1 << 22, KNOWN_BUDGET = 1 << 26 };
 
-/* Whether the turns of r, and of no other loop of the store, move this coordinate. */
+/* Whether r, and no other loop of the store, changes this coordinate. */
 static bool moves_alone(struct tgc *t, struct uop *at, const struct uop *store, const struct uop *r)
 {
     int64_t stride;
@@ -41,8 +45,8 @@ static bool has_own_places(struct tgc *t, struct uop *const *at, int n, const st
     return false;
 }
 
-/* The coordinate that the updates' axis a moves alone, if it moves no other one: all its turns are
- * alike. -1: there is none. */
+/* The coordinate that the updates' axis a alone changes, if it changes no other one: all its
+ * iterations are alike. -1: there is none. */
 static int coordinate_of(struct tgc *t, const struct segment *s, struct uop *const *at,
                          const struct uop *store, int a)
 {
@@ -55,8 +59,8 @@ static int coordinate_of(struct tgc *t, const struct segment *s, struct uop *con
     return moved == 1 ? own : -1;
 }
 
-/* Marks the place, of n coordinates; false: it is another update's, too. Places outside of the
- * tensor are nobody's. */
+/* Marks n coordinates as taken; false: another update has them. Those outside of the tensor do not
+ * count. */
 static bool mark_place(uint64_t *seen, const int64_t *size, union scalar *const *at, int n,
                        int64_t update)
 {
@@ -71,9 +75,9 @@ static bool mark_place(uint64_t *seen, const int64_t *size, union scalar *const 
     return first;
 }
 
-/* The coordinates that tell updates apart, and their sizes; *n: of how many updates. Of an axis
- * whose turns are alike one turn and no coordinate counts. Returns how many coordinates; -1: they
- * are not known, or too many. */
+/* The coordinates that distinguish updates, with their sizes; *n: the number of updates. An axis
+ * whose iterations are alike counts once, without a coordinate. Returns the number of coordinates;
+ * -1: they are unknown, or too many. */
 static int find_places(struct tgc *t, const struct segment *s, struct uop *const *at,
                        const struct uop *store, union scalar **value, int64_t *size, int64_t *n)
 {
@@ -106,7 +110,7 @@ static int find_places(struct tgc *t, const struct segment *s, struct uop *const
     return *n >= 1 && *n <= PLACES_MOST ? count : -1;
 }
 
-/* Whether all indices are known, and no two updates have the same place. */
+/* Whether all indices are known, and no two updates have equal coordinates. */
 static bool are_distinct(struct tgc *t, const struct segment *s, struct uop *const *at,
                          const struct uop *store)
 {
@@ -124,8 +128,8 @@ static bool are_distinct(struct tgc *t, const struct segment *s, struct uop *con
     return true;
 }
 
-/* Threads that share places: a power of two, as many as fill the device with the loops that threads
- * share anyway. */
+/* Threads that share coordinates: a power of two that fills the device, together with the loops
+ * that threads share anyway. */
 static int64_t count_owners(struct tgc *t, const struct uop *store, double keys)
 {
     double shared = 1, updates = 1;
@@ -141,8 +145,8 @@ static int64_t count_owners(struct tgc *t, const struct uop *store, double keys)
     return n;
 }
 
-/* A sum or a stage is computed once for all turns of a loop on which it does not depend: threads
- * that share places would repeat it. */
+/* A sum or stage outside of the loops that it does not depend on is computed once for all their
+ * iterations; threads that share coordinates would repeat it. */
 static bool has_sums(struct tgc *t, struct uop *store)
 {
     int n;
@@ -153,8 +157,8 @@ static bool has_sums(struct tgc *t, struct uop *store)
     return false;
 }
 
-/* The value, of which nothing is loaded but where the condition holds: elsewhere the place is
- * another thread's, which may be storing to it. */
+/* The value with its loads under the condition: elsewhere the coordinate is another thread's, which
+ * may be storing to it. */
 static struct uop *load_where(struct tgc *t, struct uop *value, struct uop *is)
 {
     struct uop_map by = {.t = t, .scratch = true}, below = {.t = t, .scratch = true};
@@ -175,8 +179,8 @@ static struct uop *load_where(struct tgc *t, struct uop *value, struct uop *is)
     return uop_substitute_all(t, value, &by);
 }
 
-/* The store, by as many threads as share places. What the coordinates that updates decide are
- * together, is of the place alone. */
+/* The store by threads that share coordinates. The data-dependent coordinates together select the
+ * thread. */
 static struct uop *share_places(struct tgc *t, const struct segment *s, struct uop *const *at,
                                 struct uop *store)
 {

@@ -13,7 +13,7 @@
 
 /* Limits of one segment: of its values, and of their depth, since lowering recurses. */
 enum { MAX_RANGES = 64, MAX_SEGMENT_NODES = 2048, MAX_SEGMENT_DEPTH = 256 };
-/* A layer's columns are innermost in memory if they are at least so many. */
+/* Least columns for a layer to have them innermost in memory. */
 enum { COLUMNS_MIN = 8 };
 typedef uint64_t range_set;      /* bit b: the segment's b-th range */
 
@@ -64,8 +64,8 @@ struct segment {
     /* sets that must be prefixes of the loop order, by size */
     range_set chain[MAX_RANK + 1]; int nchain;
     int nnode, ncontraction;
-    /* leaves that it reads; with the nodes that it uses and does not compute, as far as is decided,
-     * so many tensors */
+    /* leaves that it reads. nread: these, and nodes that it uses but does not compute, as far as
+     * decided */
     struct uop_map leaves; int nread;
     int reach;                   /* tensors below it, if it computes all between; 0: not counted
                                   * yet */
@@ -144,7 +144,7 @@ struct plan {
     struct segment **segment; int nsegment; size_t cap_segment;
     struct loop **loop; int nloop;
     struct block *top;
-    struct block **entry;                    /* [graph->nentry]: of what one entry alone computes */
+    struct block **entry;                    /* [graph->nentry]: of nodes of one entry alone */
 };
 
 /* nodes.c: an empty plan, with an empty schedule. */
@@ -206,12 +206,12 @@ void kernel_describe(struct tgc *t, struct kernel *k);
 
 /* lower.c: the AST of a kernel: SINK(STORE...) */
 struct uop *lower_kernel(struct plan *p, struct segment *s);
-/* The same while the plan may still change: nothing of it is kept for the kernel. */
+/* lower_kernel() while the plan may still change: nothing of it is kept for the kernel. */
 struct uop *lower_trial(struct plan *p, struct segment *s);
 /* A scalar outside kernels (IF, LOOP): CONST, VARs, LOAD of a realized buffer. */
 struct uop *lower_scalar(struct plan *p, struct uop *u);
-/* order_updates.c: on a device, the store of a scatter's updates, whose coordinates in the buffer
- * are at[], with those loops of the kind `order` whose turns may store at the same place. */
+/* order_updates.c: on a device, orders the store of a scatter's updates, whose coordinates in the
+ * buffer are at[]: loops that may store to one coordinate twice become `order` loops. */
 struct uop *plan_order_updates(struct tgc *t, const struct segment *s, struct uop *const *at,
                                struct uop *store);
 /* the buffer with u's value, or NULL */

@@ -1,6 +1,6 @@
-/* realize.c - gives a node's value a buffer, and the segments that fill it (several for a concat, a
- * padded tensor and a scatter), or a place in scratch, filled once for an iteration of some ranges.
- */
+/* realize.c - gives a node's value a buffer and the segments that fill it, or scratch that is
+ * filled once per iteration of some ranges. A concat, a padded tensor and a scatter have several
+ * segments. */
 #include "passes/plan/fuse.h"
 
 enum { STAGE_NELEM = 1 << 14 };

@@ -493,7 +493,7 @@ static void drop_rest(struct sum *s)
         low.c = s->c;
         if (g == 1 || low.n == 0 || !sum_bounds(&low, &lo, &hi))
             continue;
-        /* g*M < -c - L: is the bound the same for all L? */
+        /* g*M < -c - L: do all L give one bound? */
         int64_t most = -int_floordiv(lo, g), least = -int_floordiv(hi, g);
         if (most != least)
             continue;

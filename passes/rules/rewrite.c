@@ -1,11 +1,10 @@
 /* rewrite.c - the fold hook, through which every uop goes once, when it is built.
  *
- * In order: tensors that repeat a scalar become scalars, constants fold, equal bounds become a
- * constant, then the first matching rule of passes/rules/ (compiled by rulegen into rules.inc)
- * replaces the uop. A right side is built through uop_new(), hence in normal form already, so
- * nothing is iterated here (the design of LuaJIT's fold engine). Rules that undo each other would
- * recurse: a depth that no sound set of rules reaches stops the compile.
- */
+ * In order: tensors that repeat a scalar become scalars; constants fold; a uop with equal bounds
+ * becomes a constant. Then the first matching rule of passes/rules/ (compiled by rulegen into
+ * rules.inc) replaces the uop. A right side is built through uop_new(), hence in normal form
+ * already, so nothing is iterated here (the design of LuaJIT's fold engine). Rules that undo each
+ * other would recurse: a depth that no sound set of rules reaches stops the compile. */
 #include "passes/passes.h"
 #include "passes/rules/fold_index.h"
 

@@ -2,10 +2,8 @@
  *
  * A matcher is one function per op, of each named set and of what fires when a uop is built; in it,
  * one `do { checks; build; return } while (0)` per rule and variant, in file order. A variant is a
- * way to swap the operands of commutative ops. Constants are on the right of these (the first rules
- * put them there), so variants with a constant on the left are not written, nor swaps that give the
- * same rule.
- */
+ * way to swap the operands of commutative ops. The first rules put constants on the right, so
+ * variants with a constant on the left are not written, nor swaps that give the same rule. */
 #include "passes/rules/rulegen.h"
 
 #include <math.h>

@@ -84,7 +84,8 @@ static int stored(const struct device_row *d) { return d->store; }
 static int copies_boxes(const struct device_row *d) { return d->bulk; }
 static int cluster(const struct device_row *d) { return d->cluster; }
 
-/* The least that the device and all these architectures have; 0: there is no device. */
+/* The least value of a column over the device and all further architectures; 0: there is no
+ * device. */
 static int least_of(const struct tgc *t, int (*column)(const struct device_row *))
 {
     const char *s = t->architectures;
@@ -120,7 +121,7 @@ static int role_waves(const struct device_row *d) { return d->role_waves; }
 int device_role_registers(const struct tgc *t, int64_t consumers, int64_t producers,
                           enum thread_role role)
 {
-    /* what copies boxes keeps few numbers */
+    /* a thread that issues boxes needs few registers */
     enum { REGISTERS_OF_PRODUCER = 40, REGISTERS_OF_THREAD = 255 };
     const int64_t waves = least_of(t, role_waves), threads = consumers + producers,
                   step = ROLE_REGISTERS_STEP;
@@ -135,8 +136,8 @@ int device_role_registers(const struct tgc *t, int64_t consumers, int64_t produc
     return rest <= begin ? 0 : role == ROLE_CONSUMERS ? (int)rest : REGISTERS_OF_PRODUCER;
 }
 
-/* What LLVM's PTX lacks: its versions have neither sm_90a's instructions nor, before PTX 8.4, those
- * of floats of 8 bits. */
+/* Instructions that LLVM's PTX lacks: its versions have none of sm_90a's, nor, before PTX 8.4,
+ * those of 8-bit floats. */
 static bool is_beyond_llvm(const struct matrix_row *r)
 {
     return matrix_is_local(r, MATRIX_B) || dtype_is_f8(r->dtype[MATRIX_A]);
@@ -221,7 +222,7 @@ int64_t device_local_nbytes(const struct tgc *t)
 
 int device_operands(const struct tgc *t)
 {
-    enum { BESIDE = 8 };               /* a part of the bytes, for others */
+    enum { BESIDE = 8 };               /* leaves an eighth of the bytes to other arguments */
     const struct device_row *d = t->device;
     return d && d->parameter_nbytes
                ? (d->parameter_nbytes - d->parameter_nbytes / BESIDE) / d->tensor_nbytes

@@ -55,7 +55,7 @@ static struct span span_exact(const struct uop *u)
     case OP_SUB: return span_sum(v[0], span_negated(v[1]));
     case OP_MUL: return span_product(v[0], v[1]);
     case OP_MULACC: return span_sum(span_product(v[0], v[1]), v[2]);
-    case OP_DIV: case OP_FLOORDIV:                   /* the least one by -1 is one too large */
+    case OP_DIV: case OP_FLOORDIV:                   /* the least integer divided by -1 overflows */
         return v[1].lo <= -1 && v[1].hi >= -1
                    ? span_hull((struct span){u->vmin, u->vmax}, span_negated(v[0]))
                    : (struct span){u->vmin, u->vmax};

@@ -5,9 +5,9 @@
 
 #include "ir/ir.h"
 
-/* Whether a machine's operator, on signed integers of so many bits, has the IR's meaning: no
- * overflow, no division by 0, no shift out of range, no value that a cast loses, and a maximum's or
- * minimum's first operand, or else the second one, is no NaN. */
+/* Whether a machine's operator on signed integers of `bits` has the IR's meaning. There is no
+ * overflow, division by 0, shift out of range or lossy cast. In a maximum or minimum the first
+ * operand, or else the second, is no NaN. */
 bool legal_is_plain(const struct uop *u, int bits);
 /* Whether that depends on the operands. */
 bool legal_is_conditional(const struct uop *u);

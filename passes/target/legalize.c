@@ -1,26 +1,25 @@
-/* legalize.c - a linear program with no operation but those that every language has.
+/* legalize.c - a linear program with only operations that every language has.
  *
  * Simple ones are the rules of the set `legal` (passes/rules/legal.rules). Narrow formats (f16,
  * bf16, f8, integers of less than 32 bits) have no arithmetic: what could leave such a format is
  * computed in f32 or i32, and a cast rounds or wraps it.
  *
- *      c : f16 = mul(a, b)         a' : f32 = cast(a)    c' : f32 = mul(a', b')    c : f16 = cast(c')
+ *    c : f16 = mul(a, b)     a' : f32 = cast(a)    c' : f32 = mul(a', b')    c : f16 = cast(c')
  *
  * What stays in its format (a maximum, a choice, a sum that bounds prove small) needs no cast: a
- * language computes it in the wide format, too. What is written plainly, and what by a function, a
- * renderer asks legal.h.
+ * language computes it in the wide format, too. Renderers ask legal.h what may be written plainly,
+ * and what needs a function.
  *
- * Compilers of devices' languages may round a product and its sum once, and do it where they see
- * both: a difference of equal values, each rounded, would not be 0 any more. So they are told not
- * to (`contract` in runtime/, nvrtc.c), and here a product that is added becomes the one operation
- * that it is to be; a product from which something is subtracted, or which is subtracted, stays
- * rounded.
- */
+ * Compilers of devices' languages may contract a product and its sum into one rounding, wherever
+ * they see both. A difference of equal values, each rounded, would then not be 0. So contraction
+ * is turned off (`contract` in runtime/, nvrtc.c). Here a product that is added becomes the one
+ * fused operation. A product from which something is subtracted, or which is subtracted, stays
+ * rounded. */
 #include "passes/passes.h"
 #include "passes/rules/rules.h"
 #include "passes/target/legal.h"
 
-/* A program on its way. */
+/* A program while it is legalized. */
 struct legal {
     struct tgc *t;
     struct uop **linear; int n; size_t cap;
@@ -40,7 +39,7 @@ static struct uop *push(struct legal *l, struct uop *u)
     return u;
 }
 
-/* u with operands as they are now; u itself if they are what they were. */
+/* u with its operands' present forms; u itself if they have not changed. */
 static struct uop *with_operands(struct legal *l, struct uop *u)
 {
     bool changed = false;
@@ -109,8 +108,7 @@ static struct uop *widen(struct legal *l, struct uop *u)
     return cast(l, u->dtype, r);
 }
 
-/* Whether the factors are still what the product read: an accumulator changes by what is no
- * value. */
+/* Whether the factors are still what the product read: an accumulator may have changed since. */
 static bool factors_stay(const struct legal *l, const struct uop *product)
 {
     if (product->src[0]->op != OP_ACC && product->src[1]->op != OP_ACC)

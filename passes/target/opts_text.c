@@ -68,7 +68,7 @@ static bool wrong(const struct reader *r, const char *at, const char *what)
     return diag_error(r->t, &place, "%s", what);
 }
 
-/* A whole number from 0 to most; *at moves behind it. */
+/* Reads an integer from 0 to most; *at moves after it. */
 static bool read_number(const struct reader *r, const char **at, int64_t most, int64_t *n)
 {
     const char *s = *at;

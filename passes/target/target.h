@@ -23,7 +23,7 @@ struct isa_info {
     const char *title, *attribute;
 };
 extern const struct isa_info isa_table[ISA_COUNT];
-/* A set of them: bit i is enum isa i. The portable one is always in it. */
+/* A set of instruction sets: bit i is enum isa i. The portable one is always in it. */
 typedef unsigned isa_set;
 
 /* They are numbered by width within an architecture, the portable one first. */
@@ -119,95 +119,93 @@ struct device_row {
     const char *target;          /* --target= */
     bool is_processor;           /* its work-items are threads of a CPU */
     enum isa isa;                /* vectors of its language; the portable one: none */
-    int registers;               /* of 32 bits, for a work-item, while others hide its latencies */
-    int own_registers;           /* of a work-item of a small group, at most; 0: .registers */
-    int wave;                    /* work-items in step */
+    int registers;               /* 32-bit registers of a work-item at useful occupancy */
+    int own_registers;           /* of a work-item in a small group, at most; 0: .registers */
+    int wave;                    /* work-items of a subgroup */
     int group;                   /* work-items of a work-group, at most */
-    int shuffle;                 /* work-items of a work-group that exchange values by
-                                  * shuffles; 0: none do */
-    int async;                   /* bytes of memory that one instruction copies to local memory
-                                  * meanwhile, at most; 0: none does */
-    int store;                   /* bytes that a thread stores as they are by one instruction, at
-                                  * most (PUT); 0: its elements one by one */
-    bool by_rows;                /* an instruction loads rows of 16 bytes of tiles for a wave, see
-                                  * TILE_BY_ROWS */
-    bool moves_products;         /* its compilers move products of matrices behind barriers, with
-                                  * their factors, to where sums are needed */
-    bool bulk;                   /* an engine copies boxes of tensors to local memory */
-    int cluster;                 /* blocks that run at once, and to whose local memory it copies the
-                                  * same box, at most; 0: none */
-    bool tickets;                /* its language has fences of all blocks of the device (TICKET) */
-    int role_waves;              /* waves that give some of their registers to others of their
-                                  * block, or take some, together; 0: none do */
-    int64_t local_nbytes;        /* of a work-group; 0: local memory is not worth using */
-    int64_t unit_local_nbytes;   /* of a compute unit, whose work-groups share it */
-    int unit_threads;            /* work-items that a compute unit holds at once, at most */
-    double latency;              /* ns from a load of memory to its value */
+    int shuffle;                 /* work-items of a work-group that can exchange values by
+                                  * shuffles; 0: none */
+    int async;                   /* bytes that one asynchronous instruction copies to shared
+                                  * memory, at most; 0: none */
+    int store;                   /* bytes that a thread stores unconverted by one instruction, at
+                                  * most (PUT); 0: element by element */
+    bool by_rows;                /* has an instruction that loads 16-byte rows of tiles for a
+                                  * subgroup (ldmatrix), see TILE_BY_ROWS */
+    bool moves_products;         /* its compilers move matrix products after barriers, with their
+                                  * factors, to where sums are needed */
+    bool bulk;                   /* has an engine that copies boxes of tensors to shared memory
+                                  * (TMA) */
+    int cluster;                 /* blocks of a cluster, at most, with multicast of boxes; 0: no
+                                  * clusters */
+    bool tickets;                /* its language has device-wide fences (TICKET) */
+    int role_waves;              /* subgroups that together can move registers to others of their
+                                  * block; 0: none */
+    int64_t local_nbytes;        /* shared memory of a work-group; 0: not worth using */
+    int64_t unit_local_nbytes;   /* shared memory of a unit, for all its work-groups */
+    int unit_threads;            /* resident work-items of a unit, at most */
+    double latency;              /* latency of a load from memory, in ns */
     int units;                   /* compute units */
     double gflops, gbytes;       /* 1e9 operations on f32, bytes of memory, in a second */
-    int64_t cache_nbytes;        /* of the cache that all units share; 0: not known */
-    double cache_gbytes;         /* the same of the cache that all units share; 0: see
-                                  * RATIO(GRID_CACHE) */
-    double load;                 /* a unit's loads of a word by each thread, in its multiply-adds;
-                                  * 0: see RATIO(GRID_LOAD) */
-    double power;                /* a unit's 2^x of each thread, by its own instruction, in its
-                                  * multiply-adds; 0: see RATIO(GRID_POWER) */
-    int parameter_nbytes;        /* of a kernel's arguments, at most; 0: of any number */
-    int tensor_nbytes;           /* of a tensor's among them: a pointer, or a buffer and where in it
-                                  * the tensor begins */
-    int image_pitch;             /* pixels of which an image's row is a multiple */
+    int64_t cache_nbytes;        /* of the cache that all units share (L2); 0: unknown */
+    double cache_gbytes;         /* its bandwidth; 0: see RATIO(GRID_CACHE) */
+    double load;                 /* loads of a word by each thread of a unit, in its
+                                  * multiply-adds; 0: see RATIO(GRID_LOAD) */
+    double power;                /* hardware 2^x by each thread of a unit, in its multiply-adds;
+                                  * 0: see RATIO(GRID_POWER) */
+    int parameter_nbytes;        /* of a kernel's arguments, at most; 0: no limit */
+    int tensor_nbytes;           /* of a tensor's arguments: a pointer, or a buffer and the
+                                  * tensor's offset in it */
+    int image_pitch;             /* an image's row is a multiple of this many pixels */
     int image_side;              /* pixels, at most */
 };
-/* All rows; a target's first one, the default of it. */
+/* All rows; a target's first row is its default. */
 const struct device_row *device_rows(int *n);
 const struct device_row *device_default(const char *target);
 const struct device_row *device_find(const char *text);           /* NULL: there is no such row */
-/* The i-th instruction of ir/matrix.def that t's device has, and every architecture that
- * its kernels are compiled for besides, and 1e9 operations of it in a second; false: there
- * are no more of them. */
+/* The i-th instruction of ir/matrix.def that t's device and every further architecture of its
+ * kernels have; gflops: its rate. false: there are no more. */
 bool device_matrix(const struct tgc *t, int i, enum matrix_unit *of, double *gflops);
-/* Whether there is one that multiplies values of these dtypes, in either order; of this
- * one with each other. */
+/* Whether an instruction multiplies values of these dtypes, in either order; device_multiplies():
+ * of this one with itself. */
 bool device_multiplies_both(const struct tgc *t, enum dtype a, enum dtype b);
 bool device_multiplies(const struct tgc *t, enum dtype of);
-/* Of products of bytes that go by such an instruction: terms, and rows or columns, at least. */
+/* Least sizes for products of bytes by a matrix instruction: terms; rows or columns. */
 enum { BYTES_TERMS_LEAST = 64, BYTES_SIDE_LEAST = 16 };
-/* Whether that device, and every architecture that t's kernels are compiled for besides, copies so
- * many bytes asynchronously. */
+/* Whether the device and every further architecture of t's kernels can copy `nbytes`
+ * asynchronously. */
 bool device_copies(const struct tgc *t, int64_t nbytes);
-/* Whether their threads store so many bytes at once. */
+/* Whether all of them can store `nbytes` at once. */
 bool device_stores(const struct tgc *t, int64_t nbytes);
-/* Whether they have the instruction that loads rows of tiles (by_rows). */
+/* Whether all of them have the instruction that loads rows of tiles (by_rows). */
 bool device_loads_rows(const struct tgc *t);
-/* Whether they have an engine that copies boxes, and kernels are none of LLVM's: it copies a
- * tensor's map, an argument, to a thread's own memory, where no engine reads it. */
+/* Whether all of them have an engine that copies boxes. Not with LLVM: it moves a tensor's map, an
+ * argument, to a thread's own memory, where no engine reads it. */
 bool device_copies_boxes(const struct tgc *t);
-/* Blocks of a cluster, at most, of that device and of every architecture that t's kernels are
- * compiled for besides; 0: it has none. */
+/* Blocks of a cluster, at most, on the device and every further architecture of t's kernels; 0: no
+ * clusters. */
 int device_cluster(const struct tgc *t);
-/* How many registers a thread of the role has in a block of so many consumers and producers, to
- * whom the instruction is to give them; 0: those with which it begins. */
+/* Registers that an instruction should give a thread of the role in a block of `consumers` and
+ * `producers` threads; 0: no change. */
 int device_role_registers(const struct tgc *t, int64_t consumers, int64_t producers,
                           enum thread_role role);
-/* With --image: log2 of the pixels, of four elements, in a row of a tensor of that many elements, a
- * multiple of the device's pitch; -1: it has too many for an image. */
+/* With --image: log2 of the pixels, of four elements, in an image's row for a tensor of `nelem`
+ * elements, a multiple of the device's pitch; -1: the tensor is too large. */
 int device_image_shift(const struct tgc *t, size_t nelem);
-/* Bytes of a block's local memory: the least of the architectures that the kernels are compiled
- * for; of no device, what each one of OpenCL 1.2 has. */
+/* Shared memory of a block: the least of the architectures that the kernels are compiled for;
+ * without a device, what every OpenCL 1.2 device has. */
 int64_t device_local_nbytes(const struct tgc *t);
-/* Tensors that a kernel may have as arguments, results and those that it reads: so many that there
- * is room for sizes and maps. */
+/* Tensors that a kernel may have as arguments, results included, leaving room for sizes and
+ * maps. */
 int device_operands(const struct tgc *t);
-/* Whether a block knows that it is the last of some, and sees what they have stored (TICKET):
- * CUDA's, whose fences are for all blocks of the device. Neither OpenCL 1.2 nor Metal has such. */
+/* Whether a block can know that it is the last to arrive, and sees what the others have stored
+ * (TICKET). CUDA can, by device-wide fences; OpenCL 1.2 and Metal cannot. */
 bool device_has_tickets(const struct tgc *t);
-/* Registers of a thread that a block of so many may have. */
+/* Registers of a thread in a block of `threads`, at most. */
 int64_t device_registers(const struct device_row *d, int64_t threads);
-/* Whether it has units that multiply matrices beside those of its threads: some rows of
- * matrix.def go faster. */
+/* Whether it has separate matrix units: some rows of matrix.def are faster than its threads. */
 bool device_multiplies_apart(const struct device_row *d);
 double device_cache_gbytes(const struct device_row *d);
-/* Whether kernels are for a device that runs a thread for each place of a grid. */
+/* Whether kernels are for a device with a grid of threads. */
 bool device_has_grid(const struct tgc *t);
 
 #endif

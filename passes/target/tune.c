@@ -182,7 +182,7 @@ static char *next_word(char **at)
     return *word ? word : NULL;
 }
 
-/* What stands behind the colon. */
+/* Reads the opts after the colon. */
 static bool read_opts(const struct reader *r, const char *list, struct tuned *e)
 {
     if (!opts_read(r->t, r->file, r->line, list, strlen(list), &e->opts))

@@ -1,18 +1,17 @@
 /* tune.h - choices as data: candidates, measurements, decisions.
  *
- * Where the cost model chooses among candidates (what is done to a nest's loops, a layer's Winograd
- * tiles, the loop that threads share) the choice has a key, a hash of the shapes: equal for layers
- * of equal shapes, on any machine. Without a `struct tuning` in tgc.tuning the cost model's first
- * choice is taken. With one, its entries take precedence, and every choice is noted with its
- * candidates: for tgc tune, which measures them, and tgc info --why.
- */
+ * Where the cost model chooses among candidates, the choice has a key, a hash of the shapes: equal
+ * for layers of equal shapes, on any machine. Choices are the opts of a nest, a layer's Winograd
+ * tiles, and the loop that threads share. Without a `struct tuning` in tgc.tuning the cost model's
+ * first choice is taken. With one, its entries take precedence, and every choice is noted with its
+ * candidates: for tgc tune, which measures them, and tgc info --why. */
 #ifndef TGC_TUNE_H
 #define TGC_TUNE_H
 
 #include "passes/passes.h"
 #include "passes/target/target.h"
 
-/* The place of the loop over panels: that of the columns' range, or first, or behind the rows'. */
+/* Position of the loop over panels: where the columns' range is, or first, or after the rows. */
 enum panels { PANELS_THERE, PANELS_OUTSIDE, PANELS_INSIDE };
 
 /* axis: in store->src, -1: none. vector 0: lanes stay loops of `columns` iterations. */
@@ -24,8 +23,8 @@ struct tile {
     double gain;
 };
 
-/* In the order in which a compile makes them: keys depend on earlier choices. All but the first are
- * lists of opts. */
+/* Kinds in the order in which a compile decides them: keys depend on earlier choices. All but the
+ * first are lists of opts. */
 enum tune_kind {
     TUNE_WINOGRAD,
     TUNE_KEYS,
@@ -89,8 +88,8 @@ bool tune_read(struct tgc *t, const char *file, const char *text, size_t nbytes,
 /* Write a line of the file: "machine NAME", and an entry, without its remark. */
 void tune_write_machine(struct text *out, const struct machine *m);
 void tune_write(struct text *out, const struct tuned *e);
-/* After a compile: an entry that matched nothing is an error, if it is for one of these instruction
- * sets. */
+/* After a compile: reports entries for one of these instruction sets that matched nothing, as
+ * errors. */
 bool tune_check(struct tgc *t, const struct tuning *tuning, isa_set isa);
 
 /* The entry for a choice, marked as used; NULL: the model decides. */

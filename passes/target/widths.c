@@ -1,17 +1,16 @@
-/* widths.c - a linear program that says of every integer how wide it is, and of every operation
- * whether it may be written plainly. It is the last pass: index arithmetic is i64 in all others.
+/* widths.c - gives every integer of a linear program its width, and marks every operation that may
+ * be written plainly. It is the last pass: index arithmetic is i64 in all others.
  *
  *      for r0 < 24                             for r0 < i32(24)
  *      %0 : i64 = mul(r0, 6)                   %0 : i32 = mul(r0, i32(6)) {plain=1}
  *      %1 : i64 = add(%0, 'N')                 %1 : i64 = cast(%0)
  *                                              %2 : i64 = add(%1, 'N') {plain=1}
  *
- * An i64 is an i32 if its operands are and its exact result, by its bounds, fits. What is read
- * from memory, summed or stored as an i64 stays one: a cast stands at the border. `plain`: a
- * language's operator does, although that may not define what the IR does. There is no overflow, no
- * division by 0, no value that a cast loses; a maximum's first operand is no NaN, so it is the
- * instruction a > b ? a : b.
- */
+ * An i64 becomes an i32 if its operands are and its exact result, by its bounds, fits. What is read
+ * from memory, summed or stored as an i64 stays one: a cast converts at the border. `plain`: the
+ * language's operator suffices, although it may be undefined where the IR is not. There is no
+ * overflow, no division by 0, no lossy cast; a maximum's first operand is no NaN, so it is the
+ * instruction a > b ? a : b. */
 #include "passes/passes.h"
 #include "passes/target/legal.h"
 
@@ -19,12 +18,12 @@ struct widths {
     struct tgc *t;
     bool in_kernel;              /* else symbols are i64, and there are no statements */
     struct uop **out; int n; size_t cap;
-    struct uop_map now;          /* a uop of before -> what it is now */
-    struct scopes scopes;        /* of what was cast to i64 */
-    struct scopes computed;      /* of what is there */
+    struct uop_map now;          /* uop before -> its present form */
+    struct scopes scopes;        /* values cast to i64 */
+    struct scopes computed;      /* values computed in scope */
 };
 
-/* Computes u here: what was made of its value before is not known any more. */
+/* Appends u; what was derived from its earlier value is forgotten. */
 static void push(struct widths *w, struct uop *u)
 {
     map_set(&w->scopes.known, u, NULL);
@@ -35,7 +34,7 @@ static bool fits_i32(const struct uop *u) { return u->vmin >= INT32_MIN && u->vm
 
 static struct uop *retyped_range(struct widths *w, struct uop *r);
 
-/* What the i64 scalar u is as an i32; NULL: it is wider. */
+/* The i64 scalar u as an i32; NULL: it is wider. */
 static struct uop *as_i32(struct widths *w, struct uop *u)
 {
     if (u->dtype != DTYPE_I64 || u->lanes > 1)
@@ -49,7 +48,7 @@ static struct uop *as_i32(struct widths *w, struct uop *u)
     return by && by->dtype == DTYPE_I32 ? by : NULL;
 }
 
-/* What u is, of the dtype that it had: a cast if that is narrower now. */
+/* u in its original dtype: a cast if it is narrower now. */
 static struct uop *as_before(struct widths *w, struct uop *u)
 {
     struct uop *by = as_i32(w, u);
@@ -67,7 +66,7 @@ static struct uop *as_before(struct widths *w, struct uop *u)
     return cast;
 }
 
-/* What u is, of either width. */
+/* u in either width. */
 static struct uop *as_place(struct widths *w, struct uop *u)
 {
     struct uop *by = u->op == OP_CONST ? u : as_i32(w, u);
@@ -115,8 +114,8 @@ static struct uop *rebuilt(struct widths *w, struct uop *u, enum dtype d, struct
     return r;
 }
 
-/* A cast to i64 of a narrower integer is that integer as an i32; a cast to what its operand is now
- * is that. */
+/* A cast to i64 of a narrower integer becomes that integer as an i32; a cast to its operand's
+ * present dtype becomes the operand. */
 static struct uop *cast_of(struct widths *w, struct uop *u)
 {
     struct uop *x = u->src[0], *src = as_place(w, x);
@@ -182,8 +181,8 @@ static struct uop *with_widths(struct widths *w, struct uop *u)
     return r;
 }
 
-/* Whether r is computed here already: of operations on an i64 and on the same value as an i32, both
- * of which are that on an i32 now. An accumulator's value may have changed since. */
+/* Whether r is computed already. Operations on an i64 and on the same value as an i32 may both have
+ * become one on i32. An accumulator's value may have changed since. */
 static bool is_computed(struct widths *w, struct uop *r)
 {
     if (!op_is_pointwise(r->op) || (r->op == OP_CAST && r->src[0]->op == OP_ACC))

@@ -1,19 +1,19 @@
-/* aligned.c - a device's transactions: which accesses of vectors are aligned, and scalar loads of
- * neighbours that are one.
+/* aligned.c - a device's memory transactions: marks aligned vector accesses, and joins contiguous
+ * scalar loads into vectors.
  *
  *      a = load x[4*i + k*132]                   v = load.4 x[4*i + k*132], aligned
  *      b = load x[4*i + k*132 + 1] ...           a = lane v 0    b = lane v 1 ...
  *
  * A device loads 16 bytes at once from an address that is a multiple of 16. Buffers begin at one,
- * so an offset that is a multiple of 4 elements of 32 bits, or of as many bytes, is enough; it is
- * proved by the offset's form (index_divisor()), else nothing changes. Loads are joined that
- * nothing between them could change: no store, barrier, loop or condition begins or ends there.
- */
+ * so an offset that is a multiple of 4 elements of 32 bits (or of as many bytes) is enough. The
+ * offset's form proves it (index_divisor()); without proof nothing changes. Loads are joined if
+ * nothing between them could change the memory: no store, barrier, loop or condition begins or ends
+ * there. */
 #include "passes/vector/expand.h"
 
 enum { ALIGNED = 4 };
 
-/* Loads of neighbours, at offset + lane; n: how many of them there are. */
+/* Contiguous loads, at offset + lane; n: their number. */
 struct group { struct uop *memory, *offset, *valid; int n; struct uop *load[ALIGNED], *vector; };
 
 struct joining {
@@ -25,7 +25,7 @@ struct joining {
 };
 
 static bool is_word(enum dtype d) { return d == DTYPE_F32 || d == DTYPE_I32; }
-/* Four of them are loaded at once, halves as a pixel of an image (images.c). */
+/* Four contiguous loads become one vector; of halves only a pixel of an image (images.c). */
 static bool may_join(const struct tgc *t, enum dtype d)
 {
     return is_word(d) || (t->image && d == DTYPE_F16);
@@ -37,7 +37,7 @@ static bool is_whole_vector(int64_t bits)
            VECTOR_STRIDE(bits) == 1 && !VECTOR_IS_GROUPS(bits);
 }
 
-/* Words of four bytes, one or as many as a vector has. */
+/* Words of four bytes, scalar or as wide as the vector. */
 static bool groups_are_aligned(struct tgc *t, const struct uop *u)
 {
     int lanes = VECTOR_LANES(u->arg.i);
@@ -89,7 +89,7 @@ static bool ends_segment(const struct uop *u)
     }
 }
 
-/* The load joins those of its segment, which have the groups from `first` on. */
+/* Adds the load to a group of its segment; `first`: the segment's first group. */
 static void note_load(struct joining *j, struct uop *u, int first)
 {
     struct tgc *t = j->e->t;
@@ -147,7 +147,7 @@ static struct uop *with_operands(struct joining *j, struct uop *u, union arg arg
     return now;
 }
 
-/* The element of its group's vector, which is loaded where the first of them was. */
+/* An element of its group's vector, which is loaded at the first of the group's loads. */
 static void write_lane(struct joining *j, struct uop *u, struct group *g)
 {
     struct expander *e = j->e;

@@ -16,7 +16,8 @@ static bool is_table(const struct uop *u)
     return b && dtype_is_byte(b->dtype) && b->nbytes == VALUES;
 }
 
-/* The byte that indexes a table, of which `at` is byte - least value of its dtype. NULL: none. */
+/* The byte that indexes a table at `at`, which is the byte less its dtype's least value. NULL:
+ * none. */
 static struct uop *key_of(const struct uop *at)
 {
     int64_t least = 0;

@@ -57,7 +57,7 @@ void expand_copy(struct expander *e, struct uop *u)
     if (opens)
         expand_enter(e);
     if ((u->dtype == DTYPE_INDEX || u->dtype == DTYPE_BOOL) && op_is_elementwise(u->op)) {
-        expand_need(e, u);      /* a place, or what asks whether it is there, may have it already */
+        expand_need(e, u);      /* an offset or its condition may have computed it already */
         return;
     }
     expand_push(e, u);

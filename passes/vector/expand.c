@@ -2,7 +2,7 @@
  * lanes become straight-line code in all kernels.
  *
  * A linear program comes in with its lanes as loops. The body of a lane's loop is written once for
- * each value of the loop variable, which it replaces; the body of a vector's lane is written once,
+ * each value of the loop variable, which it replaces. The body of a vector's lane is written once,
  * with vector loads and stores for those along the lane:
  *
  *      acc[row, column] := 0                 acc0 := splat 0, acc1 := splat 0
@@ -13,10 +13,10 @@
  *
  * The products of a group of bytes and their sum are one dot product, see byte_groups.c.
  *
- * A value that two lanes share is computed once. A product that is added becomes one MULACC. needs:
- * tile_nest.c has made sure that everything that varies along a vector's lane has an operation on
- * vectors, and is loaded and stored with stride 1.
- */
+ * A value that two lanes share is computed once. A product that is added becomes one MULACC.
+ *
+ * needs: tile_nest.c has made sure that everything that varies along a vector's lane has an
+ * operation on vectors, and is loaded and stored with stride 1. */
 #include "passes/vector/expand.h"
 
 static int accs_of(const struct expander *e, const struct uop *acc)
@@ -123,7 +123,7 @@ static void expand_value(struct expander *e, struct uop *u)
     map_set(&e->value, u, v);
 }
 
-/* What is chosen follows from the lane that is open. */
+/* The open lane determines which operand is chosen. */
 static void expand_stack(struct expander *e, struct uop *u)
 {
     int64_t at;
@@ -155,7 +155,7 @@ static bool is_lane_wise(struct expander *e, struct uop *cond)
     return e->vector && uop_depends_on(e->t, cond, e->vector);
 }
 
-/* A group's bytes at an offset: four neighbours, or those of all the vector's columns. */
+/* Bytes of a group at an offset: four contiguous ones, or those of all the vector's columns. */
 static int bytes_at(struct expander *e, struct uop *offset)
 {
     int64_t stride = stride_of(e, offset), along;
@@ -236,7 +236,7 @@ static void expand_guard(struct expander *e, struct uop *u)
     }
     cond = expand_value_of(e, cond);
     map_set(&e->value, u, NULL);
-    if (uop_is_int(cond, 1))                          /* it holds for this turn of a lane */
+    if (uop_is_int(cond, 1))                          /* it holds for this iteration of a lane */
         return;
     struct uop *v = uop_intern(e->t, OP_GUARD, u->dtype, &cond, 1, u->arg);
     expand_enter(e);
@@ -423,7 +423,7 @@ static void expand_prefetch(struct expander *e, struct uop *u)
     expand_push(e, uop_intern(e->t, OP_PREFETCH, DTYPE_VOID, src, 2, (union arg){0}));
 }
 
-/* A statement that is no other one's lanes: with operands as they are now. */
+/* A statement outside of vectors and groups, with its operands' present forms. */
 static void expand_statement(struct expander *e, struct uop *u)
 {
     struct uop **src = scratch_array(e->t, (size_t)u->nsrc + 1, sizeof *src);
@@ -482,7 +482,7 @@ void expand_one(struct expander *e, struct uop *u)
     }
 }
 
-/* Whether values may be computed lazily, only where a store needs them. Among choices the lane
+/* Whether values may be computed lazily, only where a store needs them. In choices the lane
  * determines what is chosen, so nothing else should be computed, nor earlier. That works if the
  * lanes contain nothing but stores. */
 static bool may_be_lazy(const struct expander *e, int begin, int end)

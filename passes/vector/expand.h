@@ -56,27 +56,27 @@ void expand_enter(struct expander *e);
 void expand_leave(struct expander *e);
 /* Computes u and all operands that are not known yet: folding creates new uops. */
 void expand_need(struct expander *e, struct uop *u);
-/* The same, if values are computed only where a store needs them, too. */
+/* expand_need(), if values are computed only where a store needs them, too. */
 void expand_compute(struct expander *e, struct uop *u);
-/* Appends u of a program that is copied; an offset that was computed for what the copy adds is not
- * computed again. */
+/* Appends u of a program that is copied; offsets already computed for the copy's additions are
+ * reused. */
 void expand_copy(struct expander *e, struct uop *u);
 /* The present value of a uop of `in`. */
 struct uop *expand_value_of(struct expander *e, struct uop *u);
 struct uop *expand_splat(struct expander *e, struct uop *u, int lanes);
-/* lane_places.c: a comparison of coordinates along the vector, as one of floats: distances from the
- * coordinate at which it turns. false: u is no such comparison. */
+/* lane_places.c: turns a comparison of coordinates along the vector into one of floats, by the
+ * distance to the coordinate at which it changes. false: u is no such comparison. */
 bool expand_places(struct expander *e, struct uop *u);
 /* The number of lanes, the first ones, for which a condition holds; *cond: the rest of the
  * condition, equal for all lanes. */
 int expand_count_lanes(struct expander *e, struct uop **cond);
-/* idioms.c: whether the program quantizes a function of one tensor: it has one operand that is no
- * weight, and no sum of products. A quotient of what was bytes is often in the middle between two
- * integers, where a product that is not rounded decides otherwise than the model's operators do. */
+/* idioms.c: whether the program quantizes a function of one tensor: one operand that is no weight,
+ * and no sum of products. A quotient of former bytes often lies halfway between two integers; an
+ * unrounded product would then round differently from the model's operators. */
 bool rounds_one(struct uop *const *in, int n);
 /* a*b + c for a product that is added, else u */
 struct uop *expand_fuse_product(struct expander *e, struct uop *u);
-/* The same for vectors, and for all other single operations on them. */
+/* expand_fuse_product() for vectors, and for all other fused operations on them. */
 struct uop *expand_fuse_vector(struct expander *e, struct uop *u);
 /* Expands one uop of `in`, along the vector's lane if one is open. */
 void expand_one(struct expander *e, struct uop *u);
@@ -106,7 +106,7 @@ bool groups_expand(struct expander *e, const struct groups *g, struct uop *u);
 void tile_load(struct expander *e, struct uop *u);
 void tile_store(struct expander *e, const struct uop *u, struct uop *const *src);
 struct uop *tile_dot(struct expander *e, struct uop *const *src);
-/* What has been loaded is not reused by other nests: there are few registers. */
+/* Forgets loaded tiles, so that other nests do not reuse them: there are few tile registers. */
 void tiles_forget(struct expander *e);
 /* strip.c: strip-mines the loop at `at`, if it can be vectorized: as many strips of vectors as
  * there are, then the remainder; *at becomes its END. false: nothing was done. */

@@ -1,5 +1,5 @@
-/* fragments.c - a tile that a wave multiplies once for each row of tiles (or column) is loaded
- * once, and kept in registers.
+/* fragments.c - keeps in registers a tile that a subgroup multiplies with each row (or column) of
+ * tiles, so that it is loaded once.
  *
  *      for row < 4                              for column < 4
  *        a = x[row..]                             b = y[column..]
@@ -9,10 +9,9 @@
  *                                                 for column < 4
  *                                                   sum[row][column] += a kept[column]
  *
- * A language's compiler does not do it where the load is an instruction that it does not know
- * (ldmatrix). Nothing may be in the nest that stores, waits or loads anything else; what a unit
- * reads by itself from local memory (panels) is in no register.
- */
+ * A device's compiler does not hoist the load if it is inline assembly (ldmatrix). The nest may
+ * contain nothing else that stores, waits or loads; operands that matrix units read from shared
+ * memory (panels) are in no register. */
 #include "passes/analysis/nest.h"
 #include "passes/passes.h"
 #include "ir/device_ops.h"
@@ -70,7 +69,7 @@ static bool find_nest(const struct fragments *f, int at, struct tile_nest *n)
 
 static void push(struct fragments *f, struct uop *u) { VEC_PUSH(f->t, f->out, f->nout, f->cap, u); }
 
-/* Whether the tile's place is computed of u. */
+/* Whether the tile's offset is computed from u. */
 static bool places(const struct fragments *f, const struct tile_nest *n, const struct uop *u)
 {
     return op_is_elementwise(u->op) && uop_depends_on(f->t, f->in[n->tile]->src[1], u);
@@ -85,7 +84,7 @@ static bool is_needed(const struct fragments *f, const struct tile_nest *n, cons
     return needed;
 }
 
-/* The nest, with the tile that is kept. */
+/* Writes the nest, with the tile that is kept. */
 static void push_nest(struct fragments *f, const struct tile_nest *n, struct uop *kept)
 {
     for (int i = n->outer; i <= n->end; i++) {

@@ -7,14 +7,13 @@
  *          y[64c + p] := t[40c + i] if ok        y[64c + 8p] = gather.8 t[40c + i] if ok
  *
  * Indices are i64, and vectors have lanes of 32 bits. An index from data may have any value, so it
- * is clamped to [-limit, limit] when it becomes an i32 (NARROW). This makes no difference as long
- * as the index is only compared with numbers nearer to 0, moved by little, or multiplied by a
- * positive number: `exact` keeps account of that. Where a load's condition holds, its comparisons
- * prove that the index was not clamped; other lanes are not loaded. All values in lanes have
- * bounds, so nothing wraps.
+ * is clamped to [-limit, limit] when it becomes an i32 (NARROW). That changes nothing while the
+ * index is only compared with numbers nearer to 0, moved by little, or multiplied by a positive
+ * number: `exact` keeps account of that. Where a load's condition holds, its comparisons prove that
+ * the index was not clamped; other lanes are not loaded. All values in lanes have bounds, so
+ * nothing wraps.
  *
- * Terms that are invariant stay an i64 base offset, so tensors may be of any size.
- */
+ * Terms that are invariant stay an i64 base offset, so tensors may be of any size. */
 #include "passes/vector/gather.h"
 
 /* An index in a vector's lanes, an i32 in [lo, hi]. A value of magnitude below `exact` is the true
@@ -86,9 +85,9 @@ static bool compares(const struct index *a, const struct index *b)
     return exact == INT64_MAX || (other->exact == INT64_MAX && magnitude(other) < exact);
 }
 
-/* The maximum or minimum of two indices. One that is not the true index is on its side, at least
- * `exact` from 0; so it is not taken for one that is nearer, and if it is taken, so might be the
- * true one, which is on that side, too. */
+/* The maximum or minimum of two indices. A clamped index stays on its side, at least `exact` from
+ * 0. So it is not taken for a nearer one; and if it is taken, the true one might be, since it is on
+ * that side, too. */
 static void extreme(const struct index *a, const struct index *b, bool larger, struct index *x)
 {
     x->lo = (a->lo > b->lo) == larger ? a->lo : b->lo;
@@ -266,7 +265,7 @@ static int64_t find_limit(const struct gather *g, int begin, int end)
     return limit;
 }
 
-/* Indices that were stored by stage_places.c: i32. */
+/* Indices stored by stage_places.c, of i32. */
 static bool is_stored_place(const struct uop *u)
 {
     return u->op == OP_CAST && u->dtype == DTYPE_I32 && u->src[0]->dtype == DTYPE_INDEX;

@@ -2,13 +2,12 @@
  *
  *      load.4 x[4*i + k*132]      ->      the pixel i + k*33 of x
  *
- * A tensor is an image of RGBA pixels, four neighbours each, if it lies in the memory of the
- * program, all that the kernel reads of it are vectors of four, each from a multiple of four on,
- * and the kernel does not store it: writes to an image are not seen by reads of the same kernel.
- * Inputs and outputs, which may be the caller's buffers, states, parts of other tensors and tensors
- * of more elements than the device's images have stay buffers. Pixels that are read under a
- * condition, zeros otherwise, cost no selection: their row is one that there is not.
- */
+ * A tensor becomes an image of RGBA pixels, four contiguous elements each, on three conditions. It
+ * lies in the program's own memory. The kernel reads it only by aligned vectors of four. The kernel
+ * does not store it, since a kernel's reads of an image do not see its writes. Inputs and outputs
+ * (which may be the caller's buffers), states, parts of other tensors, and tensors larger than the
+ * device's images stay buffers. Conditional pixels, which are zeros otherwise, need no selection:
+ * they read a row outside of the image. */
 #include "passes/analysis/access.h"
 #include "passes/passes.h"
 #include "passes/target/target.h"
@@ -99,7 +98,7 @@ bool pass_images(struct tgc *t, struct schedule *s)
     for (int i = 0; i < s->nkernel && t->image; i++) {
         struct kernel *k = s->kernel[i];
         if (k->like)
-            /* by position, as its program's parameters */
+            /* by position, like the parameters of its program */
             k->is_image = k->like->kernel->is_image;
         else
             find_images(t, k);

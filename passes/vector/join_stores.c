@@ -1,6 +1,6 @@
-/* join_stores.c - what a thread stores to neighbours, element by element, is kept in registers, and
- * stored by one transaction; what it loads of neighbours meanwhile is loaded so before. From local
- * memory neighbours go as they are.
+/* join_stores.c - vectorizes a device's element-wise stores: contiguous elements are kept in
+ * registers and stored by one transaction. Contiguous loads on the way become vectors, too. Moves
+ * from shared memory need no registers.
  *
  *      for e < 8                                x'[0] = x[8*j ..8]
  *          y[i*n + 8*j + e] = f(x[8*j + e])     for e < 8
@@ -12,16 +12,15 @@
  *                                               for e < 8
  *                                                   sum[e] := x'[e]
  *
- * What a thread stores apart in local memory, to turn it there, it may still load as neighbours:
- * these are loaded so, and stored one by one.
+ * Strided stores to shared memory, which transpose there, stay scalar, but their contiguous loads
+ * become vectors.
  *
- * These are the innermost lanes of a tile, of a fragment's elements above all (ir/matrix.def), as
- * far as they are 4, 8 or 16 bytes at a multiple of that, which the offset's form says
- * (index_divisor()). A condition around the store, or of a load, has to hold for all of them or for
- * none. Registers that hold what is stored later (pipeline.c) are loaded so, too: one condition,
- * one load and as many registers as the bytes need, instead of those of each element. The last pass
- * of a device's kernels but for widths: no other one reads PUT.
- */
+ * The loops are the innermost lanes of a tile, above all a fragment's elements (ir/matrix.def),
+ * if they are 4, 8 or 16 aligned bytes, which the offset's form proves (index_divisor()). The
+ * condition of a store or load must hold for all elements or for none. Registers that hold what
+ * is stored later (pipeline.c) are loaded so, too: one condition and one load replace those of
+ * each element. This is the last pass of a device's kernels except for widths: no other one
+ * reads PUT. */
 #include "passes/analysis/copied.h"
 #include "passes/kernel/tile.h"
 #include "passes/target/target.h"
@@ -37,11 +36,11 @@ struct joining {
     bool changed;
 };
 
-/* Neighbours that a turn each of a loop loads, from element `at` on, so many at once; valid: where
- * they are not zeros, NULL: always. */
+/* Contiguous loads of the loop's iterations, from element `at` on, n in one transaction. valid: the
+ * condition under which they are not zeros; NULL: always. */
 struct row_load { struct uop *load, *at, *valid; int64_t n; };
-/* A loop that does nothing but store, or keep in registers: what goes where in its first turn, and
- * under which condition; apart: not to neighbours, in local memory. */
+/* A loop that does nothing but one store or assignment per iteration. at: where the first iteration
+ * stores; valid: under which condition; apart: strided, in shared memory. */
 struct row {
     int begin, end;
     bool apart;
@@ -55,8 +54,7 @@ struct row {
 static bool keeps(const struct row *r) { return r->store->op == OP_ASSIGN; }
 static bool stores_neighbours(const struct row *r) { return !keeps(r) && !r->apart; }
 
-/* What the loop at `begin` does, one store or assignment, and the only condition, around a
- * store. */
+/* Finds the loop's only store or assignment, and its only condition, around the store. */
 static bool find_store(const struct expander *e, struct row *r)
 {
     for (int i = r->begin + 1; i < r->end; i++) {
@@ -74,7 +72,7 @@ static bool find_store(const struct expander *e, struct row *r)
     return r->store != NULL;
 }
 
-/* Whether it is of a sum, which goes on from what is there. */
+/* Whether the value contains a sum's present value. */
 static bool reads_sum(struct tgc *t, struct uop *value)
 {
     struct mem_mark mark = scratch_mark(t);
@@ -94,7 +92,7 @@ static bool nbytes_fit(const struct tgc *t, const struct buffer *b, int64_t n)
            nbytes >= COPY_NBYTES_LEAST && !(nbytes & (nbytes - 1)) && device_stores(t, nbytes);
 }
 
-/* Whether the condition is one of those that hold if `all` does. */
+/* Whether the condition follows from `all`. */
 static bool is_implied(const struct uop *condition, const struct uop *all)
 {
     return condition == all ||
@@ -102,8 +100,7 @@ static bool is_implied(const struct uop *condition, const struct uop *all)
             (is_implied(condition, all->src[0]) || is_implied(condition, all->src[1])));
 }
 
-/* Of n neighbours, how many one transaction loads, all at multiples of their bytes; fewer than a
- * word has: none. */
+/* How many of n contiguous elements one transaction loads, aligned; 0: less than a word. */
 static int64_t at_once(struct tgc *t, const struct buffer *b, const struct uop *at, int64_t n)
 {
     int64_t most = COPY_NBYTES_MOST / (int64_t)dtype_nbytes(b->dtype);
@@ -113,7 +110,7 @@ static int64_t at_once(struct tgc *t, const struct buffer *b, const struct uop *
     return nbytes_fit(t, b, n) ? n : 0;
 }
 
-/* Whether the loop's elements of that load are there together, or are zeros together. */
+/* Whether all of the loop's elements of the load are valid together, or zero together. */
 static bool are_valid_together(struct tgc *t, const struct row *r, struct row_load *of,
                                const struct uop *lane)
 {
@@ -125,7 +122,7 @@ static bool are_valid_together(struct tgc *t, const struct row *r, struct row_lo
     return of->valid != NULL;
 }
 
-/* The loop's loads of neighbours, which are all there or none of them. */
+/* Finds the loop's contiguous loads that are valid together. */
 static void find_loads(const struct expander *e, struct row *r)
 {
     struct tgc *t = e->t;
@@ -185,8 +182,8 @@ static bool find_row(const struct expander *e, int at, struct row *r)
     return !r->apart || r->nload > 0;
 }
 
-/* The thread's own n elements of this dtype: number `number` of such in a row; NULL: there are as
- * many kinds of them as may be. */
+/* Registers of the thread for n elements of this dtype, number `number` of such a row; NULL: there
+ * are too many kinds. */
 static struct uop *part_of(struct joining *m, enum dtype d, int64_t n, int number)
 {
     for (int i = 0; i < m->npart; i++) {
@@ -202,8 +199,8 @@ static struct uop *part_of(struct joining *m, enum dtype d, int64_t n, int numbe
     return m->part[m->npart++] = uop_buffer(m->e->t, part);
 }
 
-/* The row's n-th part of a dtype, of those that its store and its loads before number
- * `load` take none of. */
+/* The next free registers of a dtype: those that the row's store and its loads before number `load`
+ * do not use. */
 static struct uop *next_part(struct joining *m, const struct row *r, enum dtype d, int load)
 {
     int number = load >= 0 && stores_neighbours(r) && uop_buffer_of(r->store->src[0])->dtype == d;
@@ -236,7 +233,7 @@ static void close_guard(struct joining *m, struct uop *guard)
         expand_copy(m->e, uop_intern(m->e->t, OP_ENDGUARD, DTYPE_VOID, &guard, 1, (union arg){0}));
 }
 
-/* Zeros in all n registers of the part. */
+/* Zeros all n registers of the part. */
 static void clear(struct joining *m, struct uop *part, enum dtype d, int64_t n)
 {
     struct tgc *t = m->e->t;
@@ -248,7 +245,7 @@ static void clear(struct joining *m, struct uop *part, enum dtype d, int64_t n)
     expand_copy(m->e, uop_intern(t, OP_END, DTYPE_VOID, &lane, 1, (union arg){0}));
 }
 
-/* What the loop loads of neighbours, to registers. */
+/* Loads the loop's contiguous loads into registers. */
 static void get_loads(struct joining *m, struct row *r, struct uop_map *now)
 {
     struct tgc *t = m->e->t;
@@ -268,8 +265,7 @@ static void get_loads(struct joining *m, struct row *r, struct uop_map *now)
     }
 }
 
-/* Appends u of the program; a condition may be known already, from a guard around what it tells
- * of. */
+/* Appends u of the program; a condition may have been computed for a guard already. */
 static void copy(struct joining *m, struct uop *u)
 {
     if (u->dtype == DTYPE_BOOL && op_is_elementwise(u->op) && !uop_reads_memory(m->e->t, u))
@@ -278,7 +274,7 @@ static void copy(struct joining *m, struct uop *u)
         expand_copy(m->e, u);
 }
 
-/* u with operands as they are now. */
+/* u with its operands' present forms. */
 static struct uop *with_operands(struct tgc *t, struct uop *u, struct uop_map *now)
 {
     struct uop **src = scratch_array(t, (size_t)u->nsrc + 1, sizeof *src), *by = map_get(now, u);
@@ -296,8 +292,8 @@ static struct uop *with_operands(struct tgc *t, struct uop *u, struct uop_map *n
     return by ? by : u;
 }
 
-/* The loop, whose store is to registers: to `part`; or where it was, of what is
- * kept, or stored apart. */
+/* Writes the loop, with its store to the registers `part`; NULL: to where it was (assignments,
+ * strided stores). */
 static void put_loop(struct joining *m, struct row *r, struct uop *part)
 {
     struct expander *e = m->e;

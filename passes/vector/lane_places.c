@@ -1,7 +1,6 @@
-/* lane_places.c - conditions on coordinates along a vector's lane: a comparison becomes one of
- * floats, lane by lane; a condition of loads and stores becomes the number of lanes, the first
- * ones, for which it holds.
- */
+/* lane_places.c - conditions on coordinates along a vector's lane. A comparison becomes one of
+ * floats, lane by lane. The condition of a load or store becomes the number of leading lanes for
+ * which it holds. */
 #include "passes/vector/expand.h"
 
 /* The present value of an expression of `in`, whose parts may not all be expanded yet. */

@@ -1,5 +1,5 @@
-/* leave.c - what leaves local memory as boxes (LEAVE): an engine stores them, while the block's
- * threads go on.
+/* leave.c - LEAVE: an engine stores the epilogue tile from shared memory as boxes (TMA), while the
+ * block's threads go on.
  *
  *      barrier                          wait until boxes have left the tile
  *      tile[..] = sum                   barrier
@@ -8,15 +8,14 @@
  *        y[..] = tile[..]               barrier
  *      barrier                          first thread: start a box of y
  *
- * Behind all turns boxes are waited for until they are in their tensor. Each thread waits for its
- * own: only one has any. The last barrier is none any more: the tile is read when the first one has
- * been passed again.
- */
+ * After the last iteration the threads wait until all boxes are in their tensor. Each thread waits
+ * for its own boxes, and only one has any. The last barrier is dropped: the tile has been read when
+ * the first barrier of the next iteration is passed. */
 #include "passes/analysis/box.h"
 #include "passes/vector/pipeline.h"
 
-/* The store that has a box leave, by the position of its outermost loop; its loops, outermost
- * first, and its condition. */
+/* The store that becomes boxes: the position of its outermost loop, its loops, outermost first, and
+ * its condition. */
 struct leaving {
     int begin, end, last;
     struct uop *store, *item, *valid, *loop[STEP_LOOPS];
@@ -35,7 +34,7 @@ static bool is_leaving(const struct uop *u)
     return load && load->op == OP_LOAD && uop_buffer_of(load->src[0])->leaves;
 }
 
-/* Reads the nest of the store at `at`; `last`: behind which all boxes are to be in their
+/* Reads the nest of the store at `at`. last: after which position all boxes must be in their
  * tensors. */
 static void read_nest(struct expander *e, int at, struct leaving *x)
 {
@@ -86,7 +85,7 @@ static void write_box(struct expander *e, const struct box *b, const struct buff
                       (union arg){.i = BULK_BITS(memory->panel ? PANEL_ROW_NBYTES : 0, 1, 0)}));
 }
 
-/* In place of the nest: its first thread starts the boxes. */
+/* Writes the boxes, started by the block's first thread, in place of the nest. */
 static void write_boxes(struct expander *e, const struct leaving *x)
 {
     struct box b;
@@ -107,8 +106,8 @@ static void write_boxes(struct expander *e, const struct leaving *x)
     expand_leave(e);
 }
 
-/* Whether a store to memory that leaves is between the barrier at `at` and the next one, or (by:
- * -1) the one before. */
+/* Whether the barrier at `at` is next to a store to the tile: between it and the following barrier,
+ * or (by: -1) the preceding one. */
 static bool is_beside(const struct expander *e, int at, int by)
 {
     for (int i = at + by; i >= 0 && i < e->nin && e->in[i]->op != OP_BARRIER; i += by)

@@ -8,11 +8,10 @@
  *            sum += x[tile, k] * wv
  *
  * Weights are packed in the order in which they are read, and placed in the order of the kernels:
- * behind a kernel's last panel is what the next kernel reads. Where each weight is read once, the
+ * the next kernel's weights follow a kernel's last panel. Where each weight is read once, the
  * hardware prefetcher does most of the work, but stops at pages. Where all of them may stay in a
  * cache between two runs, prefetching costs more than it gains (a fifth, for 4 MB in a cache of 32
- * MB).
- */
+ * MB). */
 #include "passes/analysis/stationary.h"
 #include "passes/vector/expand.h"
 

@@ -7,14 +7,13 @@
  *                                                  prefetch w[(panel + 1)*PANEL + (tile*768 + k)*2]
  *            ... w[panel*PANEL + k*64]             ... w[panel*PANEL + k*64]
  *
- * A panel is read once from memory, by the first tile of rows, and then again by all others from
- * the cache: without prefetching the first tile waits for each line. The steps of all tiles
- * together fetch the next panel, evenly; behind the last panel is what is read next, since weights
+ * A panel is read once from memory, by the first tile of rows, and then by all others from the
+ * cache: without prefetching the first tile waits for each line. The steps of all tiles together
+ * fetch the next panel, evenly. After the last panel they fetch what is read next, since weights
  * are placed in order of use. A line may be prefetched more than once, which costs less than a
  * test.
  *
- * That is seen best while lanes are loops: expand.c keeps what is inserted here.
- */
+ * This works best while lanes are loops: expand.c keeps what is inserted here. */
 #include "passes/analysis/stationary.h"
 #include "passes/vector/expand.h"
 
@@ -28,7 +27,7 @@ struct stream {
     int64_t size, tiles, steps;  /* floats of a panel; tiles that read it; steps of each tile */
 };
 
-/* The loops that are open behind e->in[at]; false: too many, or of another form. */
+/* The loops that are open after e->in[at]; false: too many, or of another form. */
 static bool find_loops(struct stream *s, int at)
 {
     s->nloop = 0;
@@ -108,7 +107,7 @@ static bool find_panel(struct stream *s)
            (double)all >= cost_fit(m, FIT_OPERAND);
 }
 
-/* PREFETCH behind the loop that was opened at `at`, if it reads a panel of weights that others have
+/* Writes a PREFETCH after the loop opened at `at`, if it reads a panel of weights that others have
  * read before. */
 static void prefetch_panel(struct expander *e, int at)
 {

@@ -1,5 +1,5 @@
-/* products.c - where products begin and end that are added behind the threads' backs (rows of
- * ir/matrix.def whose b is in local memory).
+/* products.c - begins and awaits asynchronous matrix products: rows of ir/matrix.def whose b is in
+ * shared memory (CUDA's wgmma).
  *
  *      for k                                  for k
  *        copy[..] = x                           copy[..] = x
@@ -11,21 +11,23 @@
  *        copy[other] = next                     copy[other] = next
  *                                               wait
  *
- * Loops that have nothing but products are one group, unrolled. It begins as early as may be,
- * behind the barrier, and is waited for as late as may be: before its sums are read, before a
- * barrier, and before the loop around it turns. So copies around it run meanwhile; what they store
- * the group does not read, since else a barrier stood between, as threads are not assumed to be in
- * step. Before a part of a copy is released that groups but the newest have read, these are waited
- * for, and the newest goes on while the loop turns; the last one is waited for behind the loops:
+ * Loops of nothing but products are one group, unrolled. A group begins as early as possible, after
+ * the barrier. It is awaited as late as possible: before its sums are read, before a barrier, and
+ * before the loop around it repeats. So the copies around it overlap the products. They cannot
+ * overwrite what the group reads, since a barrier would then be between them: threads are not
+ * assumed to be in step.
+ *
+ * Before a pipeline stage is released that all groups but the newest have read, those are awaited.
+ * The newest one continues into the next iteration, and the last one is awaited after the loops:
  *
  *      for k                                  for k
- *        wait until part k % n is full          wait until part k % n is full
+ *        wait until stage k % n is full         wait until stage k % n is full
  *        for part: sum += a[..] b[..]           begin · for part: sum += a[..] b[..] · commit
  *                                               wait for all but the newest
- *        release part (k - 1) % n               release part (k - 1) % n
+ *        release stage (k - 1) % n              release stage (k - 1) % n
  *                                             wait
- * What threads have stored to panels is published before the next barrier.
- */
+ *
+ * What threads have stored to panels is published before the next barrier. */
 #include "passes/analysis/nest.h"
 #include "passes/passes.h"
 #include "ir/device_ops.h"
@@ -35,10 +37,11 @@ struct products {
     struct uop *const *in; int nin;
     struct uop **out; int nout; size_t cap;
     int next_id;
-    int nloop;                   /* loops of a thread that are open */
-    struct uop **flying; int nflying;    /* sums whose newest group is waited for behind those of
-                                          * them in which the sums are added up */
-    int around;                  /* how many stand around these sums */
+    int nloop;                   /* open loops of a thread */
+    struct uop **flying; int nflying;    /* sums whose newest group is still in flight; it is
+                                          * awaited after the loops in which the sums are
+                                          * accumulated */
+    int around;                  /* loops around these sums */
 };
 
 static bool is_product(const struct uop *u)
@@ -56,7 +59,7 @@ static bool stores_panels(const struct uop *u)
 static bool opens(const struct uop *u) { return u->op == OP_RANGE || u->op == OP_GUARD; }
 static bool closes(const struct uop *u) { return u->op == OP_END || u->op == OP_ENDGUARD; }
 
-/* Behind what begins at `at`: behind the loop's end, or the uop. */
+/* The position after what begins at `at`: after the loop's end, or the uop. */
 static int behind(const struct products *p, int at)
 {
     int depth = 0;
@@ -68,7 +71,7 @@ static int behind(const struct products *p, int at)
     return at;
 }
 
-/* Whether from..to has products, and nothing else that does something. */
+/* Whether from..to has products, and nothing else with an effect. */
 static bool is_group(const struct products *p, int from, int to)
 {
     bool any = false;
@@ -83,7 +86,7 @@ static bool is_group(const struct products *p, int from, int to)
     return any;
 }
 
-/* Behind the groups that follow the one up to `to` with nothing between them. */
+/* The end of the groups that directly follow the one up to `to`. */
 static int last_group(const struct products *p, int to)
 {
     for (int i = to; i < p->nin && !closes(p->in[i]);) {
@@ -113,8 +116,8 @@ static int find_sums(const struct products *p, int from, int to, struct uop **su
     return n;
 }
 
-/* Whether u may run while the products are under way: it neither reads the sums nor waits
- * for other threads. */
+/* Whether u may run while the products are in flight: it neither reads the sums nor
+ * synchronizes. */
 static bool passes(const struct uop *u, struct uop *const *sum, int n)
 {
     bool may = op_is_elementwise(u->op) || opens(u) || closes(u) || u->op == OP_LOAD ||
@@ -151,7 +154,7 @@ static int loop_step(const struct uop *u)
                                                                       : 1;
 }
 
-/* How many loops of a thread stand around the sum. */
+/* Loops of a thread around the sum. */
 static int loops_around(const struct products *p, const struct uop *sum)
 {
     int n = p->nloop;
@@ -172,8 +175,8 @@ static void put_wait(struct products *p, struct uop **sum, int n, int left)
             i == 0 || loops_around(p, sum[i]) > p->around ? loops_around(p, sum[i]) : p->around;
 }
 
-/* Counts the loops of a thread; behind the outermost one in which sums are added up
- * nothing is under way. */
+/* Counts a thread's open loops. After the outermost loop that accumulates the sums nothing is in
+ * flight. */
 static void count_loops(struct products *p, const struct uop *u)
 {
     p->nloop += loop_step(u);
@@ -181,8 +184,8 @@ static void count_loops(struct products *p, const struct uop *u)
         put_wait(p, p->flying, p->nflying, 0);
 }
 
-/* Whether threads have stored to panels since the last barrier before `at`, in this turn of its
- * loops or the one before. */
+/* Whether threads have stored to panels since the last barrier before `at`, in this iteration of
+ * its loops or the previous one. */
 static bool has_stored(const struct products *p, int at)
 {
     for (int i = at - 1; i >= 0; i--) {
@@ -198,8 +201,8 @@ static bool has_stored(const struct products *p, int at)
     return false;
 }
 
-/* The group's uops, whose loops become straight-line code, as lanes do: where they turned, sums
- * would have to move. */
+/* Writes the group's uops. Its loops become straight-line code, as lanes do: across a loop's back
+ * edge the sums would have to move. */
 static void push_group(struct products *p, int from, int to)
 {
     enum { UNROLLED_MOST = 16 };
@@ -224,9 +227,8 @@ static void push_group(struct products *p, int from, int to)
     }
 }
 
-/* Takes from the program what stands before the group, behind the barrier, and may as
- * well run while it is under way; values, which the group may need, stay. Returns how
- * many uops there are. */
+/* Removes from the program what precedes the group, after the barrier, and can run while it is in
+ * flight. Values, which the group may need, stay. Returns the number of uops removed. */
 static int take_passing(struct products *p, struct uop *const *sum, int n, struct uop ***taken)
 {
     int first = p->nout, depth = 0, nkept, ntaken = 0;
@@ -252,8 +254,8 @@ static int take_passing(struct products *p, struct uop *const *sum, int n, struc
     return ntaken;
 }
 
-/* The group in from..to; returns where the program goes on, behind what runs before the
- * group is waited for. */
+/* Writes the group in from..to. Returns where the program continues, after what runs before the
+ * group is awaited. */
 static int put_group(struct products *p, int from, int to)
 {
     struct uop **sum = scratch_array(p->t, (size_t)(to - from), sizeof *sum);

@@ -108,8 +108,8 @@ static bool memory_fits(const struct strip *s)
     return true;
 }
 
-/* Whether vectors from the loop's first turn on are whole transactions of a device with a grid; a
- * processor loads others as fast. */
+/* Whether vectors from the loop's first iteration on are whole transactions of a device with a
+ * grid; a processor loads unaligned vectors as fast. */
 static bool is_aligned(const struct strip *s, struct uop *offset)
 {
     struct tgc *t = s->e->t;
@@ -381,8 +381,8 @@ static int64_t find_tail(const struct strip *s, const struct uop *n, int64_t lan
     return n->arg.i % lanes;
 }
 
-/* A device's places and threads are no loops. What a thread does alone has vectors; what a block
- * shares is as much as it has threads. */
+/* A device's grid and thread ranges are no loops. A loop of a single thread has vectors; one that a
+ * block shares has as many iterations as threads. */
 static bool stays_a_loop(const struct tgc *t, const struct uop *range)
 {
     return !device_has_grid(t) || RANGE_WORKER(range->arg.i) == WORKER_EACH;

@@ -59,7 +59,7 @@ static struct uop *cross_two(struct tgc *t, struct uop *a, struct uop *b, int by
                       (union arg){.i = INTRINSIC_BITS(row, a->lanes / (2 * by), by, 0)});
 }
 
-/* Transposes v[]: rows in, NULL behind the last one; columns out. Lanes of rows that do not exist
+/* Transposes v[]: rows in, NULL after the last one; columns out. Lanes of rows that do not exist
  * are never read. */
 static void cross_rows(struct tgc *t, struct uop **v, int lanes)
 {

@@ -1,13 +1,13 @@
-/* unroll_sums.c - a device's sums whose terms are neighbours in memory go by four.
+/* unroll_sums.c - unrolls a device's sums of contiguous terms by four.
  *
  *      for k < 32                           for q < 8
  *          sum += x[k] * w[k*64 + j]            sum += x[4*q]     * w[q*256 + j]
  *                                               sum += x[4*q + 1] * w[q*256 + 64 + j]   ...
  *
- * The terms are added in the same order. The four loads of x are aligned neighbours, which become
- * one transaction (aligned.c), or a pixel of an image (images.c). A loop is unrolled if one of its
- * loads gains, if it does nothing but add to its sums, and if four of it are not too much code.
- */
+ * The terms are added in the same order. The four loads of x are contiguous and aligned, so they
+ * become one transaction (aligned.c), or a pixel of an image (images.c). A loop is unrolled if one
+ * of its loads gains, if it does nothing but add to its sums, and if four copies are not too much
+ * code. */
 #include "passes/vector/expand.h"
 
 enum { TURNS = 4, BODY_MOST = 96 };
@@ -26,7 +26,7 @@ static bool reads_acc(const struct uop *u)
     return false;
 }
 
-/* Whether the load is one of a row of neighbours, which begins at a multiple of four. */
+/* Whether the load is contiguous along r, from a multiple of four on. */
 static bool gains(struct tgc *t, const struct uop *load, struct uop *r)
 {
     int64_t stride;
@@ -80,7 +80,7 @@ static struct uop *rewritten(struct unrolling *v, struct uop *u, const struct uo
     return now;
 }
 
-/* One turn of four: r stands for `by`. */
+/* Writes one of the four iterations, with `by` for r. */
 static void write_turn(struct unrolling *v, int at, int end, struct uop *by)
 {
     struct expander *e = v->e;

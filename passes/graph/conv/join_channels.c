@@ -1,13 +1,15 @@
-/* join_channels.c - a convolution of few channels whose terms lie together.
+/* join_channels.c - joins the few channels of a convolution with its taps, so that terms are
+ * contiguous.
  *
  *      y[oc, oy, ox] = sum over ic < 3, ky, kx < 7  x[ic, 2*oy + ky, 2*ox + kx] * w[oc, ic, ky, kx]
- * ->   t[y, 4*x + c] = x[c, y, x], 0 for c = 3
- *      y[oc, oy, ox] = sum over ky, j < 28          t[2*oy + ky, 8*ox + j] * v[oc, ky, j]        v[oc, ky, 4*kx + c] = w[oc, c, ky, kx]
+ *  ->
+ *      t[y, 4*x + c]     = x[c, y, x], 0 for c = 3
+ *      v[oc, ky, 4*kx + c] = w[oc, c, ky, kx]
+ *      y[oc, oy, ox] = sum over ky, j < 28          t[2*oy + ky, 8*ox + j] * v[oc, ky, j]
  *
- * A window over pixels of which all channels are neighbours is a window over their elements. So a
- * sum has 28 terms in a row, at multiples of 8 bytes, where it had 147 that lie anywhere; 4 of 28
- * are zeros. A row of the copy is a multiple of 16 bytes.
- */
+ * If all channels of a pixel are contiguous, a window over pixels is a window over elements. A sum
+ * then has 28 contiguous terms, at multiples of 8 bytes, instead of 147 scattered ones; 4 of 28 are
+ * zeros. A row of the copy is a multiple of 16 bytes. */
 #include "passes/graph/conv/join_channels.h"
 
 enum { CHANNELS_LEAST = 3, CHANNELS_MOST = 7, ROW_NBYTES = 16 };

@@ -6,11 +6,10 @@
  *
  *      y = sum over taps of pad(sum over ic of w[tap] * part of x)
  *
- * A tap multiplies only the part of x that it reads inside the border, so no border is stored,
- * which would be larger than the image if the dilation is about as large as that (the last layers
- * of segmentation networks). It is a rewrite of the graph: one sum of products for each tap that
- * reads anything, and the sum of these, each padded with zeros.
- */
+ * A tap multiplies only the part of x that it reads inside the border, so no border is stored. If
+ * the dilation is about as large as the image (the last layers of segmentation networks), the
+ * border would be larger than that. It is a rewrite of the graph: one sum of products for each tap
+ * that reads anything, and the sum of these, each padded with zeros. */
 #include "passes/graph/conv/winograd.h"
 
 /* The number of outputs, from *first on, for which a tap reads the inside of x. */

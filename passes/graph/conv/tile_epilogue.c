@@ -1,16 +1,15 @@
-/* tile_epilogue.c - on devices, what is computed of Winograd's outputs element by element is
- * computed where the tiles are stored.
+/* tile_epilogue.c - on devices, computes the elementwise epilogue of Winograd's outputs where the
+ * tiles are stored.
  *
- *      y = contiguous(Aᵀ M A)            [n, c, ty, 4, tx, 4]      4 outputs of a tile along each axis
+ *      y = contiguous(Aᵀ M A)            [n, c, ty, 4, tx, 4]    4 outputs of a tile along an axis
  *      relu(shrink(reshape(y)) + b)      [n, c, 14, 14]
- * ->   z = contiguous(relu(Aᵀ M A + b))
+ *  ->  z = contiguous(relu(Aᵀ M A + b))
  *      shrink(reshape(z))
  *
  * So bias, residual and activation need no kernel of their own, which would read all outputs again.
  * The other operands are read in the form of tiles: reshaped, and padded where tiles reach beyond
- * the image; what does not change along an axis is not. (On processors these kernels are one, band
- * by band.)
- */
+ * the image. An operand that is invariant along an axis is not padded there. (On processors these
+ * kernels are one, band by band.) */
 #include "passes/graph/conv/winograd.h"
 #include "passes/target/target.h"
 
@@ -25,7 +24,7 @@ struct epilogues { const int *uses; int at; struct uop_map of, made; };
 /* The moves from an operand down to the CONTIGUOUS of its tiles, the outermost first. */
 struct way { struct uop *move[MOVES_MOST]; int n; struct uop *tiles; };
 
-/* What nobody else uses; what is not in the map was made here. */
+/* Whether u has one user; uops that are not in the map were made here. */
 static bool is_used_once(const struct epilogues *e, const struct uop *u)
 {
     return (uintptr_t)map_get(&e->of, u) <= 1;

@@ -306,7 +306,7 @@ static float *weight_values(const struct layer *l, struct uop **dim, int64_t *ne
     return ok ? data : NULL;
 }
 
-/* Of so many elements the taps are transformed at once, and their places stored side by side. */
+/* Elements whose taps are transformed at once; their positions are stored side by side. */
 enum { ABREAST = 16 };
 typedef double abreast[ABREAST];
 

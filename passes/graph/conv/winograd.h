@@ -45,7 +45,7 @@ struct layer {
 struct sides { int m[SIDES_MAX]; bool apart; };
 
 bool layer_is_reduced(const struct layer *l, int axis);
-/* The number of tiles of m outputs along a window, the same for each remainder by the dilation. */
+/* Tiles of m outputs along a window; each remainder modulo the dilation has as many. */
 int64_t window_tiles(const struct window *w, int m);
 
 /* For strassen.c, too. The part of x at the indices at[..] of its first `lead` axes; of these axes,

@@ -64,7 +64,7 @@ static double cost_of(const struct layer *l, const struct extent *e, struct side
     const struct machine *m = machine_of(l->t);
     struct count c = count_of(l, s);
     double tiles = c.tiles * e->batch, products = c.places * c.taps * e->in * e->out * e->groups;
-    /* the shorter one is hidden behind the longer one, partly */
+    /* the longer one partly hides the shorter one */
     double flops = cost_of_flop(m, FLOP_TILES, products * tiles * 2);
     double weights = cost_of_bytes(m, LEVEL_MEMORY, products * (double)sizeof(float));
     double cost = flops > weights ? flops + RATIO_HIDDEN * weights : weights + RATIO_HIDDEN * flops;
@@ -143,8 +143,8 @@ static double doubt(const struct layer *l, struct sides s)
     return sqrt(product) * (l->nside == 2 && s.m[0] != s.m[1] ? RATIO_OBLONG : 1);
 }
 
-/* The error at a tile's places is about so many roundings, for any tiles and any number of
- * channels, as measured; the transforms amplify it. */
+/* The error at a tile's positions, about 3.1 roundings for any tiles and any number of channels, as
+ * measured; the transforms amplify it. */
 static double noise_of(const struct layer *l, struct sides s)
 {
     const double place = 3.1 / (1 << 24);

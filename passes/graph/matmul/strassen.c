@@ -10,22 +10,19 @@
  *      P4 =  A22        (B21 - B11)                                 C22 = P1 - P2 + P3 + P6
  *
  * The sums of the weight's halves are computed here, in double, and rounded once: they take seven
- * quarters of its size. An odd number of rows gets a row of zeros. The error is that of a matrix
- * product of sums of two values, about three times that of the plain product if values are of
- * similar magnitude (Higham, Accuracy and Stability of Numerical Algorithms, 23.2.2). The error
- * that this adds is taken from the budget of --error (error.h), first for the products that save
- * most cycles for it.
+ * quarters of its size. An odd number of rows gets a row of zeros. The error is about three times
+ * that of the plain product if values are of similar magnitude, since the factors are sums of two
+ * values (Higham, Accuracy and Stability of Numerical Algorithms, 23.2.2). The additional error is
+ * taken from the budget of --error (error.h), first for the products that save most cycles for it.
  *
- * Rows that are added must belong to one sample of a batch (samples.c), since a value that is not
- * finite, or large, in one of them affects the other's result. If all samples' rows are one axis,
- * it is split in two. Rows of one sample do affect each other, which is why this is done only on
- * request.
+ * Rows that are added must belong to one sample of a batch (samples.c): a value that is not finite,
+ * or large, in one of them affects the other's result. If all samples' rows are one axis, it is
+ * split in two. Rows of one sample do affect each other, which is why this is done only on request.
  *
- * It is a rewrite of the graph, like winograd.c, and the parts are STACKs, too. The
- * pattern is a sum of products with one operand that is a weight, and another one whose elements
- * are each used once per column and are contiguous along the sum. (Convolutions with windows of one
- * element are excluded: the order of their axes is free, and bands suit them better.)
- */
+ * It is a rewrite of the graph, like winograd.c, and the parts are STACKs, too. The pattern is a
+ * sum of products with a weight. The other operand's elements are each used once per column and are
+ * contiguous along the sum. (Convolutions with windows of one element are excluded: the order of
+ * their axes is free, and bands suit them better.) */
 #include "passes/analysis/contraction.h"
 #include "passes/analysis/error.h"
 #include "passes/analysis/samples.h"

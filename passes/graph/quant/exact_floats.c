@@ -1,8 +1,8 @@
 /* exact_floats.c - computes integers in floats where these are exact, since vectors have all
  * operations on floats.
  *
- * The sums for which byte_sums.c has no groups of bytes - depthwise convolutions, products of two
- * run-time values, weights without columns - are sums of integers below 2^24, in any order of
+ * Some sums have no groups of bytes in byte_sums.c: depthwise convolutions, products of two
+ * run-time values, weights without columns. They are sums of integers below 2^24, in any order of
  * summation. With a weight, w' = w - zw,
  *
  *      sum over k of (a[i,k] - za) * w'[k,j]  =  sum over k of a[i,k] * w'[k,j]  -  za * W'[j]
@@ -10,8 +10,7 @@
  * so bytes are loaded, and padding is bytes that stand for 0; without a weight, zero points are
  * subtracted from the factors. A maximum of bytes is the maximum of the same floats.
  *
- * A program without vectors multiplies integers, so that its weights stay bytes.
- */
+ * A program without vectors multiplies integers, so that its weights stay bytes. */
 #include "passes/analysis/bounds.h"
 #include "passes/graph/quant/byte_sums.h"
 

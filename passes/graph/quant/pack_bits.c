@@ -1,17 +1,16 @@
-/* pack_bits.c - on devices, known weights of few bits are packed into words, which threads take
- * apart in registers.
+/* pack_bits.c - on devices, packs known weights of few bits into words, which threads unpack in
+ * registers.
  *
  *      y[n] = sum over b, k  x[b, k] * f32(q[n, b, k]) * s[n, b]           q: bytes, -8 .. 7
  *
  *      f32(q[n, b, 8*w + j])   ->   f32(i32(words[b, w, n] >> 4*j & 15) - 8)
  *
- * A product of one row takes what its weights take to come from memory; what an operator says that
- * they are made of (nibbles, bytes, zero points) does not matter here, only which numbers they are:
- * 4 or 16 of each other, or 16 in each line of a block, beside the line's least one. A word has
- * neighbours along the sum, so it is loaded once for 8 or 16 terms; neighbouring words are those of
- * neighbouring columns, and so are scales, which are stored so, too: threads that have a column
- * each read whole lines, and one value of x.
- */
+ * A product of one row is bound by the bandwidth of reading its weights. Only the numbers matter
+ * here, not what an operator makes them of (nibbles, bytes, zero points): at most 4 or 16
+ * consecutive integers overall, or 16 in each line of a block, relative to the line's least one. A
+ * word packs terms that are contiguous along the sum, so one load serves 8 or 16 terms. Adjacent
+ * words, and scales, belong to adjacent columns: threads with a column each have coalesced loads,
+ * and share one value of x. */
 #include "passes/analysis/contraction.h"
 #include "passes/analysis/stationary.h"
 #include "passes/analysis/value.h"
@@ -19,11 +18,11 @@
 
 #include <string.h>
 
-/* Products of more rows copy weights to local memory, by bytes. */
+/* Products of more rows stage weights in shared memory, as bytes. */
 enum { WORD_BITS = 32, NELEM_LEAST = 256, DEPTH_MOST = 8 };
 
-/* A weight, as floats, and its axes as a product reads them: that of its columns, and the last one
- * that is summed up, along which a word has neighbours. */
+/* A weight, as floats, and two of its axes as a product reads them: that of its columns, and the
+ * last one that is summed, along which words pack. */
 struct packing { struct uop *of; int column, along; };
 struct packer {
     struct tgc *t;
@@ -117,7 +116,7 @@ static bool find_least(struct tgc *t, const struct buffer *b, const struct walk 
     return l->bits > 0;
 }
 
-/* The words' tensor: the walk's axes, `along` with as many as a word has for one. */
+/* The tensor of words: the walk's axes, with one word along `along` for what it packs. */
 static struct uop *make_words(struct tgc *t, const struct buffer *b, const struct walk *w,
                               int along, int64_t line, const struct least *l)
 {
@@ -169,8 +168,7 @@ static struct uop *least_numbers(struct tgc *t, const struct walk *w, int along,
         x->dim);
 }
 
-/* A weight's integers as floats, before or behind a reshape: what is cast. NULL: v is
- * nothing of the kind. */
+/* The weight that v casts to floats, with a reshape before or after; NULL: v is no such cast. */
 static struct uop *widened_weight(struct uop *v)
 {
     struct uop *x = v->op == OP_RESHAPE ? v->src[0] : v;

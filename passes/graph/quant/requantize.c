@@ -1,30 +1,29 @@
 /* requantize.c - merges the scale of a sum of bytes and that of the result into one factor.
  *
- *      saturate(round((sum * s + b) / y) + zero)  =  saturate(round(sum * (s / y) + b / y) + zero)
- *      saturate(round((p * s + q * r) / y))       =  saturate(round(p * (s / y) + q * (r / y)))
- *      saturate(round((e / sum) / y) + zero)      =  saturate(round(e * (1 / y / sum)) + zero)
+ *      saturate(round((sum * s + b) / y) + zero)  =  saturate(round(sum * (s / y) + b / y) + zero).
+ *      saturate(round((p * s + q * r) / y))       =  saturate(round(p * (s / y) + q * (r / y))).
+ *      saturate(round((e / sum) / y) + zero)      =  saturate(round(e * (1 / y / sum)) + zero).
  *
  * The two sides differ only where the quotient is within a rounding error of the middle between two
- * results. The first line is that of a sum of products, the second one a sum of two quantized
- * tensors, the third one softmax's: one division a row, if the sum is that of a row. A function of
- * one quantized value is not rewritten so: its quotients are few, and many of them are such middles
- * (13 * 0.1 / 0.2), so users would see other bytes than the specification's. But bytes requantized
- * with the same scale and zero point are the bytes themselves: of integers up to 2^16 (x * s) / s
- * is less than 2^-6 from x. The rules: passes/rules/scales.rules.
- */
+ * results. The first line is for a sum of products, the second for a sum of two quantized tensors.
+ * The third is softmax's, with one division a row if each row has its sum. A function of one
+ * quantized value is not rewritten so. Its quotients are few, and many of them are such middles (13
+ * * 0.1 / 0.2), so users would see other bytes than the specification's. But bytes requantized with
+ * the same scale and zero point are the bytes themselves: of integers up to 2^16 (x * s) / s is
+ * less than 2^-6 from x. The rules: passes/rules/scales.rules. */
 #include "passes/analysis/rule_facts.h"
 #include "passes/graph/quant/byte_sums.h"
 #include "passes/rules/rules.h"
 
 enum { LOOK_MAX = 200 };         /* uops that may be visited */
 
-/* What a constant that divides a sum of products has to pass. */
+/* Whether a constant divisor of a sum of products can move through v. */
 static bool is_passed(const struct uop *v)
 {
     return v->op == OP_ADD || v->op == OP_MAX || v->op == OP_MUL || move_is(v, MOVES_VIEW);
 }
 
-/* Whether what is divided in v is computed from weights alone. *steps: how many uops may still be
+/* Whether every dividend in v is computed from weights alone. *steps: how many uops may still be
  * visited. */
 static bool divides_weights(const struct uop *v, int *steps)
 {
@@ -35,8 +34,8 @@ static bool divides_weights(const struct uop *v, int *steps)
     return !sum || (divides_weights(v->src[0], steps) && divides_weights(v->src[1], steps));
 }
 
-/* Whether what is divided is the sum of two values of the run, a sum of products, or no function of
- * bytes. *steps: how many uops may still be visited. */
+/* Whether the dividend is a sum of two run-time values, a sum of products, or no function of bytes.
+ * *steps: how many uops may still be visited. */
 static bool may_merge(const struct uop *v, int *steps)
 {
     v = value_behind(v, MOVES_VIEW);
