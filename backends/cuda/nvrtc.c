@@ -159,10 +159,10 @@ static void compile(struct library *c, int socket, const struct request *r, cons
     c->destroy(&program);
 }
 
-static void serve(int socket, const char *wanted)
+static void serve(int socket, void *user)
 {
     struct library c = {0};
-    (void)wanted;
+    (void)user;
     for (bool goes_on = begin(&c, socket); goes_on;) {
         struct request r;
         child_read(socket, &r, sizeof r);
@@ -196,7 +196,7 @@ static struct nvrtc *open_quietly(struct tgc *t, struct answer *a, const char **
     *a = (struct answer){UNFIT, 0};
     *words = NULL;
     c->t = t;
-    c->child = child_start(t, "NVRTC", serve, NULL);
+    c->child = child_start(t, &(struct child_work){.who = "NVRTC", .serve = serve});
     if (!c->child)
         return NULL;
     const char *said = hear(c, a);
