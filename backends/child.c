@@ -35,7 +35,12 @@
 #define MSG_NOSIGNAL 0
 #endif
 
-struct child { struct tgc *t; int socket; pid_t pid; struct held *held; };
+struct child {
+    struct tgc *t;
+    int socket;
+    pid_t pid;
+    struct held *held;
+};
 
 static void stop(void *what)
 {
@@ -50,7 +55,7 @@ static void stop(void *what)
 
 void child_end(struct child *c) { held_release(c->held); }
 
-/* -------------------------------------------------------------------------------- in the process */
+/* ------------------------------------------------------------------------------- in the process */
 
 /* Bytes of addresses that this process has, which a limit counts, without an allocation; 0:
  * unknown. */
@@ -77,7 +82,10 @@ static void limit_memory(size_t more)
 }
 
 /* What is begun: its ends of the socket. */
-struct begun { const struct child_work *w; int own, other; };
+struct begun {
+    const struct child_work *w;
+    int own, other;
+};
 
 /* What the caller's process has of its own is not the child's. */
 static void live(void *what)
@@ -96,7 +104,7 @@ static void live(void *what)
     b->w->serve(b->own, b->w->user);
 }
 
-/* ---------------------------------------------------------------------------------- in the caller */
+/* -------------------------------------------------------------------------------- in the caller */
 
 struct child *child_start(struct tgc *t, const struct child_work *w)
 {
@@ -164,11 +172,10 @@ const char *child_why(struct child *c)
 {
     const int status = process_end(c->t, c->pid, false);
     c->pid = 0;
-    return status < 0 ? "it ended"
-           : WIFSIGNALED(status)
-               ? mem_printf(c->t, "it ended by signal %d (%s)", WTERMSIG(status),
-                            strsignal(WTERMSIG(status)))
-               : mem_printf(c->t, "it ended with status %d", WEXITSTATUS(status));
+    return status < 0            ? "it ended"
+           : WIFSIGNALED(status) ? mem_printf(c->t, "it ended by signal %d (%s)", WTERMSIG(status),
+                                              strsignal(WTERMSIG(status)))
+                                 : mem_printf(c->t, "it ended with status %d", WEXITSTATUS(status));
 }
 
 void child_read(int socket, void *block, size_t nbytes)

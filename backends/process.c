@@ -1,4 +1,4 @@
-/* process.c - starts a process, or a program in one, and waits for its end; no shell is involved. */
+/* process.c - starts a process, or a program in one, and waits for its end; there is no shell. */
 #include "backends/process.h"
 
 #include <errno.h>
@@ -72,7 +72,7 @@ pid_t process_fork(struct tgc *t, void (*live)(void *what), void *what)
     }
     int why = errno;
     if (pid > 0 && group)
-        setpgid(pid, pid);                      /* the child does it, too: whoever is first */
+        setpgid(pid, pid); /* the child does it, too: whoever is first */
     if (pid > 0)
         tell(t, pid, true);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -98,7 +98,11 @@ int process_end(const struct tgc *t, pid_t pid, bool kills)
 }
 
 /* A program that is to be started. Failures are reported through the pipe. */
-struct image { const struct process *p; char **variables; int pipe_end; };
+struct image {
+    const struct process *p;
+    char **variables;
+    int pipe_end;
+};
 
 /* Only calls that are safe after fork(). */
 static void become(void *what)

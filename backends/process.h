@@ -1,4 +1,4 @@
-/* process.h - processes that work for this one: another program, or a copy of this one (child.h). */
+/* process.h - processes that work for this one: a program, or a copy of this one (child.h). */
 #ifndef TGC_PROCESS_H
 #define TGC_PROCESS_H
 
@@ -14,7 +14,8 @@ struct process {
     const char *folder, *temporary;
     int file[3];
 };
-/* Runs it to its end. Returns its exit status, 128 and the signal, or -errno: it was not started. */
+/* Runs it to its end. Returns its exit status, 128 and the signal, or -errno if it was not
+ * started. */
 int process_run(struct tgc *t, const struct process *p);
 
 /* What every process begins and ends with. A listener that hears of processes gets each in a

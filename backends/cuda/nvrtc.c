@@ -207,7 +207,8 @@ static struct nvrtc *open_quietly(struct tgc *t, struct answer *a, const char **
     const char *said = hear(c, a);
     if (!said) {
         a->outcome = UNFIT;
-        *words = mem_printf(t, "does not open: %s, as where it gets no memory", child_why(c->child));
+        *words =
+            mem_printf(t, "does not open: %s, as where it gets no memory", child_why(c->child));
     } else
         *words = said;
     if (said && a->outcome == DONE) {

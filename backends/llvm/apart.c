@@ -17,8 +17,16 @@
 #include <unistd.h>
 
 enum outcome { DONE, FAILED, STOPPED, EXHAUSTED, FATAL };
-struct head { enum outcome outcome; int version; bool bug; size_t notes, bytes; };
-struct job { struct tgc *t; const struct llvm_work *w; };
+struct head {
+    enum outcome outcome;
+    int version;
+    bool bug;
+    size_t notes, bytes;
+};
+struct job {
+    struct tgc *t;
+    const struct llvm_work *w;
+};
 
 /* ------------------------------------------------------------------------------- in the process */
 
@@ -91,7 +99,7 @@ static void serve(int socket, void *user)
     answer(&(struct head){EXHAUSTED, .version = version_told}, NULL, NULL);
 }
 
-/* --------------------------------------------------------------------------------- in the caller */
+/* -------------------------------------------------------------------------------- in the caller */
 
 static void take_diagnostics(struct tgc *t, struct byte_reader *r)
 {
@@ -133,14 +141,16 @@ static bool ended(struct tgc *t, const char *why)
 static bool read_notes(struct tgc *t, const struct head *head, const char *notes,
                        struct llvm_result *r)
 {
-    struct byte_reader reader = {.t = t, .at = (const unsigned char *)notes,
+    struct byte_reader reader = {.t = t,
+                                 .at = (const unsigned char *)notes,
                                  .end = (const unsigned char *)notes + head->notes};
     if (head->outcome == FATAL)
         return diag_error(t, NULL, "LLVM %d: %s", head->version, notes);
     if (head->outcome == EXHAUSTED) {
         t->exhausted = true;
-        diag_error(t, NULL, "out of memory: the model's code by LLVM needs more than the compile "
-                            "may use (--max-memory)");
+        diag_error(t, NULL,
+                   "out of memory: the model's code by LLVM needs more than the compile "
+                   "may use (--max-memory)");
         tgc_stop(t);
     }
     r->by = (struct llvm_by){mem_printf(t, "LLVM %d", head->version), bytes_get_string(&reader),
@@ -156,8 +166,8 @@ bool llvm_do(struct tgc *t, const struct llvm_work *w, struct llvm_result *r)
 {
     struct head head;
     *r = (struct llvm_result){.bytes = NULL};
-    struct child *c = child_start(t, &(struct child_work){
-                                         .who = "LLVM", .serve = serve, .user = &(struct job){t, w}});
+    struct child *c = child_start(
+        t, &(struct child_work){.who = "LLVM", .serve = serve, .user = &(struct job){t, w}});
     if (!c)
         return false;
     if (w->meanwhile)
