@@ -1,8 +1,9 @@
-/* child.c - a process for a compiler that comes as a library and aborts where it gets no memory
- * (NVRTC): what ends is the process, and the compile that needed it fails with an error.
+/* child.c - a process for a compiler that comes as a library and aborts, or hangs, where it gets no
+ * memory (NVRTC, LLVM): what ends is the process, and the compile that needed it fails with an
+ * error.
  *
  *      tgc or libtgc's caller                    the process
- *        child_start()    fork()  ------------->  serve()
+ *        child_start()    process_fork()  ----->  serve()
  *        child_ask()      -- block of bytes -->   child_read()
  *        child_hear()     <-- block of bytes --   child_write()
  *        child_end()      kill, wait
@@ -14,10 +15,13 @@
  * thread that waits for it.
  */
 #include "backends/child.h"
+#include "backends/process.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #ifdef __linux__
 #include <sys/prctl.h>
@@ -31,16 +35,18 @@
 #define MSG_NOSIGNAL 0
 #endif
 
-struct child { struct tgc *t; struct held *held; int socket; pid_t pid; };
+struct child {
+    struct tgc *t;
+    int socket;
+    pid_t pid;
+    struct held *held;
+};
 
 static void stop(void *what)
 {
     struct child *c = what;
-    if (c->pid > 0) {
-        kill(c->pid, SIGKILL);
-        while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)
-            continue;
-    }
+    if (c->pid > 0)
+        process_end(c->t, c->pid, true);
     if (c->socket >= 0)
         close(c->socket);
     c->pid = 0;
@@ -49,24 +55,58 @@ static void stop(void *what)
 
 void child_end(struct child *c) { held_release(c->held); }
 
-/* What the caller's process has of its own is not the child's. */
-static void become_child(void)
+/* ------------------------------------------------------------------------------- in the process */
+
+/* Bytes of addresses that this process has, which a limit counts, without an allocation; 0:
+ * unknown. */
+static size_t taken_nbytes(void)
 {
+    char text[32] = "";
+    const int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    return n > 0 ? strtoul(text, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE) : 0;
+}
+
+/* A limit that is lower already stays. */
+static void limit_memory(size_t more)
+{
+    struct rlimit now;
+    const size_t taken = taken_nbytes();
+    if (!more || !taken || more > SIZE_MAX / 2 || getrlimit(RLIMIT_AS, &now) != 0)
+        return;
+    if (now.rlim_cur == RLIM_INFINITY || now.rlim_cur > taken + more)
+        now.rlim_cur = taken + more;
+    setrlimit(RLIMIT_AS, &now);
+}
+
+/* What is begun: its ends of the socket. */
+struct begun {
+    const struct child_work *w;
+    int own, other;
+};
+
+/* What the caller's process has of its own is not the child's. */
+static void live(void *what)
+{
+    const struct begun *b = what;
     const struct rlimit none = {0, 0};
     const int null = open("/dev/null", O_RDWR);
+    close(b->other);
     for (int i = 0; i < 3 && null >= 0; i++)
         dup2(null, i);
-    static const int number[] = {SIGABRT, SIGSEGV, SIGPIPE, SIGINT, SIGTERM};
-    for (size_t i = 0; i < sizeof number / sizeof *number; i++)
-        signal(number[i], SIG_DFL);
     setrlimit(RLIMIT_CORE, &none);
+    limit_memory(b->w->limit);
 #ifdef __linux__
     prctl(PR_SET_PDEATHSIG, SIGKILL);
 #endif
+    b->w->serve(b->own, b->w->user);
 }
 
-struct child *child_start(struct tgc *t, const char *who,
-                          void (*serve)(int socket, const char *wanted), const char *wanted)
+/* -------------------------------------------------------------------------------- in the caller */
+
+struct child *child_start(struct tgc *t, const struct child_work *w)
 {
     struct child *c = MEM_NEW(t, struct child);
     int pair[2];
@@ -74,25 +114,19 @@ struct child *child_start(struct tgc *t, const char *who,
     c->held = held_add(t, stop, c);
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0) {
         diag_error(t, NULL, "%s is given a process of its own, and there is no socket for it: %s",
-                   who, strerror(errno));
+                   w->who, strerror(errno));
         return NULL;
     }
     fcntl(pair[0], F_SETFD, FD_CLOEXEC);
     fcntl(pair[1], F_SETFD, FD_CLOEXEC);
     c->socket = pair[0];
-    c->pid = fork();
-    if (c->pid == 0) {
-        close(pair[0]);
-        become_child();
-        serve(pair[1], wanted);
-        _exit(0);
-    }
+    c->pid = process_fork(t, live, &(struct begun){w, pair[1], pair[0]});
     const int why = errno;
     close(pair[1]);
     if (c->pid > 0)
         return c;
     c->pid = 0;
-    diag_error(t, NULL, "%s is given a process of its own, which does not start: %s", who,
+    diag_error(t, NULL, "%s is given a process of its own, which does not start: %s", w->who,
                strerror(why));
     return NULL;
 }
@@ -126,22 +160,22 @@ static bool get(int socket, void *block, size_t nbytes)
 
 bool child_hear(struct child *c, void *block, size_t nbytes)
 {
+    enum { PATIENCE_MS = 20 };
+    struct pollfd ready = {.fd = c->socket, .events = POLLIN};
+    while (nbytes > 0 && c->t->listener && c->t->listener->go_on &&
+           poll(&ready, 1, PATIENCE_MS) <= 0)
+        tgc_poll(c->t);
     return get(c->socket, block, nbytes);
 }
 
 const char *child_why(struct child *c)
 {
-    int status = 0;
-    pid_t ended;
-    do
-        ended = waitpid(c->pid, &status, 0);
-    while (ended < 0 && errno == EINTR);
+    const int status = process_end(c->t, c->pid, false);
     c->pid = 0;
-    return ended > 0 && WIFSIGNALED(status)
-               ? mem_printf(c->t, "it ended by signal %d (%s)", WTERMSIG(status),
-                            strsignal(WTERMSIG(status)))
-           : ended > 0 ? mem_printf(c->t, "it ended with status %d", WEXITSTATUS(status))
-                       : "it ended";
+    return status < 0            ? "it ended"
+           : WIFSIGNALED(status) ? mem_printf(c->t, "it ended by signal %d (%s)", WTERMSIG(status),
+                                              strsignal(WTERMSIG(status)))
+                                 : mem_printf(c->t, "it ended with status %d", WEXITSTATUS(status));
 }
 
 void child_read(int socket, void *block, size_t nbytes)

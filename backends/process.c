@@ -1,12 +1,9 @@
-/* process.c - starts a program and waits for its end; no shell is involved.
- *
- * The listener hears of it before a signal can end this process, and the program begins with the
- * signals' usual actions, so that it can be ended at any moment.
- */
+/* process.c - starts a process, or a program in one, and waits for its end; there is no shell. */
 #include "backends/process.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -57,74 +54,87 @@ static bool place_files(const struct process *p)
     return true;
 }
 
-/* In the child: only calls that are safe after fork(). Failures are reported through the pipe. */
-static _Noreturn void become(const struct process *p, bool group, char **variables, int pipe_end,
-                             const sigset_t *mask)
+pid_t process_fork(struct tgc *t, void (*live)(void *what), void *what)
 {
-    if (group)
-        setpgid(0, 0);
-    forget_handlers();
-    sigprocmask(SIG_SETMASK, mask, NULL);
-    if (place_files(p) && (!p->folder || chdir(p->folder) == 0)) {
-        if (variables)
-            environ = variables;
-        execvp(p->word[0], (char *const *)(uintptr_t)p->word);
-    }
-    int why = errno;
-    ssize_t written = write(pipe_end, &why, sizeof why);
-    _exit(written == (ssize_t)sizeof why ? 127 : 126);
-}
-
-/* Signals wait from before the process is there until the listener knows it. */
-static pid_t begin(struct tgc *t, const struct process *p, int pipe_end)
-{
-    char **variables = environment_of(t, p);
     bool group = has_group(t);
     sigset_t all, before;
     sigfillset(&all);
     tgc_critical(t, true);
-    sigprocmask(SIG_SETMASK, &all, &before);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     pid_t pid = fork();
-    if (pid == 0)
-        become(p, group, variables, pipe_end, &before);
+    if (pid == 0) {
+        if (group)
+            setpgid(0, 0);
+        forget_handlers();
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        live(what);
+        _exit(0);
+    }
     int why = errno;
     if (pid > 0 && group)
-        setpgid(pid, pid);                      /* the child does it, too: whoever is first */
+        setpgid(pid, pid); /* the child does it, too: whoever is first */
     if (pid > 0)
         tell(t, pid, true);
-    sigprocmask(SIG_SETMASK, &before, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     tgc_critical(t, false);
     errno = why;
     return pid;
 }
 
-/* Leaves the process as it is, so that its number stays its own. */
-static void wait_for_end(pid_t pid)
+int process_end(const struct tgc *t, pid_t pid, bool kills)
 {
     siginfo_t info;
+    int status = 0;
+    pid_t ended;
+    if (kills)
+        kill(has_group(t) ? -pid : pid, SIGKILL);
+    /* The process stays as it is, so that its number is its own, until the listener has heard. */
     while (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT) != 0 && errno == EINTR)
         continue;
+    tell(t, pid, false);
+    while ((ended = waitpid(pid, &status, 0)) < 0 && errno == EINTR)
+        continue;
+    return ended < 0 ? -1 : status;
+}
+
+/* A program that is to be started. Failures are reported through the pipe. */
+struct image {
+    const struct process *p;
+    char **variables;
+    int pipe_end;
+};
+
+/* Only calls that are safe after fork(). */
+static void become(void *what)
+{
+    const struct image *image = what;
+    const struct process *p = image->p;
+    if (place_files(p) && (!p->folder || chdir(p->folder) == 0)) {
+        if (image->variables)
+            environ = image->variables;
+        execvp(p->word[0], (char *const *)(uintptr_t)p->word);
+    }
+    int why = errno;
+    ssize_t written = write(image->pipe_end, &why, sizeof why);
+    _exit(written == (ssize_t)sizeof why ? 127 : 126);
 }
 
 int process_run(struct tgc *t, const struct process *p)
 {
     int ends[2], status = 0, why = 0;
+    struct image image = {p, environment_of(t, p), -1};
     if (pipe2(ends, O_CLOEXEC) != 0)
         return -errno;
-    pid_t pid = begin(t, p, ends[1]);
+    image.pipe_end = ends[1];
+    pid_t pid = process_fork(t, become, &image);
     int failed = pid < 0 ? errno : 0;
     close(ends[1]);
     ssize_t n = 0;
     while (!failed && (n = read(ends[0], &why, sizeof why)) < 0 && errno == EINTR)
         continue;
     close(ends[0]);
-    if (!failed)
-        wait_for_end(pid);
-    if (pid > 0)
-        tell(t, pid, false);
-    while (!failed && waitpid(pid, &status, 0) < 0)
-        if (errno != EINTR)
-            failed = errno;
+    if (!failed && (status = process_end(t, pid, false)) < 0)
+        failed = errno;
     if (failed)
         return -failed;
     if (n == (ssize_t)sizeof why)

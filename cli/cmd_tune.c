@@ -571,19 +571,17 @@ static void print_summary(const struct search *s, int ngain)
 }
 
 /* Where nothing says what compiles: LLVM searches, and the C compiler has the last word, if both
- * are here. libLLVM stays open, so that the rounds' processes need not load it. */
+ * are here. */
 static void choose_compilers(struct search *s)
 {
     struct tgc *t = s->t;
     const struct options *o = s->o;
-    int ndiag = t->ndiag;
-    struct llvm *l = o->any_target || o->target == TARGET_LLVM ? llvm_open(t) : NULL;
+    const char *llvm = o->any_target || o->target == TARGET_LLVM ? llvm_found(t) : NULL;
     s->by[SEARCH] = s->by[FINAL] = *o;
     s->by[FINAL].any_target = false;
-    diag_take_back(t, ndiag);            /* the first round says it, if LLVM was asked for */
-    if (l)
-        snprintf(s->maker[SEARCH], MAKER_NBYTES, "%s", llvm_title(t, l));
-    if (l && o->any_target && program_is_on_path(t, "cc"))
+    if (llvm)
+        snprintf(s->maker[SEARCH], MAKER_NBYTES, "LLVM %s", llvm);
+    if (llvm && o->any_target && program_is_on_path(t, "cc"))
         s->last = FINAL;
 }
 

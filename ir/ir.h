@@ -185,6 +185,11 @@ struct buffer {
     const struct view *storage;
     /* BUFFER_WEIGHT, set by the memory plan: an equal weight, whose place it shares */
     const struct buffer *same;
+    /* BUFFER_WEIGHT that a pass has made: of which weight, perhaps one that was made itself, and
+     * how, in words; NULL: the model has it */
+    const struct buffer *of;
+    const char *how;
+    const struct origin *reader; /* BUFFER_WEIGHT: the first node that computes with it */
     /* set by passes: the order of the axes in memory, outermost first, if it is not 0, 1, 2... */
     bool is_ordered;
     unsigned char order[MAX_RANK];
@@ -787,6 +792,11 @@ struct uop *tensor_sum(struct tgc *t, struct uop *x, uint32_t axes, bool keep);
 struct uop *tensor_max(struct tgc *t, struct uop *x, uint32_t axes, bool keep);
 /* i64 of shape dim: index along axis */
 struct uop *tensor_iota(struct tgc *t, struct uop *const *dim, int ndim, int axis);
+/* Notes of which weight, and how, a pass has made one (or a view of it); returns it. of: NULL if
+ * that is unknown. */
+struct uop *tensor_made_of(struct uop *made, const struct buffer *of, const char *how);
+/* The largest weight of which u is made; NULL: there is none. */
+const struct buffer *tensor_weight_below(struct tgc *t, struct uop *u);
 /* weight; data is not copied */
 struct uop *tensor_from_data(struct tgc *t, enum dtype d, const int64_t *dim, int ndim,
                              const void *data, size_t nbytes, const char *name);

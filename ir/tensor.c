@@ -445,6 +445,32 @@ struct uop *tensor_from_data(struct tgc *t, enum dtype d, const int64_t *dim, in
     return uop_buffer(t, b);
 }
 
+struct uop *tensor_made_of(struct uop *made, const struct buffer *of, const char *how)
+{
+    const struct uop *u = made;
+    while (op_class(u->op) == CLASS_MOVE)
+        u = u->src[0];
+    if (u->op == OP_BUFFER && of) {
+        struct buffer *b = (struct buffer *)(uintptr_t)u->arg.p;
+        b->of = of;
+        b->how = how;
+    }
+    return made;
+}
+
+const struct buffer *tensor_weight_below(struct tgc *t, struct uop *u)
+{
+    const struct buffer *found = NULL;
+    int n;
+    struct uop **order = uop_toposort(t, &u, 1, &n);
+    for (int i = 0; i < n; i++) {
+        const struct buffer *b = order[i]->op == OP_BUFFER ? order[i]->arg.p : NULL;
+        if (b && b->kind == BUFFER_WEIGHT && (!found || b->nbytes > found->nbytes))
+            found = b;
+    }
+    return found;
+}
+
 /* ---- elements known at compile time */
 
 enum { ELEMENT_STEPS = 1 << 14, ELEMENT_DEPTH = 256, ELEMENT_REDUCE = 1 << 10 };

@@ -412,8 +412,7 @@ static bool write_llvm(struct tgc *t, const struct options *o, const struct mode
     mention_weights(t, m->schedule, po.weights, name);
     progress(t, "%s: compiling by LLVM", name);
     double start = clock_seconds();
-    struct llvm *l = llvm_open(t);
-    bool ok = l && llvm_write(t, l, m->schedule, &r, &code);
+    bool ok = llvm_write(t, m->schedule, &r, &code);
     progress_end(t);
     report_stage(t, "LLVM", start);
     bool joins = ok && (code.npiece || o->emit == EMIT_SHARED || o->emit == EMIT_ARCHIVE);

@@ -21,6 +21,7 @@ struct report {
     struct text table;              /* a line for each kernel, or the elements of a JSON list */
     struct text device;             /* of a run on a device: lines, or a JSON object */
     struct text runs;               /* of each entry's run: a line */
+    struct text weights;            /* that are stored otherwise: lines, or JSON's keys */
     const char **open_dim; int nopen; size_t cap_open;
     size_t arena_bytes, stack_bytes, weight_bytes;
     size_t live_bytes;              /* the largest live set; unknown for a compiled model */
@@ -392,6 +393,10 @@ static bool report_model(struct tgc *t, const struct options *given, struct repo
     for (int i = 0; i < m.schedule->nweight; i++)
         if (!m.schedule->weight[i]->same)
             r->weight_bytes += m.schedule->weight[i]->nbytes;
+    if (o->json)
+        info_weights_write_json(&r->weights, t, m.schedule);
+    else
+        info_weights_write(&r->weights, t, m.schedule, o->why);
     r->narrowing = m.graph->narrowing;
     r->error_estimate = error_estimate(t);
     r->error_limit = t->error_limit;
@@ -465,6 +470,8 @@ static void put_json(struct text *x, const struct options *o, const struct repor
     text_json(x, r->name);
     text_printf(x, ",\"inputs\":[%s],\"outputs\":[%s],\"weight_bytes\":%zu",
                 r->inputs.s ? r->inputs.s : "", r->outputs.s ? r->outputs.s : "", r->weight_bytes);
+    if (r->weights.n)
+        text_puts(x, r->weights.s);
     /* known once --dim or --shape bounds the dimensions */
     if (r->open.n)
         text_puts(x, ",\"arena_bytes\":null,\"stack_bytes\":null,\"kernels\":null,\"flop\":null");
@@ -538,7 +545,7 @@ static void put_text(struct text *x, const struct report *r)
     for (size_t i = 0; i < r->ntally; i++)
         text_printf(x, "%s%s %d%s", i ? ", " : "operators: ", r->tally[i].name, r->tally[i].n,
                     i + 1 == r->ntally ? "\n" : "");
-    text_printf(x, "weights: %zu bytes\n", r->weight_bytes);
+    text_printf(x, "weights: %zu bytes\n%s", r->weight_bytes, r->weights.n ? r->weights.s : "");
     if (r->states.n)
         text_printf(x, "states: %zu bytes saved\n", r->state_bytes);
     if (!r->is_artefact && r->math != DTYPE_F32)
@@ -590,6 +597,7 @@ bool info_write(struct text *out, struct tgc *t, const struct options *o)
                        .table = {.t = t},
                        .device = {.t = t},
                        .runs = {.t = t},
+                       .weights = {.t = t},
                        .inputs = {.t = t},
                        .outputs = {.t = t}};
     const char *dot = strrchr(o->model, '.');

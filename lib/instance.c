@@ -283,23 +283,22 @@ static bool build_here(struct tgc *t, const struct options *o, const struct mode
     double start = clock_seconds();
     struct text ir = {.t = t};
     *p = (struct instance){.entry = -1};
-    struct llvm *l = llvm_open(t);
-    void *weights =
-        l ? pages_allocate(t, m->schedule->weight_nbytes, "the model's weights") : NULL;
+    struct llvm_by by;
+    void *weights = pages_allocate(t, m->schedule->weight_nbytes, "the model's weights");
     if (!weights)
         return false;
     progress(t, "%s: compiling by LLVM", m->stem);
     struct llvm_program *code =
-        llvm_compile(t, l, m->schedule, o->name ? o->name : program_name(t, m->stem),
-                     "tgc " TGC_VERSION, weights, t->debug >= 3 ? &ir : NULL);
+        llvm_compile(t, m->schedule, o->name ? o->name : program_name(t, m->stem),
+                     "tgc " TGC_VERSION, weights, t->debug >= 3 ? &ir : NULL, &by);
     progress_end(t);
     report_stage(t, "LLVM", start);
     if (ir.s)
         report_text(t, ir.s);
     if (!code)
         return false;
-    instance_adopt(t, p, code, llvm_title(t, l));
-    p->library = llvm_path(t, l);
+    instance_adopt(t, p, code, by.title);
+    p->library = by.library;
     return true;
 }
 

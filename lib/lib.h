@@ -328,6 +328,14 @@ bool compile_model(struct tgc *t, const struct options *o, struct outputs *files
  * diagnostics. */
 bool info_write(struct text *out, struct tgc *t, const struct options *o);
 
+/* ------------------------------------------------------------------------------- info_weights.c */
+
+/* Lines for the weights of the model of which the program stores more or fewer bytes; all: also for
+ * those that are stored in another order. Nothing where there is none. */
+void info_weights_write(struct text *out, struct tgc *t, const struct schedule *s, bool all);
+/* ,"model_weight_bytes":N,"weights_changed":[...] */
+void info_weights_write_json(struct text *out, struct tgc *t, const struct schedule *s);
+
 /* ----------------------------------------------------------------------------------- info_run.c */
 
 /* What a run takes, of an entry: a line, or the last members of a JSON object, and its end. */

@@ -1,7 +1,8 @@
 /* nvrtc.c - compiles CUDA C to PTX and machine code by NVRTC, NVIDIA's compiler as a library. It
  * opens TGC_NVRTC's file, the system's library, or that of the CUDA toolkit. Its functions'
  * prototypes are here, so tgc needs no header of it. No device is needed. NVRTC aborts when memory
- * runs out, so a process of its own calls it (backends/child.c):
+ * runs out, or asks for more and more, so a process of its own calls it (backends/child.c), whose
+ * memory is limited:
  *
  *      tgc                                     the process
  *                                              opens the library
@@ -40,7 +41,9 @@ struct request { int number, is_exact, is_ptx; size_t name, text; };
 enum outcome { DONE, ABSENT, UNFIT, REFUSED, NO_CHILD_MEMORY };
 struct answer { enum outcome outcome; size_t nbytes; };
 
-struct nvrtc { struct tgc *t; struct child *child; const char *version; };
+/* Addresses that NVRTC 13 takes for small kernels (140 MB), rounded up. */
+enum { LEAST_MB = 256 };
+struct nvrtc { struct tgc *t; struct child *child; const char *version; size_t limit; };
 
 /* ------------------------------------------------------------------------------- in the process */
 
@@ -159,10 +162,10 @@ static void compile(struct library *c, int socket, const struct request *r, cons
     c->destroy(&program);
 }
 
-static void serve(int socket, const char *wanted)
+static void serve(int socket, void *user)
 {
     struct library c = {0};
-    (void)wanted;
+    (void)user;
     for (bool goes_on = begin(&c, socket); goes_on;) {
         struct request r;
         child_read(socket, &r, sizeof r);
@@ -196,13 +199,16 @@ static struct nvrtc *open_quietly(struct tgc *t, struct answer *a, const char **
     *a = (struct answer){UNFIT, 0};
     *words = NULL;
     c->t = t;
-    c->child = child_start(t, "NVRTC", serve, NULL);
+    c->limit = t->mem_limit > SIZE_MAX / 4 ? 0 : t->mem_limit + ((size_t)LEAST_MB << 20);
+    c->child =
+        child_start(t, &(struct child_work){.who = "NVRTC", .serve = serve, .limit = c->limit});
     if (!c->child)
         return NULL;
     const char *said = hear(c, a);
     if (!said) {
         a->outcome = UNFIT;
-        *words = mem_printf(t, "does not open: %s", child_why(c->child));
+        *words =
+            mem_printf(t, "does not open: %s, as where it gets no memory", child_why(c->child));
     } else
         *words = said;
     if (said && a->outcome == DONE) {
@@ -255,11 +261,13 @@ const char *nvrtc_version(const struct nvrtc *c) { return c->version; }
 
 static bool lacks_memory(struct nvrtc *c, const struct cuda_image *image, const char *why)
 {
+    const char *own = c->limit ? mem_printf(c->t, "it may take %zu MB, raise --max-memory; or ",
+                                            c->limit >> 20)
+                               : "";
     return diag_error(c->t, NULL,
                       "NVRTC %s does not end compiling the kernels for %s: %s, as where it gets no "
-                      "memory: free some, or raise the "
-                      "process's limit (ulimit -v)",
-                      c->version, image->arch.text, why);
+                      "memory: %sfree some, or raise the process's limit (ulimit -v)",
+                      c->version, image->arch.text, why, own);
 }
 
 bool nvrtc_compile(struct nvrtc *c, const char *text, const char *name, struct cuda_image *image)

@@ -9,37 +9,24 @@ const char *llvm_found(struct tgc *t)
     return NULL;
 }
 
-struct llvm *llvm_open(struct tgc *t)
+static bool absent(struct tgc *t)
 {
-    diag_error(t, NULL, "this tgc was built without the LLVM target (meson -Dllvm=disabled)");
-    return NULL;
+    return diag_error(t, NULL,
+                      "this tgc was built without the LLVM target (meson -Dllvm=disabled)");
 }
 
-const char *llvm_title(struct tgc *t, const struct llvm *l)
+struct llvm_program *llvm_compile(struct tgc *t, const struct schedule *s, const char *name,
+                                  const char *producer, unsigned char *weights, struct text *ir,
+                                  struct llvm_by *by)
 {
-    (void)t;
-    (void)l;
-    return "LLVM";
-}
-
-const char *llvm_path(struct tgc *t, const struct llvm *l)
-{
-    (void)t;
-    (void)l;
-    return NULL;
-}
-
-struct llvm_program *llvm_compile(struct tgc *t, struct llvm *l, const struct schedule *s,
-                                  const char *name, const char *producer, unsigned char *weights,
-                                  struct text *ir)
-{
-    (void)l;
     (void)s;
     (void)name;
     (void)producer;
     (void)weights;
     (void)ir;
-    TGC_BUG(t, "the LLVM target is not in this tgc");
+    (void)by;
+    absent(t);
+    return NULL;
 }
 
 isa_set llvm_isa(const char *triple, isa_set asked, bool tiles)
@@ -49,14 +36,13 @@ isa_set llvm_isa(const char *triple, isa_set asked, bool tiles)
     return asked;
 }
 
-bool llvm_write(struct tgc *t, struct llvm *l, const struct schedule *s,
-                const struct llvm_request *r, struct llvm_output *out)
+bool llvm_write(struct tgc *t, const struct schedule *s, const struct llvm_request *r,
+                struct llvm_output *out)
 {
-    (void)l;
     (void)s;
     (void)r;
     (void)out;
-    TGC_BUG(t, "the LLVM target is not in this tgc");
+    return absent(t);
 }
 
 bool llvm_gpu_compile(struct program *p, const char *architecture, struct llvm_gpu_code *code,

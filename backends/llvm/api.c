@@ -41,16 +41,6 @@ static void *find_library(struct tgc *t, int *version)
     return NULL;
 }
 
-const char *llvm_found(struct tgc *t)
-{
-    int version;
-    void *library = find_library(t, &version);
-    if (!library)
-        return NULL;
-    dlclose(library);
-    return mem_printf(t, "%d", version);
-}
-
 static const char *bind_functions(struct llvm *l)
 {
     static const struct { const char *name; size_t offset; } table[] = {
@@ -67,15 +57,8 @@ static const char *bind_functions(struct llvm *l)
     return NULL;
 }
 
-static void close_library(void *what)
-{
-    struct llvm *l = what;
-    if (l->library)
-        dlclose(l->library);
-}
-
-/* Asked for before it is loaded: where memory ends while its constructors run, the process does,
- * since nobody is told yet. */
+/* Asked for before it is loaded: what the loader says of memory that ends is not what it says of a
+ * library that is not there. */
 static bool has_room(void)
 {
     size_t nbytes = (size_t)LOADED_MB << 20;
@@ -83,11 +66,10 @@ static bool has_room(void)
     return room != MAP_FAILED && munmap(room, nbytes) == 0;
 }
 
-struct llvm *llvm_open(struct tgc *t)
+struct llvm *llvm_load(struct tgc *t)
 {
     struct llvm *l = MEM_NEW(t, struct llvm);
     l->t = t;
-    held_add(t, close_library, l);
     if (!has_room()) {
         diag_error(t, NULL,
                    "out of memory: libLLVM takes %d MB of addresses, more than the process's limit "
@@ -111,15 +93,10 @@ struct llvm *llvm_open(struct tgc *t)
     return l;
 }
 
-const char *llvm_title(struct tgc *t, const struct llvm *l)
-{
-    return mem_printf(t, "LLVM %d", l->version);
-}
-
-const char *llvm_path(struct tgc *t, const struct llvm *l)
+const char *llvm_file(const struct llvm *l)
 {
     Dl_info info;
     void *inside;
     memcpy(&inside, &l->ContextCreate, sizeof inside);
-    return dladdr(inside, &info) && info.dli_fname ? mem_str(t, info.dli_fname) : NULL;
+    return dladdr(inside, &info) ? info.dli_fname : NULL;
 }

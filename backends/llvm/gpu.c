@@ -102,67 +102,52 @@ static bool emit_module(struct emit *e, struct program *p, const struct gpu_row 
 /* ------------------------------------------------------------------------------------- the code */
 
 static bool generate(struct emit *e, const struct llvm_machine *m, const struct gpu_row *row,
-                     struct llvm_gpu_code *code)
+                     struct text *out)
 {
     struct code_error error = {""};
     LLVMMemoryBufferRef made = NULL;
-    bool is_text = row->kind == GPU_NVPTX;
     if (!machine_code(e->l, m, e->module, "function(sroa,infer-address-spaces),default<O2>",
-                      is_text ? CODE_ASSEMBLY : CODE_OBJECT, &made, &error))
+                      row->kind == GPU_NVPTX ? CODE_ASSEMBLY : CODE_OBJECT, &made, &error))
         return diag_error(e->t, NULL, "LLVM %d does not compile the kernels for %s: %s",
                           e->l->version, row->text, error.text);
-    struct text copy = {.t = e->t};
-    text_write(&copy, e->l->GetBufferStart(made), e->l->GetBufferSize(made));
-    e->l->DisposeMemoryBuffer(made);
-    code->bytes = (const unsigned char *)copy.s;
-    code->nbytes = copy.n;
-    return is_text || gpu_link(e->t, code, e->l->version);
+    text_write(out, e->l->GetBufferStart(made), e->l->GetBufferSize(made));
+    return true;
 }
 
-static bool compile(struct program *p, struct llvm *l, const struct gpu_row *row,
-                    struct llvm_gpu_code *code, struct text *ir)
+struct request { struct program *p; const char *architecture; bool wants_ir; };
+
+static bool compile(struct llvm *l, void *what, struct text *out)
 {
+    const struct request *r = what;
+    struct program *p = r->p;
+    const struct gpu_row *row = find_row(r->architecture, l->version);
     struct llvm_machine m;
     struct emit e = {.t = p->t, .l = l, .s = p->s};
+    if (!row)
+        return diag_error(p->t, NULL, "LLVM %d makes no code for %.40s, but for %s", l->version,
+                          r->architecture, known(p->t, l->version));
     if (!machine_of_gpu(p->t, l, gpu_languages[row->kind].triple, row->text, row->features, &m))
         return false;
     module_begin(&e, l, &m, p->name);
-    bool ok = emit_module(&e, p, row);
-    if (ok && ir)
-        text_puts(ir, llvm_take(p->t, l, l->PrintModuleToString(e.module)));
-    else
-        ok = ok && generate(&e, &m, row, code);
-    code->made_by = llvm_title(p->t, l);
-    code->architecture = row->text;
-    module_end(&e);
-    machine_free(&m);
-    return ok;
-}
-
-static bool compile_guarded(struct program *p, struct llvm *l, const struct gpu_row *row,
-                            struct llvm_gpu_code *code, struct text *ir)
-{
-    struct fatal *guard = fatal_begin(p->t);
-    const struct held *before = held_last(p->t);
-    if (setjmp(guard->back)) {
-        held_forget_since(p->t, before);           /* LLVM's objects are as it left them */
-        return diag_error(p->t, NULL, "LLVM %d does not compile the kernels for %s: %s", l->version,
-                          row->text, guard->error.text);
-    }
-    bool ok = compile(p, l, row, code, ir);
-    fatal_end(guard);
-    return ok;
+    if (!emit_module(&e, p, row))
+        return false;
+    if (!r->wants_ir)
+        return generate(&e, &m, row, out);
+    text_puts(out, llvm_take(p->t, l, l->PrintModuleToString(e.module)));
+    return true;
 }
 
 bool llvm_gpu_compile(struct program *p, const char *architecture, struct llvm_gpu_code *code,
                       struct text *ir)
 {
-    struct llvm *l = llvm_open(p->t);
-    const struct gpu_row *row = l ? find_row(architecture, l->version) : NULL;
-    if (!l)
+    struct request request = {p, architecture, ir != NULL};
+    struct llvm_result made;
+    if (!llvm_do(p->t, &(struct llvm_work){compile, NULL, &request}, &made))
         return false;
-    if (!row)
-        return diag_error(p->t, NULL, "LLVM %d makes no code for %.40s, but for %s", l->version,
-                          architecture, known(p->t, l->version));
-    return compile_guarded(p, l, row, code, ir);
+    const struct gpu_row *row = find_row(architecture, made.by.version);
+    *code = (struct llvm_gpu_code){(const unsigned char *)made.bytes, made.nbytes, made.by.title,
+                                   row->text};
+    if (ir)
+        text_write(ir, made.bytes, made.nbytes);
+    return ir || row->kind == GPU_NVPTX || gpu_link(p->t, code, made.by.version);
 }

@@ -34,5 +34,10 @@ struct llvm_program {
 };
 /* Makes code of the objects. needs: info, objects and weights */
 bool program_link(struct llvm_program *p, struct code_error *why);
+/* pack.c: the program of the bytes that the reader has, see llvm_program_unpack(). NULL: why says
+ * it. */
+struct byte_reader;
+struct llvm_program *program_unpack(struct tgc *t, struct byte_reader *r, const void *weights,
+                                    struct code_error *why);
 
 #endif

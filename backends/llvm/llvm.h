@@ -1,11 +1,11 @@
-/* llvm.h - kernels as LLVM's intermediate representation, compiled and run in this process.
+/* llvm.h - kernels as LLVM's intermediate representation, compiled, and run in this process.
  *
  *      schedule ──kernel.c, run.c──> a module ──jit.c──> code in this process
  *                    │                                     ^
  *                    └ ops.c, convert.c, memory.c, ...     pieces.c: runtime/, that the code calls
  *
  * libLLVM is opened when it is needed (api.c), so tgc needs neither its headers nor the library
- * itself. A struct llvm is a context: nothing is kept elsewhere, and several may exist at once.
+ * itself. It works in a process of its own (apart.c), which ends with the compile.
  */
 #ifndef TGC_LLVM_H
 #define TGC_LLVM_H
@@ -16,21 +16,17 @@
  * was built without. */
 const char *llvm_found(struct tgc *t);
 
-struct llvm;
-/* Opens the library, for as long as t; NULL: an error says which package is missing. */
-struct llvm *llvm_open(struct tgc *t);
-/* "LLVM 19"; the library's file, NULL: unknown */
-const char *llvm_title(struct tgc *t, const struct llvm *l);
-const char *llvm_path(struct tgc *t, const struct llvm *l);
+/* "LLVM 19"; the library's file, NULL: unknown. */
+struct llvm_by { const char *title, *library; int version; };
 
 /* A schedule as code in this process. The functions are those of every compiled model
  * (backends/program/): what NAME_init, NAME_run and NAME_close do, by the same structs. */
 struct llvm_program;
 /* weights: where they are put, at a multiple of 64; they are the run's memory, not the compile's.
  * ir: NULL, or receives the module as text. NULL: an error says what cannot be run so. */
-struct llvm_program *llvm_compile(struct tgc *t, struct llvm *l, const struct schedule *s,
-                                  const char *name, const char *producer, unsigned char *weights,
-                                  struct text *ir);
+struct llvm_program *llvm_compile(struct tgc *t, const struct schedule *s, const char *name,
+                                  const char *producer, unsigned char *weights, struct text *ir,
+                                  struct llvm_by *by);
 const struct program_info *llvm_program_info(const struct llvm_program *p);
 int llvm_program_init(const struct llvm_program *p, void **model, void *arena, size_t nbytes,
                       const struct program_run_options *options);
@@ -76,8 +72,8 @@ struct llvm_output {
     bool swapped;                /* of NAME.weights, as in struct byte_sink */
 };
 /* false: an error says what is missing. */
-bool llvm_write(struct tgc *t, struct llvm *l, const struct schedule *s,
-                const struct llvm_request *r, struct llvm_output *out);
+bool llvm_write(struct tgc *t, const struct schedule *s, const struct llvm_request *r,
+                struct llvm_output *out);
 
 /* gpu.c: the kernels of a program for devices (--target=cuda, --target=amd) as code of one
  * architecture:

@@ -85,7 +85,6 @@ static bool machine_make(struct tgc *t, const struct llvm *l, const char *title,
 {
     enum { RELOC_STATIC = 1, RELOC_PIC = 2 };
     char *error = NULL;
-    fatal_install(l);
     m->relocation = strstr(m->triple, "-none-unknown-eabi") ? RELOC_STATIC : RELOC_PIC;
     register_targets(l);
     if (l->GetTargetFromTriple(m->triple, &m->target, &error))

@@ -5,8 +5,6 @@
 #include "backends/llvm/emit.h"
 #include "backends/llvm/loader.h"
 
-#include <setjmp.h>
-
 /* features.c: triples.def */
 struct triple_row { const char *architecture, *system, *sets, *cpu, *features, *abi; };
 const struct triple_row *triple_find(const char *triple);        /* NULL: it has no row */
@@ -63,24 +61,30 @@ bool machine_code(const struct llvm *l, const struct llvm_machine *m, LLVMModule
 struct machine_notes { const struct llvm *l; struct code_error *error; };
 void machine_note(LLVMDiagnosticInfoRef info, void *user);
 
-/* fatal.c: where LLVM would end the process it comes back, in the thread that has a guard, to its
- * setjmp(), with the error noted. What LLVM had open stays so, and is not touched again. */
-struct fatal { jmp_buf back; struct code_error error; };
-void fatal_install(const struct llvm *l);
-/* of this thread; returns the one before */
-struct fatal *fatal_guard(struct fatal *guard);
-/* A guard of this thread until fatal_end(), or until t is freed. */
-struct fatal *fatal_begin(struct tgc *t);
-void fatal_end(struct fatal *guard);
+/* api.c: for as long as the process; NULL: an error says which package is missing. */
+struct llvm *llvm_load(struct tgc *t);
+const char *llvm_file(const struct llvm *l);                     /* NULL: unknown */
+/* fatal.c: where LLVM cannot go on the process ends, after tell(reason). */
+void fatal_install(const struct llvm *l, void (*teller)(const char *reason));
+
+/* apart.c: work(l, what, out) in a process of its own, which has libLLVM and copies of what it
+ * reads, l->t among them; false: reported there. Meanwhile this one does meanwhile(what), unless it
+ * is NULL. false: an error. */
+struct llvm_work {
+    bool (*work)(struct llvm *l, void *what, struct text *out);
+    void (*meanwhile)(void *what);
+    void *what;
+};
+/* by: which LLVM it was. */
+struct llvm_result { struct llvm_by by; const char *bytes; size_t nbytes; };
+bool llvm_do(struct tgc *t, const struct llvm_work *w, struct llvm_result *r);
 
 /* split.c: the schedule's modules, for this process. */
 struct emit *split_emit(struct tgc *t, struct llvm *l, const struct llvm_machine *m,
                         const struct schedule *s, const char *name, int *nmodule);
-/* parallel.c: their objects. Meanwhile the weights are copied to where the code expects them.
- * false: an error. */
+/* parallel.c: their objects. false: an error. */
 bool parallel_generate(struct tgc *t, const struct llvm *l, const struct llvm_machine *m,
-                       const struct emit *e, int n, struct code_object *object,
-                       unsigned char *weights);
+                       const struct emit *e, int n, struct code_object *object);
 
 /* gpu_link.c: the object as a code object. version: of LLVM. false: an error. */
 bool gpu_link(struct tgc *t, struct llvm_gpu_code *code, int version);

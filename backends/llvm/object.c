@@ -5,6 +5,7 @@
  * several instruction sets or for one processor. Arithmetic of runtime/ is a part of it; it calls
  * libc's functions, and the host's functions of runtime/, which the caller compiles beside it.
  */
+#include "backends/llvm/bytes.h"
 #include "backends/llvm/machine.h"
 
 #include <string.h>
@@ -42,8 +43,34 @@ static bool generate(const struct emit *e, const struct llvm_machine *m, enum ll
     if (!code)
         return false;
     text_write(out, e->l->GetBufferStart(code), e->l->GetBufferSize(code));
-    e->l->DisposeMemoryBuffer(code);
     return true;
+}
+
+/* What comes before the code, which is the rest. */
+static void put_needs(struct text *out, const struct emit *e, const struct text *listing,
+                      bool swapped)
+{
+    bytes_put(out, (uint64_t)e->npiece);
+    for (int i = 0; i < e->npiece; i++)
+        bytes_put_string(out, e->piece[i]);
+    bytes_put_data(out, listing->s, listing->n);
+    bytes_put(out, swapped);
+}
+
+static void take(struct tgc *t, const struct llvm_result *made, struct llvm_output *out)
+{
+    struct byte_reader r = {.t = t, .at = (const unsigned char *)made->bytes,
+                            .end = (const unsigned char *)made->bytes + made->nbytes};
+    size_t nbytes;
+    const int n = bytes_get_count(&r, sizeof(uint64_t));
+    const char **piece = mem_array(t, (size_t)n + 1, sizeof *piece);
+    for (int i = 0; i < n; i++)
+        piece[i] = bytes_get_string(&r);
+    *out = (struct llvm_output){.code = {.t = t}, .piece = piece, .npiece = n, .listing = {.t = t}};
+    const char *listing = bytes_get_data(&r, &nbytes);
+    text_write(&out->listing, listing, nbytes);
+    out->swapped = bytes_get(&r) != 0;
+    text_write(&out->code, (const char *)r.at, (size_t)(r.end - r.at));
 }
 
 static void describe(struct emit *e, const struct llvm_request *r, struct program_info *info)
@@ -63,12 +90,16 @@ static bool weights_fit(struct tgc *t, const struct emit *e)
                       "weights of more than 4 GB are no data of an object: --weights=file");
 }
 
-static bool write_file(struct tgc *t, struct llvm *l, const struct schedule *s,
-                       const struct llvm_request *r, struct llvm_output *out)
+struct file { const struct schedule *s; const struct llvm_request *r; };
+
+static bool write_file(struct llvm *l, void *what, struct text *out)
 {
+    const struct file *file = what;
+    const struct llvm_request *r = file->r;
+    struct tgc *t = l->t;
     struct llvm_machine m = {0};
     struct program_info info;
-    struct emit e = {.t = t, .l = l, .s = s};
+    struct emit e = {.t = t, .l = l, .s = file->s};
     describe(&e, r, &info);
     if (!weights_fit(t, &e) ||
         !(r->processor
@@ -87,27 +118,21 @@ static bool write_file(struct tgc *t, struct llvm *l, const struct schedule *s,
     struct text listing = debug_end(&e);
     pieces_emit(&e);
     module_check(&e);
-    bool ok = name_pieces(t, &e, r->file);
-    *out = (struct llvm_output){{.t = t}, e.piece, e.npiece, listing, m.swapped};
-    if (ok && r->file == LLVM_FILE_IR)
-        text_puts(&out->code, llvm_take(t, l, l->PrintModuleToString(e.module)));
-    else
-        ok = ok && generate(&e, &m, r->file, &out->code);
-    module_end(&e);
-    machine_free(&m);
-    return ok;
+    if (!name_pieces(t, &e, r->file))
+        return false;
+    put_needs(out, &e, &listing, m.swapped);
+    if (r->file != LLVM_FILE_IR)
+        return generate(&e, &m, r->file, out);
+    text_puts(out, llvm_take(t, l, l->PrintModuleToString(e.module)));
+    return true;
 }
 
-bool llvm_write(struct tgc *t, struct llvm *l, const struct schedule *s,
-                const struct llvm_request *r, struct llvm_output *out)
+bool llvm_write(struct tgc *t, const struct schedule *s, const struct llvm_request *r,
+                struct llvm_output *out)
 {
-    struct fatal *guard = fatal_begin(t);
-    const struct held *before = held_last(t);
-    if (setjmp(guard->back)) {
-        held_forget_since(t, before);           /* LLVM's objects are as it left them */
-        return diag_error(t, NULL, "LLVM %d: %s", l->version, guard->error.text);
-    }
-    bool ok = write_file(t, l, s, r, out);
-    fatal_end(guard);
-    return ok;
+    struct llvm_result made;
+    if (!llvm_do(t, &(struct llvm_work){write_file, NULL, &(struct file){s, r}}, &made))
+        return false;
+    take(t, &made, out);
+    return true;
 }

@@ -284,21 +284,29 @@ static bool get_info(struct byte_reader *r, struct program_info *info)
     return !r->is_bad && info->name && info->producer && is_sound(info);
 }
 
+struct llvm_program *program_unpack(struct tgc *t, struct byte_reader *r, const void *weights,
+                                    struct code_error *why)
+{
+    struct llvm_program *p = MEM_NEW(t, struct llvm_program);
+    *p = (struct llvm_program){.t = t, .weights = weights};
+    *why = (struct code_error){"its bytes are damaged"};
+    if (!get_info(r, &p->info))
+        return NULL;
+    p->threads = bytes_get_int(r, 1, INT32_MAX);
+    p->nobject = bytes_get_count(r, sizeof(uint64_t));
+    p->object = mem_array(t, (size_t)p->nobject + 1, sizeof *p->object);
+    for (int i = 0; i < p->nobject; i++)
+        p->object[i].bytes = bytes_get_data(r, &p->object[i].nbytes);
+    return !r->is_bad && r->at == r->end && program_link(p, why) ? p : NULL;
+}
+
 struct llvm_program *llvm_program_unpack(struct tgc *t, const void *bytes, size_t nbytes,
                                          const void *weights, size_t weights_nbytes)
 {
     struct byte_reader r = {.t = t, .at = bytes, .end = (const unsigned char *)bytes + nbytes};
-    struct llvm_program *p = MEM_NEW(t, struct llvm_program);
     struct code_error why;
-    *p = (struct llvm_program){.t = t, .weights = weights};
-    if (!get_info(&r, &p->info) || p->info.weights_bytes != weights_nbytes)
-        return NULL;
-    p->threads = bytes_get_int(&r, 1, INT32_MAX);
-    p->nobject = bytes_get_count(&r, sizeof(uint64_t));
-    p->object = mem_array(t, (size_t)p->nobject + 1, sizeof *p->object);
-    for (int i = 0; i < p->nobject; i++)
-        p->object[i].bytes = bytes_get_data(&r, &p->object[i].nbytes);
-    return !r.is_bad && r.at == r.end && program_link(p, &why) ? p : NULL;
+    struct llvm_program *p = program_unpack(t, &r, weights, &why);
+    return p && p->info.weights_bytes == weights_nbytes ? p : NULL;
 }
 
 const void *llvm_program_weights(const struct llvm_program *p) { return p->weights; }

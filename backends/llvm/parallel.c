@@ -1,5 +1,4 @@
-/* parallel.c - modules become objects, in as many threads as there are processors; the first job is
- * to copy the weights.
+/* parallel.c - modules become objects, in as many threads as there are processors.
  *
  * Each module has a context of its own, and gets a target machine of its own, so threads share
  * nothing but the number of the next module. They do not touch struct tgc: what goes wrong comes
@@ -25,7 +24,6 @@ struct work {
     const struct llvm *l;
     const struct llvm_machine *m;
     const char *passes;
-    const struct schedule *s; unsigned char *weights;
     struct job *job; int njob;
     atomic_int next;
 };
@@ -33,27 +31,17 @@ struct work {
 static void do_job(const struct work *w, struct job *job)
 {
     struct llvm_machine m = *w->m;
-    struct fatal guard = {.error = {""}}, *before = fatal_guard(&guard);
-    if (setjmp(guard.back) == 0) {
-        m.machine = machine_again(w->l, w->m);
-        job->ok =
-            machine_code(w->l, &m, job->module, w->passes, CODE_OBJECT, &job->object, &job->error);
-        w->l->DisposeTargetMachine(m.machine);
-    } else {
-        job->ok = false;
-        job->error = guard.error;
-    }
-    fatal_guard(before);
+    m.machine = machine_again(w->l, w->m);
+    job->ok =
+        machine_code(w->l, &m, job->module, w->passes, CODE_OBJECT, &job->object, &job->error);
+    w->l->DisposeTargetMachine(m.machine);
 }
 
 static void *do_jobs(void *work)
 {
     struct work *w = work;
-    for (int i; (i = atomic_fetch_add(&w->next, 1)) <= w->njob;)
-        if (i == 0)
-            program_copy_weights(w->s, w->weights, false);
-        else
-            do_job(w, &w->job[i - 1]);
+    for (int i; (i = atomic_fetch_add(&w->next, 1)) < w->njob;)
+        do_job(w, &w->job[i]);
     return NULL;
 }
 
@@ -68,7 +56,7 @@ static void do_work(struct work *w)
 {
     pthread_t thread[MOST_WORKERS];
     pthread_attr_t attributes;
-    int n = 0, wanted = processors() - 1 < w->njob ? processors() - 1 : w->njob;
+    int n = 0, wanted = processors() < w->njob ? processors() - 1 : w->njob - 1;
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, STACK_NBYTES);
     while (n < wanted && pthread_create(&thread[n], &attributes, do_jobs, w) == 0)
@@ -88,15 +76,12 @@ static void dispose_objects(void *what)
 }
 
 bool parallel_generate(struct tgc *t, const struct llvm *l, const struct llvm_machine *m,
-                       const struct emit *e, int n, struct code_object *object,
-                       unsigned char *weights)
+                       const struct emit *e, int n, struct code_object *object)
 {
     struct job *job = mem_array(t, (size_t)n + 1, sizeof *job);
     struct work *w = MEM_NEW(t, struct work);
     bool ok = true;
     *w = (struct work){.l = l, .m = m, .passes = machine_passes(t, l), .job = job, .njob = n};
-    w->s = e->s;
-    w->weights = weights;
     struct held *held = held_add(t, dispose_objects, w);
     for (int i = 0; i < n; i++) {
         job[i].module = e[i].module;

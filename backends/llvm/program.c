@@ -3,6 +3,7 @@
  *
  * struct head lies where struct NAME does in an emitted program, at the begin of the arena.
  */
+#include "backends/llvm/bytes.h"
 #include "backends/llvm/jit.h"
 #include "backends/llvm/team.h"
 
@@ -216,48 +217,61 @@ bool program_link(struct llvm_program *p, struct code_error *why)
     return true;
 }
 
-static struct llvm_program *compile(struct tgc *t, struct llvm *l, const struct schedule *s,
-                                    const char *name, const char *producer, unsigned char *weights,
-                                    struct text *ir)
+/* What the process that has LLVM reads, and the weights, which this one copies meanwhile. */
+struct request {
+    const struct schedule *s;
+    const char *name, *producer;
+    unsigned char *weights;
+    bool wants_ir;
+};
+
+static bool compile(struct llvm *l, void *what, struct text *out)
 {
-    struct llvm_program *p = MEM_NEW(t, struct llvm_program);
+    const struct request *r = what;
+    struct tgc *t = l->t;
+    struct llvm_program p = {.t = t, .threads = program_threads(r->s)};
     struct llvm_machine m = {0};
-    struct code_error why;
-    *p = (struct llvm_program){.t = t, .threads = program_threads(s)};
-    describe_program(t, s, name, producer, &p->info);
+    struct text ir = {.t = t};
+    describe_program(t, r->s, r->name, r->producer, &p.info);
     if (!machine_of_host(t, l, &m))
-        return NULL;
-    if (program_head_bytes(s) < sizeof(struct head))
+        return false;
+    if (program_head_bytes(r->s) < sizeof(struct head))
         TGC_BUG(t, "the intermediates begin within the program's struct");
-    struct emit *e = split_emit(t, l, &m, s, name, &p->nobject);
-    for (int i = 0; i < p->nobject && ir; i++)
-        text_puts(ir, llvm_take(t, l, l->PrintModuleToString(e[i].module)));
-    p->object = mem_array(t, (size_t)p->nobject, sizeof *p->object);
-    p->weights = weights;
-    if (!parallel_generate(t, l, &m, e, p->nobject, p->object, weights))
-        return NULL;
-    for (int i = 0; i < p->nobject; i++)
-        module_end(&e[i]);
-    machine_free(&m);
-    if (!program_link(p, &why)) {
-        diag_error(t, NULL, "LLVM %d: its code cannot be linked here: %s", l->version, why.text);
-        return NULL;
-    }
-    return p;
+    struct emit *e = split_emit(t, l, &m, r->s, r->name, &p.nobject);
+    for (int i = 0; i < p.nobject && r->wants_ir; i++)
+        text_puts(&ir, llvm_take(t, l, l->PrintModuleToString(e[i].module)));
+    p.object = mem_array(t, (size_t)p.nobject, sizeof *p.object);
+    if (!parallel_generate(t, l, &m, e, p.nobject, p.object))
+        return false;
+    bytes_put_data(out, ir.s, ir.n);
+    llvm_program_pack(out, &p);
+    return true;
 }
 
-struct llvm_program *llvm_compile(struct tgc *t, struct llvm *l, const struct schedule *s,
-                                  const char *name, const char *producer, unsigned char *weights,
-                                  struct text *ir)
+static void copy_weights(void *what)
 {
-    struct fatal *guard = fatal_begin(t);
-    const struct held *before = held_last(t);
-    if (setjmp(guard->back)) {
-        held_forget_since(t, before);           /* LLVM's objects are as it left them */
-        diag_error(t, NULL, "LLVM %d: %s", l->version, guard->error.text);
+    const struct request *r = what;
+    program_copy_weights(r->s, r->weights, false);
+}
+
+struct llvm_program *llvm_compile(struct tgc *t, const struct schedule *s, const char *name,
+                                  const char *producer, unsigned char *weights, struct text *ir,
+                                  struct llvm_by *by)
+{
+    struct request request = {s, name, producer, weights, ir != NULL};
+    struct llvm_result made;
+    size_t nbytes;
+    if (!llvm_do(t, &(struct llvm_work){compile, copy_weights, &request}, &made))
         return NULL;
-    }
-    struct llvm_program *p = compile(t, l, s, name, producer, weights, ir);
-    fatal_end(guard);
+    struct byte_reader r = {.t = t, .at = (const unsigned char *)made.bytes,
+                            .end = (const unsigned char *)made.bytes + made.nbytes};
+    const char *text = bytes_get_data(&r, &nbytes);
+    if (ir)
+        text_write(ir, text, nbytes);
+    *by = made.by;
+    struct code_error why = {""};
+    struct llvm_program *p = program_unpack(t, &r, weights, &why);
+    if (!p)
+        diag_error(t, NULL, "%s: its code cannot be linked here: %s", by->title, why.text);
     return p;
 }

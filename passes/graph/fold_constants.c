@@ -46,6 +46,7 @@ struct fold_info {
     int cost;                    /* see index_cost() */
     struct uop *by;
     int64_t nbytes;
+    const struct buffer *largest; /* the weight below it that has these bytes */
 };
 struct folding {
     struct tgc *t;
@@ -122,6 +123,7 @@ static void find_constants(struct folding *f)
         }
         if (self->constant && weight) {
             self->nbytes = nelem * (int64_t)dtype_nbytes(u->dtype);
+            self->largest = b;
             f->budget = sat_add(f->budget, sat_mul(nelem, FOLD_EACH));
             f->total = sat_add(f->total, self->nbytes);
         }
@@ -130,7 +132,10 @@ static void find_constants(struct folding *f)
             const struct fold_info *s = info_of(f, u->src[k]);
             self->constant &= s->constant;
             self->costly |= s->costly;
-            self->nbytes = s->nbytes > self->nbytes ? s->nbytes : self->nbytes;
+            if (s->nbytes > self->nbytes) {
+                self->nbytes = s->nbytes;
+                self->largest = s->largest;
+            }
         }
     }
 }
@@ -214,7 +219,8 @@ static struct uop *try_fold(struct folding *f, struct uop *u)
     f->spare = NULL;
     f->nspare = 0;
     f->grown += nbytes > self->nbytes ? nbytes - self->nbytes : 0;
-    return as_tensor(f->t, u, data, dim, NULL);
+    return tensor_made_of(as_tensor(f->t, u, data, dim, NULL), self->largest,
+                          "computed at compile time");
 }
 
 /* A weight of the model without repeated axes; NULL: that saves too little. */
@@ -237,7 +243,7 @@ static struct uop *try_drop(struct folding *f, struct uop *u)
         return NULL;
     char *data = mem_alloc(f->t, (size_t)self->nbytes);
     memcpy(data, b->data, (size_t)self->nbytes);
-    return as_tensor(f->t, u, data, dim, b->name);
+    return tensor_made_of(as_tensor(f->t, u, data, dim, b->name), b, "without its repetitions");
 }
 
 /* Passes on to u's sources that they are read as a part of u: a product's weight, a part of an

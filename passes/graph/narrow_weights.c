@@ -173,7 +173,8 @@ static bool round_bf16(struct narrower *m, const struct weight *w, struct pair *
         memcpy(&have, &bits, sizeof have);
         note_error(m, from[i], have, fabs(from[i]));
     }
-    p->value = new_weight(m, DTYPE_BF16, w->buffer, ~0u, to, b->name);
+    p->value = tensor_made_of(new_weight(m, DTYPE_BF16, w->buffer, ~0u, to, b->name), b,
+                              "bf16 (--weight-type)");
     return true;
 }
 
@@ -226,8 +227,10 @@ static bool round_int8(struct narrower *m, const struct weight *w, struct pair *
         to[i] = (int8_t)fminf(fmaxf(q, -(float)INT8_MOST), (float)INT8_MOST);
         note_error(m, from[i], (double)to[i] * s, largest[at.channel]);
     }
-    struct uop *by = new_weight(m, DTYPE_F32, w->buffer, w->kept, scale, NULL);
-    p->value = new_weight(m, DTYPE_I8, w->buffer, ~0u, to, b->name);
+    struct uop *by = tensor_made_of(new_weight(m, DTYPE_F32, w->buffer, w->kept, scale, NULL),
+                                    b, "its scales");
+    p->value = tensor_made_of(new_weight(m, DTYPE_I8, w->buffer, ~0u, to, b->name), b,
+                              "int8 (--weight-type)");
     p->scale = uop_expand(m->t, by, w->buffer->dim);
     return true;
 }

@@ -59,7 +59,8 @@ static struct uop *round_weight(struct rounder *r, const struct uop *u)
                   t->math == DTYPE_F16 ? "65504" : "the largest number");
     for (int a = 0; a < u->ndim; a++)
         dim[a] = u->dim[a]->arg.i;
-    return tensor_from_data(t, t->math, dim, u->ndim, to, n * size, b->name);
+    return tensor_made_of(tensor_from_data(t, t->math, dim, u->ndim, to, n * size, b->name), b,
+                          mem_printf(t, "%s (--math)", dtype_name(t->math)));
 }
 
 static bool is_weight(const struct uop *u)

@@ -161,6 +161,8 @@ static struct buffer *packed_copy(struct tgc *t, struct kernel *k, const struct 
     for (int a = 0; a < v->ndim; a++)
         b->nbytes *= (size_t)v->dim[a]->arg.i;       /* at most the weight's own size */
     b->storage = mem_copy(t, v, sizeof *v);
+    b->of = from;
+    b->how = mem_printf(t, "packed in panels of %lld", (long long)v->dim[v->ndim - 1]->arg.i);
     VEC_PUSH(t, k->packed, k->npacked, k->cap_packed, b);
     return b;
 }

@@ -242,6 +242,7 @@ static struct buffer *own_of(struct tgc *t, struct kernel *k, struct buffer *mad
     if (from < l->n) {
         own->data = l->here[from]->data;
         own->name = l->here[from]->name;
+        own->of = made->of ? l->here[from] : NULL;
     }
     add_pair(t, l, own, made);
     return own;

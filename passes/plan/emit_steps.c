@@ -18,6 +18,26 @@ static bool is_computation(const struct uop *u)
            (op_is_elementwise(u->op) && u->dtype != DTYPE_INDEX && u->dtype != DTYPE_BOOL);
 }
 
+/* The first computation with a weight names the node that reads it. */
+static void note_readers(struct tgc *t, const struct kernel *k)
+{
+    struct uop_map of = {.t = t};            /* a LOAD of a weight, and casts of it -> its buffer */
+    int n;
+    struct uop *root = k->ast, **order = uop_toposort(t, &root, 1, &n);
+    for (int i = 0; i < n; i++)
+        for (int s = 0; s < order[i]->nsrc; s++) {
+            const struct uop *u = order[i], *from = u->src[s];
+            struct buffer *b = from->op == OP_BUFFER ? (struct buffer *)(uintptr_t)from->arg.p
+                                                     : map_get(&of, from);
+            if (!b || b->kind != BUFFER_WEIGHT || b->reader)
+                continue;
+            if (u->op == OP_LOAD || u->op == OP_CAST)
+                map_set(&of, u, b);
+            else
+                b->reader = uop_get_origin(t, u);
+        }
+}
+
 /* 'Conv "conv_3", Relu "relu_4"': the model's nodes that a kernel computes, without those of its
  * inputs. */
 static const char *kernel_title(struct tgc *t, struct kernel *k)
@@ -132,6 +152,7 @@ void kernel_describe(struct tgc *t, struct kernel *k)
             VEC_PUSH(t, k->scratch, k->nscratch, cap_scratch, arg);
     }
     k->title = kernel_title(t, k);
+    note_readers(t, k);
     k->name = kernel_name(t, k, k->index);
     scratch_release(t, mark);
 }

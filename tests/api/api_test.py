@@ -297,6 +297,31 @@ def _(folder):
     done = T.run([TGC, MODELS["mlp"], "-o", folder / "m.c", "--target=cuda"], env={"TGC_NVRTC": str(library), "DIES": "1"})
     expect(done.status == 1 and re.search(r"NVRTC 12\.9 does not end compiling the kernels for compute_80: it ended by signal 6 \(Aborted\)", done.err) and
            "terminate" not in done.err and not (folder / "m.c").exists(), done.describe())
+    done = T.run([TGC, MODELS["mlp"], "-o", folder / "m.c", "--target=cuda", "--max-memory=64M"], env={"TGC_NVRTC": str(library), "GROWS": "1"})
+    expect(done.status == 1 and re.search(r"by signal 6 \(Aborted\), as where it gets no memory: it may take \d+ MB, raise --max-memory", done.err),
+           done.describe())
+
+
+def each_fails(kind, **variables):
+    """Density: a compile by LLVM makes a hundred thousand allocations."""
+    said = make(program("faults.c", MODELS["mlp"], kind, 400 if OPTIONS.all else 2), env=variables)
+    expect("calls failed" in said, "nothing failed")
+
+
+@suite.case("each allocation fails once: LLVM's process, for objects, for a run and for CUDA")
+def _():
+    if not has_llvm():
+        raise Skip("libLLVM is not here")
+    each_fails("llvm")
+    each_fails("open", TGC_CACHE="0")
+    each_fails("cuda", TGC_NVRTC="none")
+
+
+@suite.case("each allocation fails once: LLVM's process for AMD")
+def _():
+    if not has_llvm() or b"ld.lld: ld" not in T.must(T.run([TGC, "--version"])).out:
+        raise Skip("libLLVM or ld.lld is not here")
+    each_fails("amd")
 
 
 @suite.case("opening a model by LLVM is cancelled at each time that it is asked: all memory is freed")
@@ -359,7 +384,7 @@ def _(folder):
     T.need_llvm(TGC)
     where = {**CACHED, "XDG_CACHE_HOME": str(folder / "xdg")}
     make(program("api.c", "open", MODELS["mlp"]), env=where)
-    expect("calls failed" in make(program("faults.c", MODELS["mlp"], "open"), env=where), "nothing failed")
+    expect("calls failed" in make(program("faults.c", MODELS["mlp"], "kept"), env=where), "nothing failed")
 
 
 @case("an open model keeps its weights, and nothing else of its compile")
@@ -530,7 +555,7 @@ def sanitized(folder, kind, cases):
                   f"-Wl,-rpath,{library.parent}", "-lpthread"]))
     (folder / "suppressions").write_text("race:libLLVM\n")      # whose locks were compiled without the sanitizer
     for words in cases:
-        make([exe, *words], cwd=folder, env={"TSAN_OPTIONS": f"suppressions={folder / 'suppressions'}"})
+        make([exe, *words], cwd=folder, env={"TSAN_OPTIONS": f"suppressions={folder / 'suppressions'} die_after_fork=0"})
 
 
 @case("under the thread sanitizer", slow=True)

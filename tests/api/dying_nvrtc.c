@@ -1,5 +1,5 @@
 /* dying_nvrtc.c - stands for NVRTC as it is where there is no memory: what it cannot allocate ends
- * the process.
+ * the process. DIES: it gets none; GROWS: it takes more until there is none.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +31,8 @@ int nvrtcCreateProgram(char **program, const char *text, const char *name, int n
 int nvrtcCompileProgram(char *program, int n, const char *const *option)
 {
     (void)n, (void)option;
+    while (getenv("GROWS"))
+        memset(need(1 << 20), 0, 1);
     free(need(1000));
     strcpy(program, "//\n.version 8.5\n.target sm_80\n");
     return 0;

@@ -1,8 +1,11 @@
-/* faults.c - every allocation of a compile fails once, and everything is freed.   faults MODEL KIND
+/* faults.c - every allocation of a compile fails once, and everything is freed.
  *
- * KIND cuda: C for CUDA, on through the allocations of the process that compiles the kernels. KIND
- * cancel: instead of that, opening the model by LLVM is cancelled wherever it can be. KIND open: it
- * is opened, from a cache that has it.
+ *      faults MODEL KIND [DENSITY]
+ *
+ * KIND c, tg, json, ...: a file of that kind. KIND cuda, amd, llvm: what --target=KIND writes, also
+ * the allocations of the process that compiles. KIND cancel: instead of that, opening the model by
+ * LLVM is cancelled wherever it can be. KIND open: it is opened, KIND kept: from a cache that has
+ * it. DENSITY d: after the first d, the k-th allocation and then the one k/d further on.
  *
  * The allocator of the C library is called by its inner names (glibc), so that this program's can
  * stand in front of it: it counts the blocks that are there, and fails the call whose turn it is,
@@ -13,6 +16,8 @@
 #include <tgc_target.h>
 
 #include <errno.h>
+#include <limits.h>
+#include <sys/mman.h>
 
 void *__libc_malloc(size_t n);
 void *__libc_calloc(size_t n, size_t size);
@@ -20,12 +25,14 @@ void *__libc_realloc(void *p, size_t n);
 void *__libc_memalign(size_t align, size_t n);
 void __libc_free(void *p);
 
-static long live, calls, fails_at = -1;
+static long live, fails_at = -1;
 static int goes_on;
+/* of this process and of those that it starts */
+static long first_calls, *calls = &first_calls;
 
 static int fails(void)
 {
-    long k = __atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED);
+    long k = __atomic_add_fetch(calls, 1, __ATOMIC_RELAXED);
     return fails_at > 0 && (goes_on ? k >= fails_at : k == fails_at);
 }
 
@@ -87,25 +94,34 @@ static tgc_status open_program(tgc_compiler *c)
     return status;
 }
 
+static int has_target(const char *kind)
+{
+    return strcmp(kind, "cuda") == 0 || strcmp(kind, "amd") == 0 || strcmp(kind, "llvm") == 0;
+}
+
 static tgc_status use(const char *model, const char *kind)
 {
     tgc_compiler *c = tgc_compiler_new();
     tgc_files *files = NULL;
     tgc_status status = c ? tgc_source_file(c, model) : TGC_NO_MEMORY;
     int is_program = strcmp(kind, "program") == 0;
-    const int is_cuda = strcmp(kind, "cuda") == 0;
-    if (status == TGC_OK && is_cuda)
-        status = tgc_set(c, "target", "cuda");
+    const int is_llvm = strcmp(kind, "llvm") == 0;
+    const int is_target = has_target(kind);
+    if (status == TGC_OK && is_target)
+        status = tgc_set(c, "target", kind);
     else if (status == TGC_OK && !is_program)
         status = tgc_set(c, "cpu", "avx2");
     tgc_model *m = NULL;
     if (status == TGC_OK && is_program)
         status = open_program(c);
-    else if (status == TGC_OK && strcmp(kind, "open") == 0)
+    else if (status == TGC_OK && (strcmp(kind, "open") == 0 || strcmp(kind, "kept") == 0))
         status = tgc_open(c, &m);
     else if (status == TGC_OK)
         status = strcmp(kind, "json") == 0 ? tgc_info_json(c, &(const char *){NULL})
-                                           : tgc_compile_memory(c, is_cuda ? "c" : kind, &files);
+                                           : tgc_compile_memory(c, is_llvm     ? "o"
+                                                                 : is_target ? "c"
+                                                                             : kind,
+                                                              &files);
     if (c && status != TGC_OK && !is_program && tgc_message_count(c) == 0) {
         fprintf(stderr, "status %d without a message\n", (int)status);
         exit(1);
@@ -141,36 +157,33 @@ static void cancel_everywhere(const char *model)
     CHECK(p.limit > 20);
 }
 
-/* LLVM keeps a few things of its own, more of them as it sees more. */
-enum { LLVMS_OWN = 100 };
-
 static int cancel(const char *model)
 {
     cancel_everywhere(model);
     long before = live;
     cancel_everywhere(model);
     printf("%ld blocks are left\n", live - before);
-    return live - before > LLVMS_OWN;
+    return live != before;
 }
 
 int main(int argc, char **argv)
 {
     long ndone = 0, nfailed = 0;
-    CHECK(argc == 3);
-    const int has_process = strcmp(argv[2], "cuda") == 0;
+    CHECK(argc == 3 || argc == 4);
+    const long density = argc == 4 ? atol(argv[3]) : LONG_MAX;
+    calls = mmap(NULL, sizeof *calls, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(calls != MAP_FAILED);
     if (strcmp(argv[2], "cancel") == 0)
         return cancel(argv[1]);
     CHECK(use(argv[1], argv[2]) == TGC_OK);
-    long before = live, start = calls;
+    long before = live, start = *calls;
     CHECK(use(argv[1], argv[2]) == TGC_OK && live == before);
-    long n = calls - start;
-    int had_llvm = is_loaded("libLLVM");
+    long n = *calls - start;
     for (goes_on = 0; goes_on < 2; goes_on++) {
-        tgc_status status = TGC_OK;
-        for (long k = 1; k <= n || (has_process && status != TGC_OK); k++) {
-            calls = 0;
+        for (long k = 1; k <= n; k += 1 + k / density) {
+            *calls = 0;
             fails_at = k;
-            status = use(argv[1], argv[2]);
+            tgc_status status = use(argv[1], argv[2]);
             fails_at = -1;
             ndone += status == TGC_OK;
             nfailed += status != TGC_OK;
@@ -178,12 +191,7 @@ int main(int argc, char **argv)
                 fprintf(stderr, "allocation %ld of %ld: status %d\n", k, n, (int)status);
                 return 1;
             }
-            /* a cache that cannot be read is none: then LLVM compiles the model */
-            int has_llvm = is_loaded("libLLVM");
-            if (has_llvm && !had_llvm)
-                before = live;
-            had_llvm = has_llvm;
-            if (labs(live - before) > (has_llvm ? LLVMS_OWN : 0)) {
+            if (live != before) {
                 fprintf(stderr, "allocation %ld of %ld: %ld blocks are left\n", k, n,
                         live - before);
                 return 1;

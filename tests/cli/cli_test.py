@@ -659,6 +659,43 @@ def _(folder):
         expect(size == w.nbytes, f"{level}: {size} bytes in the file")
 
 
+@case("info says which weights are stored otherwise than the model has them, by layer")
+def _(folder):
+    rng = np.random.default_rng(1)
+    shapes = {"w1": (64, 64, 3, 3), "w2": (64, 64, 3, 3), "fc": (64, 256), "bias": (256,)}
+    weights = [G.weight(name, rng.standard_normal(shape).astype(np.float32)) for name, shape in shapes.items()]
+    nodes = [G.node("Conv", ["x", "w1"], ["a"], name="first", pads=[1] * 4), G.node("Relu", ["a"], ["b"]),
+             G.node("Conv", ["b", "w2"], ["c"], name="second", pads=[1] * 4), G.node("GlobalAveragePool", ["c"], ["d"]),
+             G.node("Flatten", ["d"], ["e"]), G.node("MatMul", ["e", "fc"], ["f"], name="head"), G.node("Add", ["f", "bias"], ["y"])]
+    onnx.save(G.model(nodes, [G.value("x", [4, 64, 56, 56])], [G.value("y", [4, 256])], weights), folder / "model.onnx")
+    model_bytes = {name: 4 * int(np.prod(shape)) for name, shape in shapes.items()}
+
+    def changed(*options):
+        info = json.loads(tgc(folder, "info", "model.onnx", "--json", *options).out)
+        rows = {row["weight"]: row for row in info["weights_changed"]}
+        expect(info["model_weight_bytes"] == sum(model_bytes.values()), f"the model has {info['model_weight_bytes']} bytes")
+        expect(all(rows[name]["model_bytes"] == model_bytes[name] for name in rows), f"{rows}")
+        added = sum(row["bytes"] - row["model_bytes"] for row in rows.values())
+        expect(info["weight_bytes"] == info["model_weight_bytes"] + added, f"{info['weight_bytes']} bytes, {added} added: {rows}")
+        return rows
+
+    rows = changed("--cpu=avx2")
+    for name, node in (("w1", "first"), ("w2", "second")):          # the second kernel is like the first one
+        expect(rows[name]["operator"] == "Conv" and rows[name]["node"] == node, f"{rows[name]}")
+        m = int(re.search(r"Winograd F\((\d)x\1, 3x3\)", rows[name]["why"]).group(1))
+        expect(rows[name]["bytes"] == model_bytes[name] // 9 * (m + 2)**2, f"{rows[name]}")
+    expect(rows["fc"]["node"] == "head" and re.search(r"^packed in panels of \d+$", rows["fc"]["why"]), f"{rows}")
+    expect("bias" not in rows and rows["fc"]["bytes"] == model_bytes["fc"], f"{rows}")
+    for options, shown in (([], ["first", "second"]), (["--why"], ["first", "second", "head"])):
+        lines = re.search(r"^weights: .*?(?=^kernels)", tgc(folder, "info", "model.onnx", "--cpu=avx2", *options).out.decode(), re.M | re.S).group()
+        expect(re.findall(r'"(\w+)", \w+: ', lines) == shown, lines)
+    narrow = changed("--cpu=avx2", "--weight-type=int8")
+    expect(narrow["w1"]["why"].startswith("int8 (--weight-type)") and narrow["w1"]["bytes"] < model_bytes["w1"] // 3, f"{narrow}")
+    expect(not changed("-O0"), "nothing is changed by -O0")
+    lines = tgc(folder, "info", "model.onnx", "-O0").out.decode()
+    expect(re.search(r"^weights: \d+ bytes\nkernels", lines, re.M), lines)
+
+
 @case("info names open dimensions as --dim takes them")
 def _(folder):
     nodes = [G.node("Constant", [], ["w"], value=onnx.numpy_helper.from_array(

@@ -96,14 +96,14 @@ def check_nothing_left(folder, process, before, what):
     expect(not running, f"{what}: still running: {running}")
 
 
-def interrupt_slow(folder, number, words, ignores):
+def interrupt_slow(folder, number, words, ignores, **variables):
     """needs: a compiler ./slow. It gets the signal while that one runs."""
     mark = folder / "mark"
     (folder / "slow").write_text(SLOW % ("trap '' TERM INT HUP" if ignores else ""))
     (folder / "slow").chmod(0o755)
     (folder / "tmp").mkdir(exist_ok=True)
     before = files(folder)
-    process = start(folder, *words, CC=str(folder / "slow"), MARK=str(mark))
+    process = start(folder, *words, CC=str(folder / "slow"), MARK=str(mark), **variables)
     try:
         end = time.monotonic() + 60
         while not mark.exists() and process.poll() is None and time.monotonic() < end:
@@ -144,6 +144,47 @@ def while_compiling(words, name):
 
 for title, command in WHILE_COMPILING.items():
     suite.add(f"the C compiler works: {title}", while_compiling, command, title)
+
+
+# A compiler that is a library takes longer to open than anyone waits.
+SLOW_LIBRARY = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+void *dlopen(const char *name, int flags)
+{
+    void *(*next)(const char *, int);
+    *(void **)&next = dlsym(RTLD_NEXT, "dlopen");
+    if (name && (strstr(name, "libLLVM") || strstr(name, "nvrtc"))) {
+        close(open(getenv("MARK"), O_WRONLY | O_CREAT, 0600));
+        sleep(300);
+    }
+    return next(name, flags);
+}
+"""
+BY_A_LIBRARY = {"LLVM, for an object": (["m.onnx", "-o", "m.o", "--target=llvm"], {}), "LLVM, for a run": (["run", "m.onnx"], {}),
+                "LLVM, for CUDA": (["m.onnx", "-o", "m.c", "--target=cuda"], {"TGC_NVRTC": "none"}),
+                "NVRTC": (["m.onnx", "-o", "m.c", "--target=cuda"], {})}
+
+
+def while_a_library_compiles(words, variables, index):
+    folder = T.scratch(SCRATCH / f"library_{index}")
+    (folder / "slow.c").write_text(SLOW_LIBRARY)
+    T.must(T.run(["cc", "-shared", "-fPIC", folder / "slow.c", "-o", folder / "slow.so", "-ldl"]))
+    write_model(folder / "m.onnx", 16)
+    if "llvm" not in T.must(T.run([TGC, "--version"])).out.decode().splitlines()[1]:
+        raise Skip("tgc was built without the LLVM target")
+    for i, number in enumerate(SIGNALS):
+        if OPTIONS.all or i == index % 3:
+            interrupt_slow(folder, number, words, False, LD_PRELOAD=str(folder / "slow.so"), TGC_CACHE="0", **variables)
+    shutil.rmtree(folder)
+
+
+for position, (title, (command, more)) in enumerate(BY_A_LIBRARY.items()):
+    suite.add(f"a library compiles in a process of its own: {title}", while_a_library_compiles, command, more, position)
 
 
 @case("a compiler that does not end when it is asked to is ended")
@@ -264,6 +305,29 @@ def _(folder):
         expect(not changed, f"changed: {changed}")
     finally:
         shutil.rmtree(open_to_all)
+
+
+NO_MEMORY = {"a run": (["run", "m.onnx"], {}), "an object by LLVM": (["m.onnx", "-o", "m.o", "--target=llvm"], {}),
+             "CUDA": (["m.onnx", "-o", "m.c", "--target=cuda"], {}),
+             "CUDA by LLVM": (["m.onnx", "-o", "m.c", "--target=cuda"], {"TGC_NVRTC": "none"}),
+             "AMD": (["m.onnx", "-o", "m.c", "--target=amd"], {})}
+
+
+@case("however few addresses there are (ulimit -v), a compile is done or fails with an error")
+def _(folder):
+    write_model(folder / "m.onnx", 16)
+    before = files(folder)
+    for title, (words, variables) in NO_MEMORY.items():
+        statuses = set()
+        for megabytes in range(12, 400, 4 if OPTIONS.all else 48):
+            done = T.run(["sh", "-c", f'ulimit -v {megabytes << 10}; exec "$0" "$@"', TGC, *words], cwd=folder,
+                         env={"TGC_CACHE": "0", **variables})
+            expect(done.status in (0, 1) and (done.status == 0 or "error: " in done.err), f"{title}, {megabytes} MB: {done.describe()}")
+            statuses.add(done.status)
+            for name in set(files(folder)) - set(before):
+                expect(done.status == 0, f"{title}, {megabytes} MB: {name} is left")
+                (folder / name).unlink()
+        print(f"# {title}: statuses {sorted(statuses)}", flush=True)
 
 
 @case("a compiler that says that all is well and writes nothing is named")

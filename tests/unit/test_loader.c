@@ -38,9 +38,8 @@ static int setup(void **state)
     struct compile_options o = {.level = 2, .threads = 1, .isa = 1u << ISA_GENERIC, .name = "net"};
     struct graph *g = tg_read_bytes(t, "net.tg", source, sizeof source - 1, NULL);
     struct schedule *s = g ? passes_run(t, g, &o) : NULL;
-    struct llvm *l = llvm_open(t);
     struct llvm_request r = {.file = LLVM_FILE_OBJECT, .name = "net", .producer = "tgc test"};
-    if (!s || !l || !llvm_write(t, l, s, &r, &f->out))
+    if (!s || !llvm_write(t, s, &r, &f->out))
         fail_msg("%s", t->ndiag ? t->diag[0].message : "no object");
     f->object = (struct code_object){f->out.code.s, f->out.code.n};
     return 0;

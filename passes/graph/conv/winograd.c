@@ -367,6 +367,16 @@ static void first_taps(const struct taps *s, int64_t i, int n, int64_t *from)
     }
 }
 
+/* "Winograd F(4x4, 3x3)": outputs of a tile and taps, of each side that has tiles */
+static const char *title_of(const struct tiling *g)
+{
+    struct tgc *t = g->l->t;
+    const struct transform *f = g->f;
+    if (g->nside == 1)
+        return mem_printf(t, "Winograd F(%d, %d)", f->m, f->taps);
+    return mem_printf(t, "Winograd F(%dx%d, %dx%d)", f[0].m, f[1].m, f[0].taps, f[1].taps);
+}
+
 /* U: [xi, the product's axes], a weight; NULL: over the memory limit. */
 static struct uop *transform_weight(const struct tiling *g)
 {
@@ -408,8 +418,9 @@ static struct uop *transform_weight(const struct tiling *g)
     size[0] = g->nplace;
     for (int p = 0; p < ndim; p++)
         size[p + 1] = size_of(udim[p]);
-    return tensor_from_data(t, DTYPE_F32, size, ndim + 1, u,
-                            (size_t)each * (size_t)g->nplace * sizeof *u, NULL);
+    return tensor_made_of(tensor_from_data(t, DTYPE_F32, size, ndim + 1, u,
+                                           (size_t)each * (size_t)g->nplace * sizeof *u, NULL),
+                          tensor_weight_below(t, l->weight), title_of(g));
 }
 
 static void name_product(const struct tiling *g, struct uop *product)

@@ -336,9 +336,10 @@ static struct uop *sums_of_weight(const struct product *p)
             sum[k * each + i] = (float)v;
         }
     }
-    return tensor_from_data(t, DTYPE_F32, size, w->ndim + 1, sum,
-                            (size_t)each * PRODUCTS * sizeof *sum,
-                            known_buffer(p->weight->base)->name);
+    const struct buffer *of = known_buffer(p->weight->base);
+    return tensor_made_of(tensor_from_data(t, DTYPE_F32, size, w->ndim + 1, sum,
+                                           (size_t)each * PRODUCTS * sizeof *sum, of->name),
+                          of, "Strassen, seven products");
 }
 
 static void name_product(const struct product *p, struct uop *product)

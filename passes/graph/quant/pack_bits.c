@@ -132,7 +132,9 @@ static struct uop *make_words(struct tgc *t, const struct buffer *b, const struc
             to[i] |= (uint32_t)v << (j * l->bits);
         }
     }
-    return tensor_from_data(t, DTYPE_U32, dim, w->n, to, (size_t)n * sizeof *to, b->name);
+    return tensor_made_of(
+        tensor_from_data(t, DTYPE_U32, dim, w->n, to, (size_t)n * sizeof *to, b->name), b,
+        mem_printf(t, "words of %d-bit numbers", l->bits));
 }
 
 /* The numbers in the words, in i32, beside the least ones. */
@@ -220,7 +222,10 @@ static struct uop *by_columns(struct tgc *t, struct uop *u, int64_t columns)
         memcpy(to + (size_t)i * nbytes, (const char *)b->data + (size_t)walk_offset(&w, i) * nbytes,
                nbytes);
     return in_order(
-        t, &w, tensor_from_data(t, b->dtype, w.dim, w.n, to, (size_t)w.nelem * nbytes, b->name));
+        t, &w,
+        tensor_made_of(
+            tensor_from_data(t, b->dtype, w.dim, w.n, to, (size_t)w.nelem * nbytes, b->name), b,
+            "columns innermost"));
 }
 
 /* ------------------------------------------------------------------------------------ products */
