@@ -36,7 +36,7 @@ SANITIZE = [*(["-g"] if "--all" in sys.argv else []), "-O0", "-fsanitize=address
 # The long form builds by -O1.
 LEVEL = "-O1" if "--all" in sys.argv else "-Og"
 # In the quick form of tests of what programs compute the kernels that this processor runs, and no others: half of gcc's time. All others
-# compile without a warning in a quarter of the onnx package's tests and in models. Options behind it override it.
+# compile without a warning in a quarter of the onnx package's tests, in every second model, and by the suites that name them. Options behind it override it.
 HERE = () if "--all" in sys.argv else ("--cpu=native",)
 # -O0: clang's optimizer needs minutes for what the sanitizers add to a large kernel, with
 # -fno-sanitize-recover still more. A report ends the program by what is set here.
