@@ -19,9 +19,14 @@ static const struct snippet table[] = {
 };
 enum { NSNIPPET = sizeof table / sizeof *table };
 
+/* Not strspn(), which makes a table of its set in every call. */
 static size_t word_length(const char *s)
 {
-    return strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
+    size_t n = 0;
+    for (char c; (c = s[n]) == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                 (c >= '0' && c <= '9');)
+        n++;
+    return n;
 }
 
 const struct snippet *snippet_find(const char *name)

@@ -612,7 +612,7 @@ def _(folder):
     perceptron(folder)
     for command, more, words in (("bench", ["--target=c"], ["writing C", "compiling by cc", "measuring"]),
                                  ("run", [], ["compiling by"]), ("tune", ["-o", "m.tune"], ["[#", "s left"])):
-        env = {"BEAM": "1"} if command == "tune" else {}
+        env = {**T.quickly(), **({"BEAM": "1"} if command == "tune" else {})}
         said = on_terminal(folder, command, "model.onnx", *more, env=env)
         for word in words:
             expect(word in said, f"{command} does not say '{word}': {said!r}")

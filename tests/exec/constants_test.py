@@ -40,7 +40,7 @@ def run(name, model, feeds, *options):
     """The outputs of the model that weight_bytes() saved under this name."""
     folder = SCRATCH / name
     outputs = [o.name for o in model.graph.output]
-    T.emit(TGC, folder / "model.onnx", folder / "net.c", *options)
+    T.emit(TGC, folder / "model.onnx", folder / "net.c", *T.HERE, *options)
     T.build(folder / "net.c", folder / "net", main_by=TGC)
     got = T.Program(folder / "net", outputs).run([feeds[i.name] for i in model.graph.input])
     return [got[o] for o in outputs]

@@ -384,7 +384,7 @@ def changes(kind, *options):
     """(output, value, part, what it changes, what of that it does not reach, what it reaches)"""
     net, folder, cases = T.shared("influence", lambda _, k: make(k), kind)
     inside = T.scratch(folder / ("".join(options) or "default"))
-    T.emit(TGC, folder / "net.onnx", inside / "net.c", *options)
+    T.emit(TGC, folder / "net.onnx", inside / "net.c", *T.HERE, *options)
     T.build(inside / "net.c", inside / "net", main_by=TGC)
     program = T.Program(inside / "net", net.outputs)
     order = [v.name for v in net.inputs]

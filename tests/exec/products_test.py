@@ -35,7 +35,7 @@ def run(name, nodes, x, want, weights, *options):
     folder = T.scratch(SCRATCH / name)
     onnx.save(G.model(nodes, [G.value("x", list(x.shape))], [G.value("y", list(want.shape))], weights),
               folder / "model.onnx")
-    done = T.must(T.run([TGC, folder / "model.onnx", "-o", folder / "net.c", *options],
+    done = T.must(T.run([TGC, folder / "model.onnx", "-o", folder / "net.c", *T.HERE, *options],
                         env={"DEBUG": "2"}))
     T.build(folder / "net.c", folder / "net", main_by=TGC)
     error = np.abs(T.Program(folder / "net", ["y"]).run([x])["y"] - want)
@@ -128,7 +128,7 @@ def budget():
         want = np.maximum(want @ onnx.numpy_helper.to_array(w), 0)
     def result(*options):
         sub = T.scratch(folder / "_".join(options))
-        T.must(T.run([TGC, folder / "model.onnx", "-o", sub / "net.c", *options]))
+        T.must(T.run([TGC, folder / "model.onnx", "-o", sub / "net.c", *T.HERE, *options]))
         T.build(sub / "net.c", sub / "net", main_by=TGC)
         return T.Program(sub / "net", [x]).run([data])[x].astype(np.float64)
 
@@ -469,7 +469,7 @@ def huge_values(dtype, *options, bound=None):
              G.node("Softmax", ["m"], ["p"], axis=-1), G.node("MatMul", ["p", "v"], ["y"])]
     onnx.save(G.model(nodes, inputs, [G.value("y", [2, size, d], kind)], [G.weight("c", np.array(0.25, dtype))], opset=13),
               folder / "model.onnx")
-    T.emit(TGC, folder / "model.onnx", folder / "net.c", *options, *([f"--dim=n<={bound}"] if bound else []))
+    T.emit(TGC, folder / "model.onnx", folder / "net.c", *T.HERE, *options, *([f"--dim=n<={bound}"] if bound else []))
     T.build(folder / "net.c", folder / "net", main_by=TGC)
     y = T.Program(folder / "net", ["y"]).run([q, k, v, mask.astype(dtype)])["y"]
     y = (y if y.dtype == np.dtype(dtype) else y.view(dtype)).astype(np.float64)

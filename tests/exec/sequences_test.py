@@ -30,13 +30,13 @@ SETS = ["generic", *[isa for isa in ("avx2", "avx512")
 
 
 def run(name, nodes, inputs, want, weights, error=1e-5, dtype=TensorProto.FLOAT, domains=(), opset=17):
-    """y of the nodes is `want`, in each instruction set; the C with all of them."""
+    """y of the nodes is `want`, in each instruction set; with --all in C of all of them, too: others' tests compile that beside each other."""
     folder = T.scratch(SCRATCH / name)
     kinds = {k: onnx.helper.np_dtype_to_tensor_dtype(v.dtype) for k, v in inputs.items()}
     model = G.model(nodes, [G.value(k, list(v.shape), kinds[k]) for k, v in inputs.items()],
                     [G.value("y", list(want.shape), dtype)], weights, opset=opset, domains=domains)
     onnx.save(model, folder / "model.onnx")
-    for isa in [*SETS, None]:
+    for isa in [*SETS, *([None] if OPTIONS.all else [])]:
         T.must(T.run([TGC, folder / "model.onnx", "-o", folder / "net.c",
                       *(["--cpu", isa] if isa else [])]))
         T.build(folder / "net.c", folder / "net", main_by=TGC)

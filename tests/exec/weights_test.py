@@ -76,7 +76,7 @@ def check(name, model, inputs, shared, kind, *options):
                and small["live_bytes"] <= plain["live_bytes"] + 1024 * lookups,
                f"{small['kernels']} kernels in place of {plain['kernels']}, "
                f"{small['live_bytes']} live bytes in place of {plain['live_bytes']}")
-    T.emit(TGC, folder / "net.onnx", folder / "net.c", f"--weight-type={kind}", *options)
+    T.emit(TGC, folder / "net.onnx", folder / "net.c", f"--weight-type={kind}", *T.HERE, *options)
     expect(f"stored as {kind}" in (folder / "net.c").read_text()[:4000],
            "the C file does not say what was done to its weights")
     T.build(folder / "net.c", folder / "net", main_by=TGC)

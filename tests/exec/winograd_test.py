@@ -84,7 +84,7 @@ def errors(size, channels, tile, *options, group=1, batch=1, kernel=(3, 3), **at
     want = convolve(x, w, b, group, **attributes)
     folder = T.scratch(SCRATCH / "_".join(map(str, (*size, channels, group, *kernel, *options))))
     source, tiles = emit(folder, G.model(nodes, [G.value("x", shape)],
-                                         [G.value("y", list(want.shape))], weights), *options)
+                                         [G.value("y", list(want.shape))], weights), *T.HERE, *options)
     expect(tiles == ([tile] if tile else []), f"the tiles are {tiles}, {tile} was expected")
     expect("true ?" not in source.read_text(), "a choice between coefficients is left")
     T.build(source, folder / "net", main_by=TGC)
@@ -140,7 +140,7 @@ def transposed():
                     [G.value("x", [1, 48, 11, 14])], [G.value("y", [1, 32, 22, 28])],
                     [G.weight("w", w)])
     folder = T.scratch(SCRATCH / "transposed")
-    source, tiles = emit(folder, model)
+    source, tiles = emit(folder, model, *T.HERE)
     expect(tiles == ["3"], f"the tiles are {tiles}")
     x = random.standard_normal((1, 48, 11, 14)).astype(np.float32)
     want = onnxruntime.InferenceSession(folder / "model.onnx").run(None, {"x": x})[0]
@@ -168,7 +168,7 @@ def residual_network():
     layer(random, "y", "p", channels, channels, nodes, weights)
     folder = T.scratch(SCRATCH / "network")
     model = G.model(nodes, [G.value("x", [1, 32, 26, 26])], [G.value("y", [1, 64, 13, 13])], weights)
-    source, tiles = emit(folder, model)
+    source, tiles = emit(folder, model, *T.HERE)
     expect(len(tiles) == 9 and "0" not in tiles, f"the tiles are {tiles}")
     image = random.standard_normal((1, 32, 26, 26)).astype(np.float32)
     want = onnxruntime.InferenceSession(folder / "model.onnx").run(None, {"x": image})[0]

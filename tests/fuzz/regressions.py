@@ -40,7 +40,7 @@ def check(name, nodes, inputs, outputs, weights=(), opset=G.OPSET, options=(), r
                       [value(n, a) for n, a in outputs.items()], weights, opset),
               folder / "model.onnx")
     for level in ((), ("-O0",)):
-        T.emit(TGC, folder / "model.onnx", folder / "net.c", *level, *options)
+        T.emit(TGC, folder / "model.onnx", folder / "net.c", *T.HERE, *level, *options)
         T.build(folder / "net.c", folder / "net", main_by=TGC)
         got = T.Program(folder / "net", list(outputs)).run(list(inputs.values()))
         for output, want in outputs.items():

@@ -6,6 +6,7 @@ Nothing here knows a model.
 import atexit
 import contextlib
 import functools
+import hashlib
 import json
 import os
 import platform
@@ -17,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,7 +38,7 @@ SANITIZE = [*(["-g"] if "--all" in sys.argv else []), "-O0", "-fsanitize=address
 # The long form builds by -O1.
 LEVEL = "-O1" if "--all" in sys.argv else "-Og"
 # In the quick form of tests of what programs compute the kernels that this processor runs, and no others: half of gcc's time. All others
-# compile without a warning in a quarter of the onnx package's tests and in models. Options behind it override it.
+# compile without a warning in a quarter of the onnx package's tests, in every second model, and by the suites that name them. Options behind it override it.
 HERE = () if "--all" in sys.argv else ("--cpu=native",)
 # -O0: clang's optimizer needs minutes for what the sanitizers add to a large kernel, with
 # -fno-sanitize-recover still more. A report ends the program by what is set here.
@@ -132,6 +134,7 @@ def must(done, status=0):
 
 def find_tgc(build):
     """The compiler under test: $TGC, or Meson's product."""
+    KEPT.append(Path(build).resolve() / "test-scratch" / "kept")
     if "TGC" in os.environ:
         return Path(os.environ["TGC"])
     build = Path(build).resolve()
@@ -237,12 +240,44 @@ def shared(kind, make, *key):
         return SHARED[kind, key]
 
 
+KEPT = []                   # where kept() has its folders, once find_tgc() knows it
+
+
+@functools.cache
+def identity(compiler):
+    return str(os.path.realpath(shutil.which(compiler))) + must(run([compiler, "--version"])).out.decode()
+
+
+def kept(compiler, words, make):
+    """A folder with what make(folder) has put there by that compiler: once for these words, which are all that it depends on. It stays in the
+    build folder, for other suites and other runs."""
+    root = KEPT[-1] if KEPT else shared_folder()
+    root.mkdir(parents=True, exist_ok=True)
+    folder = root / hashlib.sha256("\0".join([identity(compiler), *map(str, words)]).encode()).hexdigest()[:24]
+    if not folder.exists():
+        for old in root.iterdir():
+            if time.time() - old.stat().st_mtime > KEPT_SECONDS:
+                shutil.rmtree(old, ignore_errors=True)
+        part = Path(tempfile.mkdtemp(dir=root))
+        make(part)
+        try:
+            part.rename(folder)
+        except OSError:             # another suite was first
+            shutil.rmtree(part)
+    os.utime(folder)
+    return folder
+
+
+KEPT_SECONDS = 7 * 24 * 3600
+
+
 def parse_ahead(folder, compiler, flags):
     """Options by which gcc finds <immintrin.h> parsed already: half of the time that a small
     emitted file takes. Only for files that include it themselves."""
-    (folder / "ahead.h").write_text("#include <immintrin.h>\n")
-    must(run([compiler, *WARNINGS, *flags, "ahead.h"], cwd=folder))
-    return ["-Winvalid-pch", "-include", folder / "ahead.h"]
+    def parse(folder):
+        (folder / "ahead.h").write_text("#include <immintrin.h>\n")
+        must(run([compiler, *WARNINGS, *flags, "ahead.h"], cwd=folder))
+    return ["-Winvalid-pch", "-include", kept(compiler, ["ahead", *WARNINGS, *flags], parse) / "ahead.h"]
 
 
 def parse_ahead_for_run(folder):
@@ -250,9 +285,12 @@ def parse_ahead_for_run(folder):
     is_gcc = "gcc" in Path(os.path.realpath(shutil.which("cc") or "")).name
     if not is_gcc or platform.machine() != "x86_64":
         return ""
-    (folder / "ahead.h").write_text("#include <immintrin.h>\n")
-    must(run(["cc", LEVEL, "-std=c11", "-fPIC", "-pthread", "ahead.h"], cwd=folder))
-    return f" -include {folder / 'ahead.h'}"
+    words = [LEVEL, "-std=c11", "-fPIC", "-pthread"]
+
+    def parse(folder):
+        (folder / "ahead.h").write_text("#include <immintrin.h>\n")
+        must(run(["cc", *words, "ahead.h"], cwd=folder))
+    return f" -include {kept('cc', ['ahead', *words], parse) / 'ahead.h'}"
 
 
 def quickly():
@@ -274,16 +312,26 @@ def compile_main(folder, tgc, stem, compiler, flags, options=("--cpu=generic",))
     emit(tgc, ROOT / "models" / "dot_product.tg", folder / f"{stem}.c", *options)
     text = (folder / f"{stem}.c").read_text()
     library, main = text.split(f"\n#ifdef {stem.upper()}_MAIN\n")
-    includes = re.findall("^#include.*\n", library, re.M)
-    (folder / "main.c").write_text("".join(includes) + main.rpartition("#endif")[0])
-    must(run([compiler, *WARNINGS, *flags, "-c", "main.c"], cwd=folder))
-    return folder / "main.o"
+    text = "".join(re.findall("^#include.*\n", library, re.M)) + main.rpartition("#endif")[0]
+    header = (folder / f"{stem}.h").read_text()
+
+    def compile_it(folder):
+        (folder / "main.c").write_text(text)
+        (folder / f"{stem}.h").write_text(header)
+        must(run([compiler, *WARNINGS, *flags, "-c", "main.c"], cwd=folder))
+    return kept(compiler, [text, header, *WARNINGS, *flags], compile_it) / "main.o"
 
 
-def build(source, exe, compiler="gcc", flags=(LEVEL,), timeout=300, libraries=(), main_by=None, main_options=("--cpu=generic",)):
+def level_by_turns(source):
+    """LEVEL for a third of the programs, by the C's text; the others are not optimized, which is not what their suites test: two thirds of the time."""
+    return LEVEL if "--all" in sys.argv or zlib.crc32(source.read_bytes()) % 3 == 0 else "-O0"
+
+
+def build(source, exe, compiler="gcc", flags=None, timeout=300, libraries=(), main_by=None, main_options=("--cpu=generic",)):
     """Builds the emitted file as a program, without a warning. With main_by, a tgc, only the
     library is this file's: the program has no selftest, and takes half of the time to build."""
     source = Path(source)
+    flags = flags or (level_by_turns(source) if main_by else LEVEL,)
     with open(source) as file:
         head = file.read(1 << 16)
     if main_by:

@@ -4,7 +4,7 @@ Each model goes the users' way at each of its sizes: tgc writes C, a compiler bu
 every warning an error, the program runs on .npy files, step after step where there is state.
 Variants of the same:
 
-    gcc        as users get it, gcc -O2
+    gcc        as users get it, gcc -O2; of every second model the kernels that this processor runs alone, and all with --all
     -O0        tgc's optimizations off
     sanitized  clang, address and undefined sanitizers; in the long form gcc's, too
     opencl     the same by a device, or a processor that OpenCL has as one; with --all
@@ -242,6 +242,7 @@ def check_tgc_run(tgc, scratch, model, target):
 def add_model(suite, tgc, scratch, model):
     """The quick form: as users get it, and at the first size one of -O0, the sanitizers and the dynamic program, in turn."""
     rare = model.heavy and model.name not in catalog.EVERY_CHANGE
+    here = T.HERE if catalog.MODELS.index(model) % 2 else ()
     held = ("dynamic" if model.dynamic else "sanitized", "-O0", "sanitized")[catalog.MODELS.index(model) % 3]
 
     def add(variant, slow, sizes, tgc_options, compiler, flags, dynamic=False):
@@ -253,7 +254,7 @@ def add_model(suite, tgc, scratch, model):
         where = "" if size is None else f" {size}".replace(" ", "").replace(",", "x").strip("()")
         where = f" at {where.strip('()')}" if where else ""
         first = number == 0
-        add(f"gcc{where}", rare or not first, [size], (), "gcc", ("-O2",))
+        add(f"gcc{where}", rare or not first, [size], here, "gcc", ("-O2",))
         add(f"-O0{where}", model.heavy or not first or held != "-O0", [size], ("-O0",), "gcc", ("-O1",))
         add(f"clang{where}", True, [size], (), "clang", ("-O2",))
         add(f"sanitized{where}", model.heavy or not first or held != "sanitized", [size], NATIVE, "clang", T.SANITIZE)

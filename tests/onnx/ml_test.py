@@ -51,7 +51,7 @@ def strings(array):
 def emitted(folder, m, inputs, flags=(T.LEVEL,)):
     """The outputs of the emitted program, by name."""
     onnx.save(m, folder / "m.onnx")
-    T.must(T.run([TGC, "m.onnx", "-o", "m.c"], cwd=folder))
+    T.must(T.run([TGC, "m.onnx", "-o", "m.c", *T.HERE], cwd=folder))
     T.build(folder / "m.c", folder / "m", "gcc", flags, main_by=TGC)
     program = T.Program(folder / "m", [o.name for o in m.graph.output])
     arrays = [a.astype(np.str_) if a.dtype == object else a for a in inputs.values()]

@@ -197,7 +197,7 @@ static void emit_and_run(struct tgc *t, const struct schedule *s, enum weights_m
         "gcc -std=c11 -O2",
         "clang -std=c11 -O2",
         "g++ -x c++ -std=c++17 -O2",
-        "gcc -std=c11 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all",
+        "gcc -std=c11 -O0 -fsanitize=address,undefined -fno-sanitize-recover=all",
     };
     struct program_options o = {
         .name = "net", .model = "net.onnx", .producer = "tgc test", .weights = mode};
