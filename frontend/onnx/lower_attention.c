@@ -144,21 +144,30 @@ static struct uop *whole_bias(const struct node *n, const struct attention *a, s
     return lib_where(&n->lib, allowed, bias ? bias : uop_constf(n->t, d, 0), hidden);
 }
 
+struct uop *attention_products(const struct node *n, struct uop *q, struct uop *k, double scale,
+                               double softcap)
+{
+    const struct lib *l = &n->lib;
+    enum dtype acc = lib_acc_dtype(q->dtype);
+    k = repeat_heads(n, k, q);
+    if (!k)
+        return NULL;
+    struct uop *s = lib_matmul(l, lib_cast(l, acc, q),
+                               uop_permute(n->t, lib_cast(l, acc, k), (int[]){0, 1, 3, 2}));
+    s = lib_binaryf(l, OP_MUL, s, scale);
+    if (softcap != 0 && s)
+        s = lib_binaryf(l, OP_MUL, lib_unary(l, OP_TANH, lib_binaryf(l, OP_DIV, s, softcap)),
+                        softcap);
+    return s;
+}
+
 /* source: ONNX Attention, qk_matmul_output_mode: 0 the products, 1 after softcap, 2 after the
  * masks, 3 after softmax */
 static struct uop *attention_scores(const struct node *n, const struct attention *a, int64_t mode)
 {
     const struct lib *l = &n->lib;
     enum dtype acc = lib_acc_dtype(a->q->dtype);
-    struct uop *k = repeat_heads(n, a->k, a->q);
-    if (!k)
-        return NULL;
-    struct uop *s = lib_matmul(l, lib_cast(l, acc, a->q),
-                               uop_permute(n->t, lib_cast(l, acc, k), (int[]){0, 1, 3, 2}));
-    s = lib_binaryf(l, OP_MUL, s, a->scale);
-    if (mode >= 1 && a->softcap != 0 && s)
-        s = lib_binaryf(l, OP_MUL, lib_unary(l, OP_TANH, lib_binaryf(l, OP_DIV, s, a->softcap)),
-                        a->softcap);
+    struct uop *s = attention_products(n, a->q, a->k, a->scale, mode >= 1 ? a->softcap : 0);
     struct uop *allowed = a->allowed;
     if (a->attr.causal) {
         struct uop *dim[2] = {a->q->dim[2], a->k->dim[2]};

@@ -264,7 +264,8 @@ struct group_query {
     struct uop *total; /* INDEX scalar: the longest sequence with its new part */
     /* [b, 1, 1, 1] how many keys there are before the new ones; a scalar if the cache grows */
     struct uop *past;
-    struct uop *at;    /* [b, 1, s, 1] position of each query */
+    struct uop *at;   /* [b, 1, s, 1] position of each query */
+    struct uop *last; /* like past: the last key of each sequence; a prompt's padding is after it */
 };
 
 /* Rotates x [b, h, s, e] by rows of the caches at its positions [b, 1, s, 1], or position_ids. */
@@ -390,6 +391,7 @@ static bool group_query_behind(struct node *n, struct group_query *g, struct uop
     g->past = n->in[3]->dim[2];
     g->total = sym_add(t, g->past, s);
     g->at = lib_add(l, g->past, positions(n, s, 2));
+    g->last = sym_addi(t, g->total, -1);
     if (!total || !g->at)
         return false;
     struct uop *all = lib_binaryf(l, OP_ADD, per_batch(n, lengths), 1);
@@ -419,7 +421,8 @@ static bool group_query_positions(struct node *n, struct group_query *g)
     if (count != 1)
         return node_error(n, 6, "one length is expected, found %d", count);
     g->total = total[0];
-    struct uop *past = lib_sub(l, lib_binaryf(l, OP_ADD, per_batch(n, lengths), 1), s);
+    g->last = per_batch(n, lengths);
+    struct uop *past = lib_sub(l, lib_binaryf(l, OP_ADD, g->last, 1), s);
     past = lib_where(l, lib_binary(l, OP_EQ, g->total, s), zero, past);
     if (!past || !node_require(n, 5, uop_not(t, lib_binary(l, OP_LT, past, zero)),
                                "a sequence is shorter than its new part"))
@@ -451,9 +454,9 @@ static bool group_query_masks(struct node *n, struct group_query *g)
 {
     const struct lib *l = &n->lib;
     struct tgc *t = n->t;
-    struct uop *key = positions(n, g->a.k->dim[2], 3), *s = g->a.q->dim[2];
+    struct uop *key = positions(n, g->a.k->dim[2], 3);
     int64_t window = node_int(n, "local_window_size", -1);
-    struct uop *last = node_int(n, "causal", 1) ? g->at : lib_add(l, g->past, sym_addi(t, s, -1));
+    struct uop *last = node_int(n, "causal", 1) ? g->at : g->last;
     g->a.allowed = uop_not(t, lib_binary(l, OP_LT, last, key));
     if (window >= 0) { /* that many keys, its own included */
         struct uop *first = lib_sub(l, g->at, uop_int(t, window - 1));
@@ -524,6 +527,34 @@ static bool group_query_present(struct node *n, struct group_query *g)
     return g->a.k && g->a.v;
 }
 
+/* The scores (qk_output 1) or their softmax (2) of all keys that there are; 0 where one is hidden. */
+static bool group_query_scores(struct node *n, const struct group_query *g)
+{
+    const struct lib *l = &n->lib;
+    int64_t mode = node_int(n, "qk_output", 0), width;
+    if (n->nout < 4 || !*n->proto->output[3])
+        return true;
+    if (mode < 1 || mode > 2)
+        return node_error(n, -1, "qk_output is %lld; the scores are an output with 1 or 2",
+                          (long long)mode);
+    if (!uop_const_int(g->a.q->dim[3], &width) || width < 1)
+        return node_error(n, 0, "the size of a head must be fixed, found %s",
+                          shape_text(n, g->a.q));
+    double scale = node_float(n, "scale", 0);
+    struct uop *s = attention_products(n, g->a.q, g->a.k, scale != 0 ? scale : 1 / sqrt((double)width),
+                                       node_float(n, "softcap", 0));
+    if (s && g->a.bias)
+        s = lib_add(l, s, lib_cast(l, s->dtype, g->a.bias));
+    if (s && g->a.allowed)
+        s = lib_where(l, g->a.allowed, s, lib_scalar(l, s, -(double)INFINITY));
+    if (!s)
+        return false;
+    struct uop *hidden = lib_binaryf(l, OP_EQ, s, -(double)INFINITY);
+    s = lib_where(l, hidden, lib_scalar(l, s, 0), mode == 2 ? lib_softmax(l, s, 1u << 3) : s);
+    s = lib_narrow(l, s, 3, uop_int(n->t, 0), g->total);
+    return node_set(n, 3, lib_cast(l, g->a.q->dtype, s));
+}
+
 bool lower_group_query_attention(struct node *n)
 {
     struct group_query g = {0};
@@ -535,8 +566,6 @@ bool lower_group_query_attention(struct node *n)
     }
     if (!node_has_inputs(n, 0x61))
         return false;
-    if (n->nout > 3 && *n->proto->output[3])
-        return node_error(n, -1, "the scores as an output are not supported");
     if (!node_int(n, "local_window_size", -1))
         return node_error(n, -1, "local_window_size 0 leaves no key");
     if (node_int(n, "sliding_window_cache", 0) || !n->in[3] != !n->in[4])
@@ -549,7 +578,7 @@ bool lower_group_query_attention(struct node *n)
         return false;
     bool sink = n->in[11] || node_int(n, "smooth_softmax", -1) == 1;
     return group_query_present(n, &g) && group_query_masks(n, &g) &&
-           (!sink || group_query_sink(n, &g, n->in[11])) &&
+           (!sink || group_query_sink(n, &g, n->in[11])) && group_query_scores(n, &g) &&
            node_set(n, 0, fused_attention(n, &g.a));
 }
 

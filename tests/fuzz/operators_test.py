@@ -38,7 +38,10 @@ class Draw:
 
     def __init__(self, random, opset):
         self.r, self.opset = random, opset
-        self.kind, self.inputs, self.attributes, self.outputs = None, [], {}, 1
+        self.kind, self.domain, self.inputs, self.attributes = None, "", [], {}
+        self.outputs = 1                               # how many, or a list of which are wanted
+        self.packed = {}                               # inputs of tgc that are otherwise than ONNX Runtime's
+        self.rows = None                               # of the first output: how many rows of each sample count
 
     def one(self, *choices):
         return choices[self.r.integers(len(choices))]
@@ -419,13 +422,178 @@ def recurrent(d):
     d.outputs = 2
 
 
+def key_mask(d, b, s, total):
+    """A padding mask in one of its forms, or none."""
+    lengths = d.r.integers(1, total + 1, b).astype(np.int32)
+    by_key = (np.arange(total) < lengths[:, None]).astype(np.int32)
+    form = d.one("none", "none", "lengths", "ends and starts", "packed", "by key", "of one row", "by query", "square")
+    if form == "none":
+        return d.none()
+    starts = (lengths - d.r.integers(1, lengths + 1)).astype(np.int32)
+    d.run({"lengths": lengths, "ends and starts": np.concatenate([lengths, starts]), "by key": by_key, "of one row": by_key[:1],
+           "packed": np.concatenate([lengths, np.arange(b + 1) * s, np.arange(b + 1) * total]).astype(np.int32),
+           "by query": np.maximum(d.r.integers(0, 2, [b, s, total]), np.arange(total) == 0).astype(np.int32),
+           "square": np.tril(np.ones([b, 1, total + 2, total + 2], np.int32))}[form])
+
+
+def score_bias(d, b, heads, s, total):
+    if d.maybe(0.7):
+        return d.none()
+    d.run(d.floats([d.one(1, b), d.one(1, heads), s, total][d.one(0, 0, 0, 0, 1, 2):]))
+
+
+def attention_attributes(d, heads):
+    d.domain, d.outputs = "com.microsoft", 1
+    d.set(num_heads=heads)
+    d.set(0.3, scale=0.3)
+    d.set(0.3, mask_filter_value=-3.0)
+    d.set(0.3, unidirectional=1)
+
+
+def fused_attention(d):
+    d.kind = "Attention"
+    b, s, heads, e, past = d.size(1, 3), d.size(1, 5), d.one(1, 2, 4), d.one(2, 4, 8), d.one(0, 0, 3)
+    sizes = [heads * e, heads * e, heads * d.one(e, e, 3)]
+    width = d.one(heads * e, 5)
+    attention_attributes(d, heads)
+    if sizes[2] != sizes[0] or d.maybe(0.2):
+        d.set(qkv_hidden_sizes=sizes)
+    d.run(d.floats([b, s, width]))
+    d.data(d.floats([width, sum(sizes)]) * np.float32(0.3))
+    d.data(d.floats([sum(sizes)]))                     # without it ONNX Runtime crashes
+    key_mask(d, b, s, s + past)
+    d.run(d.floats([2, b, heads, past, e])) if past else d.none()
+    score_bias(d, b, heads, s, s + past)
+    d.outputs = [True, past > 0 or sizes[2] == sizes[0] and d.maybe()]
+
+
+def multi_head(d):
+    d.kind = "MultiHeadAttention"
+    b, s, heads, e, past = d.size(1, 3), d.size(1, 5), d.one(1, 2, 4), d.one(2, 4, 8), d.one(0, 0, 0, 3)
+    t, ve = d.one(s, s, d.size(1, 6)), d.one(e, e, e, 3)
+    attention_attributes(d, heads)
+    form = d.one("apart", "apart", "apart", "in heads", "in heads", "pairs", "triples")
+    t, ve = s if form == "triples" else t, e if form in ("pairs", "triples") else ve
+    d.run(d.floats([b, s, heads * e]))
+    d.run(d.floats([b, heads, t, e] if form == "in heads" else [b, t, heads * e]))
+    d.run(d.floats([b, heads, t, ve] if form == "in heads" else [b, t, heads * ve]))
+    if form in ("pairs", "triples"):                   # which ONNX Runtime has for CUDA alone
+        first = 0 if form == "triples" else 1
+        d.packed = {first: np.stack([x.reshape(b, t, heads, e) for _, x in d.inputs[first:]], 3), 1 + first: None, 2: None}
+    d.data(d.floats([heads * (2 * e + ve)])) if d.maybe(0.4) else d.none()
+    key_mask(d, b, s, past + t)
+    score_bias(d, b, heads, s, past + t)
+    if past:
+        d.run(d.floats([b, heads, past, e]))
+        d.run(d.floats([b, heads, past, ve]))
+    d.outputs = [True, True, True] if past else d.one([True], [True, True, True])    # without presents ONNX Runtime reads beyond a past
+
+
+def group_query(d):
+    d.kind, d.domain = "GroupQueryAttention", "com.microsoft"
+    pairs, e, b = d.one(1, 2), d.one(8, 16), d.size(1, 3)
+    heads = pairs * d.one(1, 2, 3)
+    first = d.maybe()
+    s = d.size(1, 6) if first else d.one(1, 1, 1, 3)
+    if s > 1 and not first:
+        b = 1
+    lengths = d.r.integers(s, 8, b) if not first else np.array([d.size(1, s) for _ in range(b)])
+    if first:
+        lengths[0] = s
+    total = int(max(lengths))
+    if d.maybe(0.3):
+        d.run(d.floats([b, s, (heads + 2 * pairs) * e]))
+        d.none()
+        d.none()
+    else:
+        d.run(d.floats([b, s, heads * e]))
+        d.run(d.floats([b, s, pairs * e]))
+        d.run(d.floats([b, s, pairs * e]))
+    room = total + d.one(0, 0, 3)
+    for _ in range(2):
+        d.run(d.floats([b, pairs, room, e])) if not first or d.maybe(0.3) and len(d.inputs) == 3 or d.inputs[3:] and d.inputs[3][1] is not None else d.none()
+    d.run((lengths - 1).astype(np.int32).reshape(d.one([b], [b], [b, 1])))
+    d.data(np.array(total, np.int32).reshape(d.one([], [1])))
+    rotary = d.maybe(0.4)
+    if rotary:
+        angle = np.arange(room + 2)[:, None] * 0.1 * np.arange(1, d.one(e // 2, e // 2, e // 4 if e == 16 else e // 2) + 1)
+        d.data(np.cos(angle).astype(np.float32))
+        d.data(np.sin(angle).astype(np.float32))
+        d.set(do_rotary=1)
+        d.set(0.4, rotary_interleaved=1)
+    else:
+        d.none()
+        d.none()
+    if d.maybe(0.2):                                   # of a prompt ONNX Runtime takes the first one, and counts
+        at = 0 if first else d.r.integers(0, room - s + 1, [b, 1])
+        d.run((np.broadcast_to(at, [b, 1]) + np.arange(s)).astype(np.int64))
+    else:
+        d.none()
+    d.run(d.floats([d.one(1, b), d.one(1, heads), s, total])) if d.maybe(0.2) else d.none()
+    if d.maybe(0.2):
+        d.data(d.floats([heads]))
+    elif d.maybe(0.2):
+        d.none()
+        d.none()
+        d.none()
+        d.data(d.floats([e]))
+        d.data(d.floats([e]))
+    d.set(num_heads=heads, kv_num_heads=pairs)
+    d.set(0.3, scale=0.3)
+    d.set(0.3, softcap=2.0)
+    d.set(0.3, local_window_size=d.size(1, 5))
+    d.set(0.2, smooth_softmax=d.one(0, 1))
+    d.set(0.2, causal=0)
+    d.outputs = [True, True, True]                     # without presents ONNX Runtime reads beyond a past
+    if first:                                          # rows of padding are nobody's
+        d.rows = lengths
+    if d.maybe(0.15) and (lengths == total).all():
+        d.set(qk_output=d.one(1, 2))
+        d.outputs = [True, True, True, True]
+
+
+def onnx_attention(d):
+    d.kind = "Attention"
+    b, s, t, pairs, e, past = d.size(1, 3), d.size(1, 5), d.size(1, 6), d.one(1, 2), d.one(4, 8), d.one(0, 0, 3)
+    heads, ve, flat = pairs * d.one(1, 2, 3), d.one(e, e, 3), d.maybe()
+    for n, size, width in ((heads, s, e), (pairs, t, e), (pairs, t, ve)):
+        d.run(d.floats([b, size, n * width] if flat else [b, n, size, width]))
+    if flat:
+        d.set(q_num_heads=heads, kv_num_heads=pairs)
+    total = t + past
+    if d.maybe():
+        length = d.one(total, total, total, max(1, total - 2)) if d.opset >= 24 else total
+        shape = [d.one(1, b), d.one(1, heads), d.one(s, s, s, 1), length][d.one(0, 0, 1, 2):]
+        d.run(d.floats(shape) if d.maybe() else d.r.integers(0, 4, shape) > 0)
+    else:
+        d.none()
+    if past:
+        d.run(d.floats([b, pairs, past, e]))
+        d.run(d.floats([b, pairs, past, ve]))
+    elif d.opset >= 24 and d.maybe(0.3):
+        d.none()
+        d.none()
+        d.run(d.r.integers(1, total + 1, [b]).astype(np.int64))
+    if s > 1 or t == 1:                                # for one query ONNX Runtime forgets it
+        d.set(0.3, is_causal=1)
+    d.set(0.3, scale=0.3)
+    d.set(0.3, softcap=2.0)
+    d.outputs = [True, past > 0, past > 0, d.maybe(0.4)]
+    if d.outputs[3]:
+        d.set(qk_matmul_output_mode=d.one(0, 1, 2, 3))
+
+
+ATTENTION = (fused_attention, multi_head, multi_head, group_query, onnx_attention, onnx_attention)
 GROUPS = (pool, pool, pool, convolution, convolution, resize, resize, resize, clip, elementwise, activation, softmax, reduction, arg_extreme, gemm, matmul, norm,
           movement, slices, pad, gather, split, recurrent)
 
 
-def node_of(d, k):
+def node_of(d, k, packed=True):
     names, inputs, data, feeds = [], [], [], {}
     for i, (how, array) in enumerate(d.inputs):
+        if packed and i in d.packed:
+            array = d.packed[i]
+            how = how if array is not None else "none"
         name = "" if how == "none" else f"n{k}_{i}"
         names.append(name)
         if how == "run":
@@ -433,33 +601,43 @@ def node_of(d, k):
             feeds[name] = array
         elif how == "data":
             data.append(numpy_helper.from_array(array, name))
-    outputs = [f"y{k}_{i}" for i in range(d.outputs)]
-    node = helper.make_node(d.kind, names, outputs, name=f"node{k}", **d.attributes)
-    return node, inputs, data, feeds, outputs
+    while names and not names[-1]:
+        names.pop()
+    wanted = d.outputs if isinstance(d.outputs, list) else [True] * d.outputs
+    outputs = [f"y{k}_{i}" if wanted[i] else "" for i in range(len(wanted))]
+    node = helper.make_node(d.kind, names, outputs, name=f"node{k}", domain=d.domain, **d.attributes)
+    return node, inputs, data, feeds, [name for name in outputs if name]
 
 
 def model_of(nodes, inputs, data, outputs, opset):
     made = [helper.make_tensor_value_info(name, kind, shape) for name, kind, shape in outputs]
     graph = helper.make_graph(nodes, "g", inputs, made, data)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    return helper.make_model(graph, opset_imports=imports_of(opset), ir_version=8)
+
+
+def imports_of(opset):
+    return [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
 
 
 def expected(ort, d, k):
     """What ONNX Runtime computes; None: it refuses the configuration, or the schema does."""
-    node, inputs, data, feeds, outputs = node_of(d, k)
+    node, inputs, data, feeds, outputs = node_of(d, k, packed=False)
     bare = helper.make_graph([node], "g", inputs, [onnx.ValueInfoProto(name=name) for name in outputs], data)
-    model = helper.make_model(bare, opset_imports=[helper.make_opsetid("", d.opset)], ir_version=8)
+    model = helper.make_model(bare, opset_imports=imports_of(d.opset), ir_version=8)
     settings = ort.SessionOptions()
     settings.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     settings.log_severity_level = 4
     settings.intra_op_num_threads = 1
     try:
-        onnx.checker.check_node(node, _context(d.opset))
+        if not d.domain:
+            onnx.checker.check_node(node, _context(d.opset))
         results = ort.InferenceSession(model.SerializeToString(), settings).run(None, feeds)
     except Exception:
         return None
     if any(r.size == 0 for r in results):
         return None
+    if d.kind == "Attention" and not d.domain:         # its hidden scores are the least finite number, not the text's -inf
+        results = [np.where(r == np.finfo(np.float32).min, np.float32(-np.inf), r) for r in results]
     return dict(zip(outputs, results))
 
 
@@ -475,7 +653,9 @@ def says(d):
     return f"{d.kind}-{d.opset} {d.attributes} of {', '.join(shapes)}"
 
 
-def differs(have, want):
+def differs(have, want, rows=None):
+    if rows is not None:
+        have, want = (np.concatenate([sample[:n] for sample, n in zip(x, rows)]) for x in (have, want))
     if have.shape != want.shape:
         return f"shape {have.shape}, expected {want.shape}"
     if want.dtype.kind != "f":
@@ -486,7 +666,7 @@ def differs(have, want):
     return None if same.all() else f"{int((~same).sum())} of {want.size} differ, the first {have[~same][0]}, expected {want[~same][0]}"
 
 
-def compare(opset, seed, count):
+def compare(groups, opset, seed, count):
     try:
         import onnxruntime as ort
     except ImportError:
@@ -495,13 +675,13 @@ def compare(opset, seed, count):
     drawn, k = {}, 0
     while len(drawn) < count and k < 20 * count:
         d = Draw(random, opset)
-        GROUPS[k % len(GROUPS)](d)
+        groups[k % len(groups)](d)
         want = expected(ort, d, k)
         if want is not None:
             drawn[k] = d, want
         k += 1
     expect(len(drawn) == count, f"{len(drawn)} configurations of {k} are valid")
-    folder = T.scratch(SCRATCH / f"{opset}_{seed}")
+    folder = T.scratch(SCRATCH / f"{groups[0].__name__}_{opset}_{seed}")
     nodes, inputs, data, feeds, outputs = [], [], [], {}, []
     for k, (d, want) in drawn.items():
         node, brought, held, fed, _ = node_of(d, k)
@@ -520,16 +700,20 @@ def compare(opset, seed, count):
     wrong = []
     for k, (d, want) in drawn.items():
         for name, array in want.items():
-            how = differs(np.load(folder / "out" / f"{name}.npy"), array)
+            how = differs(np.load(folder / "out" / f"{name}.npy"), array, d.rows if name.endswith("_0") else None)
             if how:
                 wrong.append(f"node{k} {name}: {how}: {says(d)}")
     expect(not wrong, "\n".join(wrong))
 
 
 for opset in OPSETS:
-    suite.add(f"opset {opset}", compare, opset, OPTIONS.seed, OPTIONS.count or 23)
+    suite.add(f"opset {opset}", compare, GROUPS, opset, OPTIONS.seed, OPTIONS.count or 23)
 for turn in range(1, 40):
     for opset in OPSETS:
-        suite.add(f"opset {opset}, {turn}", compare, opset, OPTIONS.seed + turn, OPTIONS.count or 69, slow=True)
+        suite.add(f"opset {opset}, {turn}", compare, GROUPS, opset, OPTIONS.seed + turn, OPTIONS.count or 69, slow=True)
+for turn in range(20):
+    for opset in (23, 24):
+        suite.add(f"attention {opset}, {turn}", compare, ATTENTION, opset, OPTIONS.seed + turn, OPTIONS.count or (69 if turn else 24), slow=turn > 0)
 
-suite.main()
+if __name__ == "__main__":
+    suite.main()
