@@ -285,7 +285,7 @@ bool lib_gradient(const struct lib *l, struct uop *y, struct uop *const *x, int 
 enum resize_mode { RESIZE_NEAREST, RESIZE_LINEAR, RESIZE_CUBIC };
 enum resize_coordinates {                /* ONNX coordinate_transformation_mode */
     RESIZE_HALF_PIXEL, RESIZE_HALF_PIXEL_SYMMETRIC, RESIZE_PYTORCH_HALF_PIXEL,
-    RESIZE_ALIGN_CORNERS, RESIZE_ASYMMETRIC, RESIZE_TF_CROP
+    RESIZE_ALIGN_CORNERS, RESIZE_ASYMMETRIC, RESIZE_TF_CROP, RESIZE_TF_HALF_PIXEL
 };
 enum resize_rounding {
     RESIZE_ROUND_PREFER_FLOOR, RESIZE_ROUND_PREFER_CEIL, RESIZE_FLOOR, RESIZE_CEIL,

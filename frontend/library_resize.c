@@ -38,6 +38,19 @@ struct uop *lib_scaled_dim(const struct lib *l, struct uop *dim, double scale)
 
 static struct uop *f64(const struct lib *l, double v) { return uop_constf(l->t, DTYPE_F64, v); }
 
+/* Nearest rounds coordinates to pixels, so rounding errors decide: they are those of f32 in the
+ * order of ONNX Runtime's sums. 1 / (2/3) is 1.5 there, less in f64. */
+static struct uop *as_f32(const struct lib *l, const struct resize_attr *a, struct uop *x)
+{
+    return a->mode == RESIZE_NEAREST ? lib_cast(l, DTYPE_F64, lib_cast(l, DTYPE_F32, x)) : x;
+}
+
+static struct uop *step(const struct lib *l, const struct resize_attr *a, enum op op,
+                        struct uop *x, struct uop *y)
+{
+    return as_f32(l, a, lib_binary(l, op, x, y));
+}
+
 /* The scale as f64 scalar, the stated one or what the sizes make. */
 static struct uop *scale_of(const struct lib *l, const struct resize_attr *a,
                             const struct resized *r)
@@ -46,7 +59,8 @@ static struct uop *scale_of(const struct lib *l, const struct resize_attr *a,
         return a->scale_at_run[r->axis];
     if (a->scale[r->axis] != 0)
         return f64(l, a->scale[r->axis]);
-    return lib_div(l, lib_float_of(l, DTYPE_F64, r->out), lib_float_of(l, DTYPE_F64, r->in));
+    return step(l, a, OP_DIV, lib_float_of(l, DTYPE_F64, r->out),
+                lib_float_of(l, DTYPE_F64, r->in));
 }
 
 /* source: ONNX Resize, coordinate_transformation_mode */
@@ -57,28 +71,33 @@ static struct uop *coordinates(const struct lib *l, const struct resize_attr *a,
                *one = f64(l, 1);
     struct uop *in = lib_float_of(l, DTYPE_F64, r->in), *out = lib_float_of(l, DTYPE_F64, r->out),
                *scale = scale_of(l, a, r);
-    struct uop *half = lib_binaryf(l, OP_SUB, lib_div(l, lib_binaryf(l, OP_ADD, o, 0.5), scale),
-                                   0.5);
+    struct uop *center = step(l, a, OP_DIV, lib_binaryf(l, OP_ADD, o, 0.5), scale),
+               *half = step(l, a, OP_SUB, center, f64(l, 0.5));
     struct uop *single = uop_binary(l->t, OP_EQ, out, one);
     struct uop *gaps = lib_where(l, single, one, lib_sub(l, out, one)),
                *span = lib_sub(l, in, one);
     switch (a->coordinates) {
     case RESIZE_HALF_PIXEL: return half;
     case RESIZE_HALF_PIXEL_SYMMETRIC: {
-        struct uop *adjust = lib_div(l, out, lib_mul(l, in, scale));
-        return lib_add(l, half,
-                       lib_mul(l, lib_binaryf(l, OP_MUL, in, 0.5), lib_sub(l, one, adjust)));
+        struct uop *adjust = step(l, a, OP_DIV, out, step(l, a, OP_MUL, in, scale));
+        adjust = step(l, a, OP_SUB, one, adjust);
+        struct uop *offset = step(l, a, OP_MUL, lib_binaryf(l, OP_MUL, in, 0.5), adjust);
+        struct uop *wide = lib_div(l, lib_binaryf(l, OP_ADD, o, 0.5), scale);
+        return as_f32(l, a, lib_binaryf(l, OP_SUB, lib_add(l, offset, wide), 0.5));
     }
     case RESIZE_PYTORCH_HALF_PIXEL: return lib_where(l, single, zero, half);
     case RESIZE_ALIGN_CORNERS:
-        return lib_where(l, single, zero, lib_div(l, lib_mul(l, o, span), gaps));
-    case RESIZE_ASYMMETRIC: return lib_div(l, o, scale);
+        return lib_where(l, single, zero,
+                         step(l, a, OP_DIV, step(l, a, OP_MUL, o, span), gaps));
+    case RESIZE_ASYMMETRIC: return step(l, a, OP_DIV, o, scale);
+    case RESIZE_TF_HALF_PIXEL: return center;
     case RESIZE_TF_CROP: {
         struct uop *lo = a->roi_at_run[0][r->axis], *hi = a->roi_at_run[1][r->axis];
         lo = lo ? lo : f64(l, a->roi_lo[r->axis]);
         hi = hi ? hi : f64(l, a->roi_hi[r->axis]);
-        struct uop *step = lib_div(l, lib_mul(l, span, lib_sub(l, hi, lo)), gaps);
-        struct uop *many = lib_add(l, lib_mul(l, span, lo), lib_mul(l, o, step));
+        struct uop *way = step(l, a, OP_MUL, o, step(l, a, OP_SUB, hi, lo));
+        way = step(l, a, OP_DIV, step(l, a, OP_MUL, way, span), gaps);
+        struct uop *many = step(l, a, OP_ADD, step(l, a, OP_MUL, lo, span), way);
         struct uop *middle = lib_binaryf(l, OP_MUL, lib_add(l, lo, hi), 0.5);
         return lib_where(l, single, lib_mul(l, span, middle), many);
     }
@@ -93,13 +112,14 @@ static struct uop *clamp_index(const struct lib *l, struct uop *i, struct uop *n
 
 static void nearest_table(const struct lib *l, const struct resize_attr *a, struct resized *r)
 {
+    const double half = 0.5 + 1e-6; /* what is so near to the middle is a tie in ONNX Runtime */
     struct uop *v = r->at;
     switch (a->rounding) {
     case RESIZE_ROUND_PREFER_FLOOR:
-        v = lib_unary(l, OP_CEIL, lib_binaryf(l, OP_SUB, v, 0.5));
+        v = lib_unary(l, OP_CEIL, lib_binaryf(l, OP_SUB, v, half));
         break;
     case RESIZE_ROUND_PREFER_CEIL:
-        v = lib_unary(l, OP_FLOOR, lib_binaryf(l, OP_ADD, v, 0.5));
+        v = lib_unary(l, OP_FLOOR, lib_binaryf(l, OP_ADD, v, half));
         break;
     case RESIZE_FLOOR: v = lib_unary(l, OP_FLOOR, v); break;
     case RESIZE_CEIL: v = lib_unary(l, OP_CEIL, v); break;

@@ -350,6 +350,7 @@ bool resize_modes(const struct node *n, struct resize_attr *a)
         {"align_corners", RESIZE_ALIGN_CORNERS},
         {"asymmetric", RESIZE_ASYMMETRIC},
         {"tf_crop_and_resize", RESIZE_TF_CROP},
+        {"tf_half_pixel_for_nn", RESIZE_TF_HALF_PIXEL}, /* opsets 11 and 12 */
     };
     static const struct {
         const char *name;

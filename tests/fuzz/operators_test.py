@@ -127,6 +127,8 @@ def convolution(d):
         d.data(d.floats([outer]))
     d.set(group=group)
     if d.kind == "ConvTranspose" and "strides" in d.attributes:
+        if any(k < s for k, s in zip(kernel, d.attributes["strides"])) and "SAME" in d.attributes.get("auto_pad", ""):
+            d.attributes.pop("auto_pad")               # the size is the input's times the stride; not so in ONNX Runtime, which has no negative pads
         d.set(0.4, output_padding=[int(d.r.integers(0, s)) for s in d.attributes["strides"]])
 
 
@@ -136,8 +138,6 @@ def resize(d):
     d.run(d.floats(shape))
     scales = np.array([1, 1, d.one(0.5, 0.6, 0.7, 1.3, 1.5, 2, 2.5, 3), d.one(0.5, 0.6, 0.8, 1.7, 2, 2.6)], np.float32)
     mode = d.one("nearest", "linear", "cubic") if d.opset >= 11 else d.one("nearest", "linear")
-    if mode == "nearest":                              # ties, which ONNX Runtime decides by quotients in f32
-        scales[2:] = d.one(0.5, 0.75, 1.5, 2, 3), d.one(0.5, 0.625, 2, 4)
     if any(s != 1 and int(np.float32(n) * s) == n for n, s in zip(shape, scales)):
         scales[2:] = 2                                 # ONNX Runtime copies then
     if d.opset < 11:
@@ -681,7 +681,36 @@ def compare(groups, opset, seed, count):
             drawn[k] = d, want
         k += 1
     expect(len(drawn) == count, f"{len(drawn)} configurations of {k} are valid")
-    folder = T.scratch(SCRATCH / f"{groups[0].__name__}_{opset}_{seed}")
+    compare_nodes(T.scratch(SCRATCH / f"{groups[0].__name__}_{opset}_{seed}"), opset, drawn)
+
+
+def nearest(opset, kind, rounding, length, scale, size):
+    """One axis of Resize; scale or size is None."""
+    d = Draw(None, opset)
+    d.kind, d.attributes = "Resize", {"mode": "nearest", "coordinate_transformation_mode": kind, "nearest_mode": rounding}
+    d.run(np.arange(length, dtype=np.float32).reshape(1, length))
+    d.data(np.array([0, 0.15, 1, 0.9], np.float32))    # which only tf_crop_and_resize reads
+    d.data(np.array([] if scale is None else [1, scale], np.float32))
+    if size is not None:
+        d.data(np.array([1, size], np.int64))
+    return d
+
+
+def compare_ties(kind, lengths, scales, sizes):
+    """Coordinates at and near the middle of two pixels, or a pixel: every rounding. ONNX Runtime copies where the size stays, and its sizes of scales forget the region."""
+    import onnxruntime as ort
+    opset = 11 if kind == "tf_half_pixel_for_nn" else 19
+    drawn = {}
+    for rounding in ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"):
+        for n in lengths:
+            some = [(s, None) for s in scales if int(np.float32(n) * np.float32(s)) not in (0, n) and kind != "tf_crop_and_resize"]
+            for scale, size in some + [(None, k) for k in sizes if k != n]:
+                d, k = nearest(opset, kind, rounding, n, scale, size), len(drawn)
+                drawn[k] = d, expected(ort, d, k)
+    compare_nodes(T.scratch(SCRATCH / kind), opset, drawn)
+
+
+def compare_nodes(folder, opset, drawn):
     nodes, inputs, data, feeds, outputs = [], [], [], {}, []
     for k, (d, want) in drawn.items():
         node, brought, held, fed, _ = node_of(d, k)
@@ -706,6 +735,12 @@ def compare(groups, opset, seed, count):
     expect(not wrong, "\n".join(wrong))
 
 
+KINDS = ("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric", "align_corners", "asymmetric", "tf_crop_and_resize", "tf_half_pixel_for_nn")
+SCALES = (2 / 3, 1.5, 1.4, 0.7, 0.5, 10.5 / 10, 1 / 3, 0.75, 1.25, 0.6, 1.3, 2.5, 0.25, 1.7, 0.9, 1.1, 5 / 7, 0.3, 4)
+for kind in KINDS:
+    suite.add(f"nearest: {kind}", compare_ties, kind, (6, 7), SCALES[:4], (2, 5, 9, 19))
+    for lengths in ((1, 2, 3), (5, 6, 7), (10, 12, 13)):
+        suite.add(f"nearest: {kind}, {lengths}", compare_ties, kind, lengths, SCALES, range(1, 20), slow=True)
 for opset in OPSETS:
     suite.add(f"opset {opset}", compare, GROUPS, opset, OPTIONS.seed, OPTIONS.count or 23)
 for turn in range(1, 40):
