@@ -150,6 +150,15 @@ static void swap_bytes(struct array *v)
     }
 }
 
+/* ml_dtypes' int4 and int2 are bits below zeros; here they are bytes of their values. */
+static void extend_sign(struct array *v)
+{
+    int half = 1 << (dtype_bits(v->dtype) - 1);
+    signed char *p = v->data;
+    for (size_t i = 0; i < v->nelem; i++)
+        p[i] = (signed char)(((p[i] & (2 * half - 1)) ^ half) - half);
+}
+
 /* Column-major to row-major, walking the file's order with a counter. */
 static bool reorder(struct tgc *t, struct array *v)
 {
@@ -252,6 +261,8 @@ static bool read_elements(struct tgc *t, const struct place *at, FILE *f, const 
     if (v->dtype == DTYPE_BOOL)
         for (size_t i = 0; i < v->nelem; i++)
             ((uint8_t *)v->data)[i] = ((uint8_t *)v->data)[i] != 0;
+    if (h->kind == 'V' && dtype_kind(v->dtype) == 'I')
+        extend_sign(v);
     return h->fortran && v->ndim > 1 && v->nelem ? reorder(t, v) : true;
 }
 

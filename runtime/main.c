@@ -108,6 +108,13 @@ static int is_kind_of_bits(const char *dtype, const char *descr, const char *wan
     return 0;
 }
 
+/* ml_dtypes' int4 and int2 are bits below zeros; here they are bytes of their values. half: 8 or 2 */
+static void extend_sign(signed char *p, size_t n, int half)
+{
+    for (size_t i = 0; i < n; i++)
+        p[i] = (signed char)(((p[i] & (2 * half - 1)) ^ half) - half);
+}
+
 /* NumPy keeps strings as rows of UCS-4, filled up with zeros; here they are UTF-8. */
 static size_t put_utf8(char *to, uint32_t c)
 {
@@ -224,6 +231,8 @@ static const void *read_npy(const char *path, const struct model_tensor *t,
     char *data = (char *)get_memory(room);
     memcpy(data, elements, nbytes);
     memset(data + nbytes, 0, room - nbytes);
+    if (descr[1] == 'V' && t->dtype[0] == 'i')
+        extend_sign((signed char *)data, nbytes, t->dtype[1] == '4' ? 8 : 2);
     return data;
 }
 

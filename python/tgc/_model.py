@@ -27,6 +27,8 @@ from ._library import Library, Tensor
 _BITS = {"bf16": "bfloat16", "f8e4m3fn": "float8_e4m3fn", "f8e4m3fnuz": "float8_e4m3fnuz",
          "f8e5m2": "float8_e5m2", "f8e5m2fnuz": "float8_e5m2fnuz", "f8e8m0": "float8_e8m0fnu",
          "f4e2m1": "float4_e2m1fn", "f6e2m3": "float6_e2m3fn", "f6e3m2": "float6_e3m2fn"}
+# ml_dtypes' integers of a byte, whose upper bits are zeros; here they are the value's.
+_NIBBLES = {"i2": "int2", "i4": "int4", "u2": "uint2", "u4": "uint4"}
 _PLAIN = {"bool": "bool", "i2": "int8", "i4": "int8", "u2": "uint8", "u4": "uint8",
           "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
           "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",
@@ -99,6 +101,8 @@ class _Port:
                 raise self.fail(_describe(array), "give an array of str")
         elif self.bits and array.dtype.name == self.bits:
             array = array.view(self.dtype)
+        elif array.dtype.name == _NIBBLES.get(self.tensor.dtype):
+            array = array.astype(self.dtype)
         elif array.dtype != self.dtype:
             cure = f"give x.astype('{self.dtype}')"
             if array.dtype.kind not in "biufc":

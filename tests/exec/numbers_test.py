@@ -10,6 +10,7 @@ x87's 64-bit significands. docs/ulp.md holds the largest ones; --write writes it
 fails where a function has become worse than it says.
 """
 
+import re
 import shutil
 import sys
 import warnings
@@ -248,6 +249,63 @@ FLAGS = set(Path("/proc/cpuinfo").read_text().split()) if Path("/proc/cpuinfo").
 for cpu, flag in (("avx2", "fma"), ("avx512", "avx512dq")):
     if flag in FLAGS:
         suite.add(f"sigmoid with {cpu}", in_folder, f"sigmoid_{cpu}", sigmoid, cpu)
+
+
+# ---------------------------------------------------------------------------------- .npy files
+
+
+# What numpy has no name for: ml_dtypes writes '<V1', '<V2' and '<f1', and int4 and int2 as bits below zeros.
+UNNAMED = ("bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn", "int2", "int4", "uint2", "uint4")
+CALL = """
+import sys
+import ml_dtypes
+import numpy as np
+import tgc
+names = sys.argv[1].split(",")
+model = tgc.compile("m.onnx")
+results = model(*[np.fromfile(f"{n}.bits", getattr(ml_dtypes, n)) for n in names])
+for name, array in results.items():
+    np.save(f"py/{name}.npy", array)
+"""
+
+
+@suite.case("arrays of ml_dtypes: run, verify, the program, Python")
+def _():
+    folder = T.scratch(SCRATCH / "unnamed")
+    kinds = {name: np.dtype(getattr(ml_dtypes, name)) for name in UNNAMED}
+    inputs, outputs, nodes, wanted = [], [], [], {}
+    for name, d in kinds.items():
+        bits = int(re.search(r"\d+", name)[0])
+        array = (np.arange(1 << min(bits, 8)) * (257 if bits == 16 else 1)).astype(f"u{d.itemsize}").view(d)
+        np.save(folder / f"{name}.npy", array)
+        array.tofile(folder / f"{name}.bits")
+        wanted[name] = array.astype(np.float32)
+        inputs.append(helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(d), array.shape))
+        outputs.append(helper.make_tensor_value_info(f"{name}_y", onnx.TensorProto.FLOAT, array.shape))
+        nodes.append(helper.make_node("Cast", [name], [f"{name}_y"], to=onnx.TensorProto.FLOAT))
+    m = helper.make_model(helper.make_graph(nodes, "g", inputs, outputs), opset_imports=[helper.make_opsetid("", 25)], ir_version=12)
+    onnx.save(m, folder / "m.onnx")
+
+    def check(place):
+        for name, y in wanted.items():
+            have = np.load(folder / place / f"{name}_y.npy")
+            expect(np.array_equal(have, y, equal_nan=True), f"{place}: {name}: {have[have != y][:4]}, expected {y[have != y][:4]}")
+
+    for place in ("run", "main", "py", "data"):
+        (folder / place).mkdir()
+    T.must(T.run([TGC, "run", "m.onnx", "--out-dir", "run", *[f"-i{name}={name}.npy" for name in kinds]], cwd=folder))
+    check("run")
+    for k, name in enumerate(kinds):
+        shutil.copy(folder / f"{name}.npy", folder / "data" / f"input_{k}.npy")
+        np.save(folder / "data" / f"output_{k}.npy", wanted[name])
+    T.must(T.run([TGC, "verify", "m.onnx", "--data", "data"], cwd=folder))
+    T.must(T.run([TGC, "m.onnx", "-o", "m.c", *T.HERE], cwd=folder))
+    T.build_quickly(folder / "m.c", folder / "m")
+    T.must(T.run(["./m", *[f"{name}.npy" for name in kinds], "-o", "main"], cwd=folder))
+    check("main")
+    paths = {"PYTHONPATH": str(T.ROOT / "python"), "TGC": str(TGC)}
+    T.must(T.run([sys.executable, "-c", CALL, ",".join(kinds)], cwd=folder, env=paths))
+    check("py")
 
 
 def write():
