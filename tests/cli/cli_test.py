@@ -873,20 +873,25 @@ def check_named(folder, words, what, target):
         inputs.append(G.value(name["input"], shape))
         outputs.append(G.value(name["output"], shape))
     onnx.save(G.model(nodes, inputs, outputs), folder / "names.onnx")
-    tgc(folder, "names.onnx", "-o", "net.c", f"--target={target}", "--vectors=never", "--max-memory=4G", *dims)
-    T.must(T.run(["gcc", *T.WARNINGS, "-fsyntax-only", "-DNET_MAIN", "net.c"], cwd=folder, timeout=300))
+    out = "net.o" if target == "llvm" else "net.c"
+    tgc(folder, "names.onnx", "-o", out, f"--target={target}", "--vectors=never", "--max-memory=4G", *dims)
+    (folder / "user.c").write_text('#include "net.h"\nint main(void) { return net_describe()->version; }\n')
+    T.must(T.run(["gcc", *T.WARNINGS, *(["user.c", "net.o", "-o", "user", "-lm"] if target == "llvm" else ["-fsyntax-only", "-DNET_MAIN", "net.c"])],
+                 cwd=folder, timeout=300))
 
 
 @case("tensors, dimensions and nodes may be called like any word of what is emitted for any target")
 def _(folder):
     targets = ["c", "opencl", "cuda", "metal", "amd"]
     by_target = {target: emitted_words(folder, target) for target in targets if nameable(target)}
+    if T.has_llvm(TGC):                                # its objects have the words of the C that they are made of
+        by_target["llvm"] = by_target["c"]
     # in the quick form what is no plain word of small letters, and of these some
     some = lambda words, k: words if OPTIONS.all else [word for i, word in enumerate(words) if i % 24 == k or not re.search("[a-z]", word)]
     for number, (target, words) in enumerate(by_target.items()):
         expect(len(words) > 300, f"{target}: {len(words)} words")
         for k, what in enumerate(("input", "output", "dim", "node")):
-            if OPTIONS.all or (target == "c" and what in ("input", "dim")) or number == k + 1:
+            if OPTIONS.all or (target == "c" and what in ("input", "dim")) or number == k + 1 or (target == "llvm" and what == "dim"):
                 check_named(folder, some(words, k), what, target)
 
 
