@@ -391,9 +391,9 @@ double lib_random_normal_at(uint64_t seed, uint64_t i);
 
 /* A name that a user may ask for. value NULL: it can be no output, and why; from: what makes it. */
 struct named_value { const char *name; struct uop *value; const char *refusal, *from; };
-/* Makes the wanted values further outputs of g, in the order of value[], behind its own ones. A
- * name with '*' in it that no value has stands for all that match it, but for those that are the
- * same in all runs. What is an output already stays one. false: diagnostics at `at`. */
+/* Makes the wanted values further outputs of g, in the order of value[], after its own ones. A name
+ * with '*' in it that no value has stands for all that match it, but for those that are the same in
+ * all runs. What is an output already stays one. false: diagnostics at `at`. */
 bool expose_values(struct tgc *t, const struct place *at, struct graph *g,
                    const struct named_value *value, int nvalue, const char *const *wanted,
                    int nwanted);

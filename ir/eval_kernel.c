@@ -173,7 +173,7 @@ static void change(struct kernel_eval *e, struct value *x, int64_t v)
     x->time = ++e->time;
 }
 
-/* Runs the loops that u lists, from number k on, and `turn` inside them. */
+/* Runs the loops that u lists, from number k on, and calls `turn` in each iteration. */
 typedef void (*turn)(struct kernel_eval *, struct value *u);
 /* Of the innermost loop over a grid's places, the first iteration that is this part's, of every
  * `parts`. */

@@ -2,8 +2,8 @@
  * constant strides.
  *
  * The innermost two axes of the view are a plane, which is copied in blocks of BLOCK rows. Where a
- * weight is transposed neighbours in the source are in different rows, so that a block reads whole
- * cache lines:
+ * weight is transposed adjacent elements of the source are in different rows, so that a block reads
+ * whole cache lines:
  *
  *      source   k0 k1 k2 ...   (column 0)        stored   c0 c1 c2 ...   (row k0)
  *               k0 k1 k2 ...   (column 1)                 c0 c1 c2 ...   (row k1)

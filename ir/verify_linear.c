@@ -204,7 +204,8 @@ static void check_store(struct linear_verifier *l, const struct uop *u)
     note_stored(l, b);
 }
 
-/* Neighbours as they are, as many bytes as a device loads or stores at once. */
+/* PUT: contiguous elements unconverted, of a total size that a device loads or stores at once; one
+ * side is a thread's own, or local memory. */
 static void check_put(struct linear_verifier *l, const struct uop *u)
 {
     const struct buffer *to = uop_buffer_of(u->src[0]), *from = uop_buffer_of(u->src[2]);
@@ -226,7 +227,7 @@ static void check_put(struct linear_verifier *l, const struct uop *u)
     note_stored(l, to);
 }
 
-/* Neighbours of global memory to neighbours of local memory, as many bytes as a
+/* COPY: contiguous elements of global memory to local memory, of a total size that a
  * device copies at once. */
 static void check_copy(struct linear_verifier *l, const struct uop *u)
 {

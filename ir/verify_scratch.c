@@ -514,7 +514,7 @@ static const char *why_not(struct scratch_verifier *v, const struct walk *w)
             continue;
         if (range_is_shared(u))
             return "; a store of it is in a loop that threads share, and that ends before";
-        /* each thread has one turn, and its own element */
+        /* each thread has one iteration, and its own element */
         bool own = w->a->buffer->is_register && range_is_item(u);
         if (!own && w->once[i] && u->src[0]->vmax > 1 &&
             !depends(v->t, w->a->u->src[2], w->a->u->src[0]))

@@ -28,7 +28,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Where macOS has the framework and the Objective-C runtime; a build may define other paths. */
+/* Where macOS has the framework and the Objective-C runtime; a build may set other paths. */
 #ifndef METAL_FRAMEWORK
 #define METAL_FRAMEWORK "/System/Library/Frameworks/Metal.framework/Metal"
 #endif

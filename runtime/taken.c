@@ -70,8 +70,9 @@ static const char *declared(const char *line, size_t *n)
 }
 
 /* Lists the words of emitted text. A word that touches a % is a part of one. */
-static bool scan(FILE *out, const char *s)
+static bool scan(FILE *out, const char *text)
 {
+    const char *s = text;
     bool defines = false, fits = true, of_main = false;
     for (const char *line = s; line; line = strchr(line, '\n'), line += line != NULL) {
         size_t n = 0;
@@ -96,7 +97,7 @@ static bool scan(FILE *out, const char *s)
                                                       : 0;
         if (call && word_length(s + call) > 0)
             fits &= put(out, "TAKEN_CALL", s + call, word_length(s + call));
-        defines = (own + n == 6 && strncmp(s, "define", 6) == 0) ||
+        defines = (own + n == 6 && s > text && strncmp(s - 1, "#define", 7) == 0) ||
                   (own + n == 0 && defines && *s == ' ');
         s += own + n ? own + n : 1;
     }

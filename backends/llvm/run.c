@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* Few bytes of intermediates are on the stack (elements are vectors of 64 bytes for the alignment),
- * the others behind struct NAME. */
+ * the others follow struct NAME. */
 static value arena_begin(struct emit *e, value self)
 {
     enum { ALIGN = 64 };

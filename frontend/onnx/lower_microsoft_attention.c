@@ -401,7 +401,7 @@ static bool group_query_behind(struct node *n, struct group_query *g, struct uop
                         "a sequence is not as long as the cache and the new part");
 }
 
-/* The position of each sequence's new part: behind seqlens_k + 1 - s keys, but at the start if the
+/* The position of each sequence's new part: after seqlens_k + 1 - s keys, but at the start if the
  * new part is all there is. */
 static bool group_query_positions(struct node *n, struct group_query *g)
 {

@@ -113,7 +113,8 @@ static bool read_mode(const struct node *n, const char *mode, int32_t *v)
     return node_error(n, -1, "node mode '%s' is not one of the specification", mode);
 }
 
-/* Reads the weights of `kind` ("target", "class") behind their leaves. */
+/* Reads the weights of `kind` ("target", "class"), in the order of their leaves, and links each
+ * leaf to its own. */
 static bool read_leaves(const struct node *n, const char *kind, struct forest *f,
                         struct place_in_tree *place)
 {

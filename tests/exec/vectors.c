@@ -1,5 +1,5 @@
-/* vectors.c - the loops around the functions of runtime/ that vectors_test.py calls: it writes one
- * call a function behind this text, and main() behind those.
+/* vectors.c - the loops around the functions of runtime/ that vectors_test.py calls: it appends one
+ * call a function to this text, then main().
  *
  * main() reads what struct input holds and writes, for each function, its name, how many bytes its
  * results have, and these.

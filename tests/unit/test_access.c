@@ -238,7 +238,7 @@ static void test_forms(void **state)
     tgc_free(t);
 }
 
-/* What divides an offset in every turn. */
+/* What divides an offset in every iteration. */
 static void test_divisors(void **state)
 {
     (void)state;

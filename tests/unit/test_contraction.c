@@ -11,7 +11,7 @@
 #include "passes/analysis/nest.h"
 #include "tests/unit/schedules.h"
 
-/* The product's axes, a letter each; the moves that bases lie behind. */
+/* The product's axes, a letter each; the moves above the bases. */
 static const char letter[] = {[ROLE_NONE] = '.', [ROLE_BATCH] = 'b', [ROLE_ROW] = 'r',
                               [ROLE_COLUMN] = 'c', [ROLE_SUM] = 's', [ROLE_TAP] = 't'};
 static const unsigned moves = MOVES_VIEW | MOVES_CAST;

@@ -124,7 +124,7 @@ static void test_linear_guards(void **state)
     p.u[6] = uop_intern(f->t, OP_STORE, DTYPE_F32, (struct uop *[]){y, i, p.u[2]}, 3,
                         (union arg){0});
     assert_true(verifies(f, &p));
-    assert_false(runs(f, &p));                                   /* reads behind x */
+    assert_false(runs(f, &p));                                   /* reads beyond x */
     assert_true(f->t->bug);
 }
 

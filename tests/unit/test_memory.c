@@ -130,7 +130,7 @@ static void test_overlaps(void **state)
     assert_true(arena_pack(t, place, 3, 4, &total, NULL));
     check_packing(place, 3, total);
     assert_int_equal(total, 6528);
-    place[1].ahead = 640;                                 /* within it, and not behind */
+    place[1].ahead = 640;                                 /* within it, and not beyond */
     assert_true(arena_pack(t, place, 3, 4, &total, NULL));
     check_packing(place, 3, total);
     assert_int_equal(total, 6400);

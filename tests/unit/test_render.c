@@ -365,8 +365,8 @@ static void test_integers(void **state)
     tgc_free(t);
 }
 
-/* An accumulator is read, then assigned: a value of before must not move behind. Prefix sums of x *
- * n, n a run-time dimension, in place. */
+/* An accumulator is read, then assigned: a use of the value before must not move after the
+ * assignment. Prefix sums of x * n, n a run-time dimension, in place. */
 static struct schedule *prefix_sums(struct tgc *t)
 {
     struct var *n = var_new(t, "N*", 1, 16);

@@ -23,7 +23,7 @@ enum node_kind { NODE_VAR, NODE_CONST, NODE_INT, NODE_FLOAT, NODE_OP };
 struct rule_node {
     enum node_kind kind;
     int op, nchild, rest, child[6];
-    int moved;  /* may be behind movement */
+    int moved;  /* may be under movement ops */
     int spread; /* a constant that may be repeated */
     const char *name, *class;
     int type;
@@ -537,7 +537,7 @@ static struct uop *random_stack(struct builder *b, struct uop *x, bool raw)
                : uop_stack(b->t, src[0], src + 1, n - 1);
 }
 
-/* A node behind movement to the instance's shape: rows or columns that repeat, reversed ones. */
+/* A node under movement ops to the instance's shape: rows or columns that repeat, reversed ones. */
 static struct uop *instance_moved(struct builder *b, struct names *names, int node, enum op parent)
 {
     struct uop *dim[2] = {b->dim[0], b->dim[1]};

@@ -892,7 +892,7 @@ static void build_random(struct fixture *f, int seed)
     add_output(f, have[n - 2]);
 }
 
-/* Layers one behind another, which bands can hold. */
+/* Consecutive layers, which bands can hold. */
 static struct uop *random_layer(struct fixture *f, struct uop *x)
 {
     int in = (int)x->dim[1]->arg.i, kind = pick(f, 8), out = 4 * (1 + pick(f, 3)),

@@ -175,7 +175,7 @@ static void test_check(void **state)
 }
 
 /* Which loop of 8 rows and 64 columns a list's columns were, wherever the opts before have moved
- * it: a loop that lanes or a cut leave one turn of is gone. */
+ * it: a loop of which lanes or a cut leave one iteration is gone. */
 static void test_columns(void **state)
 {
     (void)state;

@@ -503,9 +503,9 @@ static void join_order(struct order *o, const struct node *before)
     o->before[b->queue] = b->number > o->before[b->queue] ? b->number : o->before[b->queue];
 }
 
-/* What comes before each node, as if they were commands of queues: a node is the next one of a
- * queue behind whose last it is, else the first of another queue; if there are no more queues, of
- * the last one. All earlier graphs come before all of it. */
+/* What precedes each node, as if nodes were commands of queues. A node is appended to a queue whose
+ * last node precedes it, else begins another queue; if there are no more queues, it goes to the
+ * last one. All earlier graphs precede all of it. */
 static void order_nodes(const struct graph *g)
 {
     static uint32_t last;
