@@ -67,8 +67,8 @@ size_t arena_saves(const struct slot *under, const struct slot *over)
     size_t below = over->ahead < 0 ? (size_t)-over->ahead : 0, n, m;
     if (!size_align(under->nbytes, ARENA_ALIGN, &n) || !size_align(over->nbytes, ARENA_ALIGN, &m))
         return 0;
-    size_t all = over->backwards ? (m + below > n ? m + below : n)
-                                 : (n + below > m ? n + below : m);
+    size_t later = (over->backwards ? m : n) + below, first = over->backwards ? n : m,
+           all = later > first ? later : first;
     return n + m > all ? n + m - all : 0;
 }
 
