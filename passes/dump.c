@@ -66,8 +66,9 @@ static void dump_text(struct tgc *t, struct dump *d, const char *key, const char
     if (strcmp(d->v[i].text, text) == 0)
         return;
     fprintf(stderr, "*** %s: what changed\n", title);
-    if (print_lacking(t, d->v[i].text, text, "- ") + print_lacking(t, text, d->v[i].text, "+ ") ==
-        0)
+    int nline = print_lacking(t, d->v[i].text, text, "- ");
+    nline += print_lacking(t, text, d->v[i].text, "+ ");
+    if (nline == 0)
         fputs("(the order)\n", stderr);
     d->v[i].text = text;
 }

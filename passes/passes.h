@@ -117,7 +117,8 @@ struct schedule {
 
 /* SCRATCH up to this size is on its kernel's stack, not in the arena */
 enum { STACK_SCRATCH_NBYTES = 256 };
-/* A variable of the kernel's function; local memory always, of a block or of a CPU's thread. */
+/* A variable of the kernel's function: small scratch, and always the shared memory of a block or of
+ * a CPU's thread. */
 bool scratch_is_on_stack(const struct buffer *b);
 /* stack.c: an upper bound of the stack that a call of the kernel takes, in any variant, compiled by
  * gcc or clang at -O1 to -O3 or -Os. needs: planned linear programs */

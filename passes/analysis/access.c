@@ -216,7 +216,7 @@ int64_t index_first_step(struct tgc *t, struct uop *offset, const struct uop *r)
     return uop_const_int(sym_sub(t, to, from), &step) ? step : 0;
 }
 
-/* Of one term: a product, a part of a division, a choice. */
+/* The divisor of one term: a product, a part of a division, a choice. */
 static int64_t term_divisor(struct tgc *t, const struct uop *u)
 {
     int64_t a, b;

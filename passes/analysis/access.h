@@ -23,7 +23,7 @@ int64_t index_divisor(struct tgc *t, const struct uop *offset);
 /* Whether the buffer begins at a multiple of n elements in every run, as devices place it: all but
  * a thread's own variables, parts of states, and parts of tensors that begin elsewhere. */
 bool buffer_is_aligned(struct tgc *t, const struct buffer *b, int64_t n);
-/* Of a LOAD with a condition, whether it is 0 where that does not hold. */
+/* Whether a LOAD with a condition is 0 where that fails. */
 bool load_is_zero_elsewhere(const struct uop *load);
 /* Index of a STORE's first range among its sources: after the condition, if there is one. */
 int store_first_range(const struct uop *store);

@@ -163,11 +163,7 @@ static void tell_elementwise(struct visit *v, const struct uop *u, struct interv
     const struct uop *a = u->nsrc > 0 ? u->src[0] : NULL, *b = u->nsrc > 1 ? u->src[1] : NULL;
     double divisor = b ? range_of(b).lo : 0;
     switch (u->op) {
-    case OP_CAST:
-    case OP_FLOOR:
-    case OP_CEIL:
-    case OP_TRUNC:
-    case OP_ROUND:
+    case OP_CAST: case OP_FLOOR: case OP_CEIL: case OP_TRUNC: case OP_ROUND:
         narrow(v, a, i.lo, i.hi);
         break;
     case OP_NEG: narrow(v, a, -i.hi, -i.lo); break;

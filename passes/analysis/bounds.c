@@ -41,8 +41,8 @@ static struct bounds of_product(const struct bounds *a)
     return between(lo - slack * fabs(lo), hi + slack * fabs(hi));
 }
 
-/* Of a positive divisor. Devices round quotients less exactly than by half a step;
- * the slack holds that. */
+/* Bounds of a[0] / a[1] for a positive divisor. Devices round quotients less exactly than by half a
+ * step; the slack covers that. */
 static struct bounds of_quotient(const struct bounds *a)
 {
     struct bounds by[2] = {a[0], {1 / a[1].hi, 1 / a[1].lo, true}};

@@ -120,9 +120,9 @@ static double turns_of(struct device_walk *w, const struct uop *range)
 
 static void open_loop(struct device_walk *w, const struct uop *range)
 {
-    double n = range_is_grid(range) || range_is_item(range)
-                   ? (double)(range->src[0]->vmax > 0 ? range->src[0]->vmax : 1)
-                   : turns_of(w, range);
+    bool parallel = range_is_grid(range) || range_is_item(range);
+    double most = range->src[0]->vmax > 0 ? (double)range->src[0]->vmax : 1,
+           n = parallel ? most : turns_of(w, range);
     struct open_loop l = {.range = range, .all = n, .each = n, .block = n};
     if (range_is_grid(range)) {
         int d = grid_dimension(w);

@@ -425,12 +425,13 @@ static bool read_product(struct tgc *t, const struct uop *store, const struct uo
                 fits = find_kept(t, store, kept, part, row, &axes, &p->factor[i]);
                 continue;
             }
-            fits = (factor[i] = bits_of(factor[i]))->op == OP_LOAD && factor[i]->nsrc == 2 &&
-                   buffer_space(uop_buffer_of(factor[i]->src[0])) == SPACE_LOCAL &&
-                   (matrix_is_local(row, part)
-                        ? find_panel_tile(t, factor[i], i ? MATRIX_N : MATRIX_M, row, &axes,
-                                          &p->factor[i])
-                        : find_tile(t, factor[i], i ? MATRIX_N : MATRIX_M, &axes, &p->factor[i]));
+            enum matrix_coordinate side = i ? MATRIX_N : MATRIX_M;
+            struct matrix_tile *tile = &p->factor[i];
+            struct uop *load = factor[i] = bits_of(factor[i]);
+            fits = load->op == OP_LOAD && load->nsrc == 2 &&
+                   buffer_space(uop_buffer_of(load->src[0])) == SPACE_LOCAL &&
+                   (matrix_is_local(row, part) ? find_panel_tile(t, load, side, row, &axes, tile)
+                                               : find_tile(t, load, side, &axes, tile));
         }
         if (fits)
             return true;
@@ -480,10 +481,9 @@ bool matrix_is_by_rows(const struct tgc *t, const struct matrix_row *r, enum mat
 static bool is_by_rows(struct tgc *t, const struct matrix_row *r, enum matrix_part part,
                        const struct matrix_tile *tile)
 {
+    int64_t nbits = index_divisor(t, tile->offset) * dtype_bits(r->dtype[part]);
     return matrix_is_by_rows(t, r, part, tile->along_k, tile->stride) &&
-           !uop_buffer_of(tile->load->src[0])->panel &&
-           index_divisor(t, tile->offset) * dtype_bits(r->dtype[part]) % (8 * COPY_NBYTES_MOST) ==
-               0;
+           !uop_buffer_of(tile->load->src[0])->panel && nbits % (8 * COPY_NBYTES_MOST) == 0;
 }
 
 struct uop *matrix_linear_ast(struct tgc *t, const struct uop *ast)

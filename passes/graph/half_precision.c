@@ -120,7 +120,7 @@ static struct uop *compute_wide(const struct excess *e, struct uop *u)
     return uop_cast(t, u->dtype, v);
 }
 
-/* Moves a rounded value: it is moved as f32 and rounded behind. */
+/* Moves a rounded value as f32 and rounds it afterwards. */
 static struct uop *move_wide(const struct excess *e, struct uop *u)
 {
     struct tgc *t = e->t;

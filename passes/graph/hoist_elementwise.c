@@ -1,13 +1,12 @@
-/* hoist_elementwise.c - moves elementwise ops before padding, which adds elements, and behind
+/* hoist_elementwise.c - moves elementwise ops before padding, which adds elements, and after
  * gathers, which select some.
  *
  *      f(pad(x, c))         =  pad(f(x), f(c))            a halo, which no layer tests for
  *      f(w)[i]              =  i within w ? f(w[i]) : 0    a few rows of an embedding in bytes
  *
- * f are elementwise ops whose other operands are constants; behind an INDEX of weights they may be
+ * f are elementwise ops whose other operands are constants; after an INDEX of weights they may be
  * weights, too. Quantizers write both: between a Pad and its convolution there are QuantizeLinear
- * and DequantizeLinear, between a table of bytes and its Gather DequantizeLinear.
- */
+ * and DequantizeLinear, between a table of bytes and its Gather DequantizeLinear. */
 #include "passes/analysis/stationary.h"
 #include "passes/analysis/value.h"
 

@@ -527,10 +527,11 @@ static void add_schedules(struct opts_choice *c, struct tgc *t, struct kernel *k
     int width = opts_choice_width(c);
     for (int i = 0; i < width + 3 && width; i++) {
         struct kernel trial = *k;
+        int lanes = i == width + 1 ? grid_vector_lanes(t) : 1;
         bool done = i == 0       ? grid_by_model(t, &trial, store)
                     : i < width  ? grid_tile(t, &trial, store, i)
                     : i == width ? !t->no_locals && grid_rows(t, &trial, store)
-                                 : grid_each(t, &trial, i == width + 1 ? grid_vector_lanes(t) : 1);
+                                 : grid_each(t, &trial, lanes);
         if (done)
             opts_choice_add(c, &trial, NULL, &none);
     }

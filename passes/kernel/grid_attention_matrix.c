@@ -186,14 +186,12 @@ static double issued(const struct tgc *t, const struct tiling *s, double cut)
            threads = (double)threads_of(s), rows = (double)rows_of(s);
     double k = size[MATRIX_K], product = device_multiplies_apart(d) ? 1 : 0;
     double weights = is_direct(s) ? (double)words_of(s, MATRIX_A) : a;
-    double scores = f / k *
-                    (tiles * a + keys / s->by[SCORES].row->size[MATRIX_N] * (b + tiles * product)),
-           results =
-               keys / k *
-               (tiles * weights + c / s->by[RESULTS].row->size[MATRIX_N] * (b + tiles * product));
-    double copies = is_bulk(s) ? 0
-                               : (cost_grid_load(d) + (s->parts > 1 ? 0 : local)) * keys * (f + c) /
-                                     (threads * (double)s->width);
+    double of_b = b + tiles * product, key_tiles = keys / s->by[SCORES].row->size[MATRIX_N],
+           column_tiles = c / s->by[RESULTS].row->size[MATRIX_N];
+    double scores = f / k * (tiles * a + key_tiles * of_b),
+           results = keys / k * (tiles * weights + column_tiles * of_b);
+    double copy = cost_grid_load(d) + (s->parts > 1 ? 0 : local),
+           copies = is_bulk(s) ? 0 : copy * keys * (f + c) / (threads * (double)s->width);
     /* per score: the exponential, the maximum, the sum; per result: its rescaling */
     double power = has_powers(s) ? 1 : ATTENTION_EXPONENTIAL;
     double elements = rows * keys / threads * (power + 4 + cut * COMPARED) + rows * c / threads;

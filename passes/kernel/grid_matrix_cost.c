@@ -627,11 +627,11 @@ static bool may_split(const struct tgc *t, const struct matrix_choice *c, const 
     int loops = 1 + (c->nm > wave_side(c, w, 0)) + (c->nn > wave_side(c, w, 1));
     if (!c->s)                                 /* only sizes known */
         return device_has_tickets(t);
-    for (int i = x->m.first; i < x->m.store->nsrc; i++)
-        loops += i != c->m && i != c->n ? range_fixed_size(x->m.store->src[i]) < 1
-                                              ? GRID_RANK
-                                              : x->m.store->src[i]->src[0]->vmax > 1
-                                        : 0;
+    for (int i = x->m.first; i < x->m.store->nsrc; i++) {
+        int64_t size = range_fixed_size(x->m.store->src[i]);
+        if (i != c->m && i != c->n)
+            loops += size < 1 ? GRID_RANK : size > 1;
+    }
     return device_has_tickets(t) && loops <= GRID_RANK && leaves_whole(t, c, w);
 }
 
@@ -666,18 +666,13 @@ int choice_list_waves(const struct tgc *t, const struct matrix_choice *c, struct
     enum { TILES = sizeof columns / sizeof *columns };
     for (int i = 0; i < 4 * 4 * 4 * TILES * 3 * STAGES; i++) {
         int of = i / 64 / TILES;
-        struct wave_tile w = {c,
-                              {1 << i % 4, 1 << i / 4 % 4},
-                              {1 << i / 16 % 4, columns[i / 64 % TILES]},
-                              (int64_t)c->row->size[MATRIX_K] << (2 - of % 3),
-                              stages[of / 3],
-                              {1, 1},
-                              0,
-                              1,
-                              0,
-                              false,
-                              false,
-                              0};
+        struct wave_tile w = {.of = c,
+                              .waves = {1 << i % 4, 1 << i / 4 % 4},
+                              .tiles = {1 << i / 16 % 4, columns[i / 64 % TILES]},
+                              .step = (int64_t)c->row->size[MATRIX_K] << (2 - of % 3),
+                              .by = stages[of / 3],
+                              .cluster = {1, 1},
+                              .split = 1};
         if (!wave_fits(t, c, &w))
             continue;
         w.ns = wave_ns(t, c, &w);

@@ -245,13 +245,12 @@ static int list_tiles(const struct tgc *t, const struct product *x, struct block
 {
     int n = 0;
     for (int i = 0; i < 6 * 6 * 4 * 4 * 3; i++) {
-        struct block_tile b = {1 << i % 6,
-                               1 << i / 36 % 4,
-                               1 << i / 6 % 6,
-                               1 << i / 144 % 4,
-                               i / 576 < 2,
-                               i / 576 == 1,
-                               0};
+        struct block_tile b = {.row_items = 1 << i % 6,
+                               .row_lanes = 1 << i / 36 % 4,
+                               .column_items = 1 << i / 6 % 6,
+                               .column_lanes = 1 << i / 144 % 4,
+                               .local = i / 576 < 2,
+                               .doubled = i / 576 == 1};
         if (!tile_fits(t, x, &b))
             continue;
         b.ns = tile_ns(t, x, &b);
@@ -310,8 +309,11 @@ static bool copies_vectors(const struct product *x, const struct block_tile *b,
     int64_t n = grid_vector_lanes(t);
     bool rows = uop_depends_on(t, load->src[1], loop[x->row]);
     struct uop *side = along ? sum->src[x->last] : loop[rows ? x->row : x->column];
-    int64_t elements =
-        x->step * (rows ? b->row_items * b->row_lanes : b->column_items * b->column_lanes);
+    int64_t threads = b->row_items * b->column_items,
+            across = rows ? b->row_items * b->row_lanes : b->column_items * b->column_lanes,
+            own = along  ? x->step
+                  : rows ? b->row_lanes
+                         : x->vector;
     struct uop *begin = sym_sub(t, load->src[1], sym_muli(t, side, x->unit));
     if (x->m.bytes)
         begin = sym_sub(t, begin, sum->src[sum->nsrc - 1]);
@@ -319,12 +321,7 @@ static bool copies_vectors(const struct product *x, const struct block_tile *b,
            stride_along(t, load->src[1], side) == x->unit &&
            index_divisor(t, begin) % (x->unit * n) == 0 &&
            buffer_is_aligned(t, uop_buffer_of(load->src[0]), x->unit * n) &&
-           elements % (n * b->row_items * b->column_items) == 0 &&
-           (along  ? x->step
-            : rows ? b->row_lanes
-                   : x->vector) %
-                   n ==
-               0 &&
+           x->step * across % (n * threads) == 0 && own % n == 0 &&
            (along || (range_fixed_size(side) > 0 && range_fixed_size(side) % n == 0));
 }
 

@@ -33,9 +33,8 @@ static bool groups_fit(const struct nest *m, const struct uop *load, struct uop 
         stride != DOT_BYTES)
         return false;
     struct uop *begin = sym_sub(t, load->src[1], sym_muli(t, r, stride));
-    return index_divisor(t, sym_sub(t, begin, m->reduce->src[m->reduce->nsrc - 1])) %
-                   (stride * n) ==
-               0 &&
+    begin = sym_sub(t, begin, m->reduce->src[m->reduce->nsrc - 1]);
+    return index_divisor(t, begin) % (stride * n) == 0 &&
            buffer_is_aligned(t, uop_buffer_of(load->src[0]), stride * n);
 }
 

@@ -39,13 +39,7 @@ static int steps_of(const struct uop *u)
     switch (u->op) {
     case OP_FLOOR: case OP_CEIL: case OP_ROUND: case OP_TRUNC: case OP_DIV: case OP_CAST: return 5;
     case OP_MAX: case OP_MIN: case OP_ABS: return 3;
-    case OP_SQRT:
-    case OP_EXP:
-    case OP_EXP2:
-    case OP_LOG:
-    case OP_TANH:
-    case OP_ERF:
-    case OP_RECIP:
+    case OP_SQRT: case OP_EXP: case OP_EXP2: case OP_LOG: case OP_TANH: case OP_ERF: case OP_RECIP:
         return 20;
     default: return op_is_elementwise(u->op) ? 1 : 0;
     }

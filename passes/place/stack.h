@@ -40,7 +40,7 @@ int64_t stack_value_nbytes(const struct uop *u);
 int64_t stack_widest_vector(struct uop *const *u, int n);  /* 0: the program is portable */
 bool stack_is_dot(const struct uop *u);  /* products of bytes, four for each lane */
 bool stack_is_function(enum isa isa, const struct uop *u); /* of vectors, inlined */
-/* Of the functions that the program calls, as vectors. needs: stack_find_loops() */
+/* Constants of the functions that the program calls, as vectors. needs: stack_find_loops() */
 int64_t stack_constants_nbytes(const struct stack *s, enum isa isa, int64_t widest);
 /* Bytes of a program of vectors, besides its scalars. needs: stack_find_loops() */
 int64_t stack_vectors_nbytes(const struct stack *s, enum isa isa, const struct stack_live *live);

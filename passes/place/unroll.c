@@ -18,7 +18,7 @@ enum {
     UNROLLED_MAX = 1024 /* operations of a loop that compilers unroll completely */
 };
 
-/* What is loaded: by a LOAD, or by a PUT of neighbours. */
+/* The memory that is loaded, by a LOAD or by a PUT of contiguous elements. */
 static struct uop *memory_of(const struct uop *u) { return u->src[u->op == OP_PUT ? 2 : 0]; }
 static struct uop *place_of(const struct uop *u) { return u->src[u->op == OP_PUT ? 3 : 1]; }
 static bool is_load(const struct uop *u) { return u->op == OP_LOAD || u->op == OP_PUT; }

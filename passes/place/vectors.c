@@ -90,9 +90,9 @@ static int count_calls(const struct stack *s, enum op op, bool scalars)
     return n;
 }
 
-/* Of the functions that the program calls: constants that are worth a register, or all that
- * compilers hoist out of loops. They are read from memory where they are needed if the function is
- * called once or twice. */
+/* Constants of the functions that the program calls: those worth a register, or all that compilers
+ * hoist out of loops. They are read from memory where they are needed if the function is called
+ * once or twice. */
 static int count_constants(const struct stack *s, bool hoisted, int *kinds)
 {
     static const struct {

@@ -19,7 +19,7 @@ static struct uop *clamp(struct tgc *t, struct uop *u, int64_t least, int64_t mo
     return u->vmax > most ? sym_min(t, u, uop_int(t, most)) : u;
 }
 
-/* Elements of the border before (behind) axis a; 0 if the node is no PAD. */
+/* Elements of the border before (after) axis a; 0 if the node is no PAD. */
 static int64_t border(const struct node *n, int a, bool behind)
 {
     int64_t size = 0;
@@ -98,7 +98,7 @@ static void fill_part(struct tgc *t, const struct node *pad, const struct kept *
     b->inner = uop_range(t, clamp(t, n, 0, most), t->next_range++);
 }
 
-/* Stores the border before (behind) axis a, over all that the band keeps along the other axes. */
+/* Stores the border before (after) axis a, over all that the band keeps along the other axes. */
 static struct segment *fill_along(struct plan *p, const struct node *pad, const struct kept *kept,
                                   const struct band *part, int nband, const struct segment *inside,
                                   int a, bool behind)

@@ -219,7 +219,7 @@ static void emit_kernel(struct emission *e, struct segment *s)
     emit(e, (struct step){.kind = STEP_KERNEL, .kernel = k});
 }
 
-/* Adds a symbol that the run computes, behind those of the graph. */
+/* Adds a symbol that the run computes, after those of the graph. */
 static void add_var(struct emission *e, struct var *v)
 {
     for (int i = 0; i < e->s->nvar; i++)

@@ -38,8 +38,8 @@ struct band { struct uop *range, *start, *inner; int axis; int64_t extent; };
  * stores the same number of elements, some of which a border takes the place of. */
 struct kept { struct uop *begin, *start; int64_t extent, slots; };
 
-/* Of each tile along the range `tile`, with rows along `in`, all tiles together store only the
- * first `rows` rows. rows 0: all. */
+/* All tiles along the range `tile`, with rows along `in`, together store only the first `rows`
+ * rows; rows 0: all. */
 struct clip { struct uop *tile, *in; int64_t rows; };
 
 struct segment {

@@ -40,7 +40,7 @@ static void realize_concat(struct plan *p, struct node *n, struct block *b, stru
     }
 }
 
-/* The border before or behind axis a: along earlier axes as wide as the source, along later ones as
+/* The border before or after axis a: along earlier axes as wide as the source, along later ones as
  * the whole. NULL: there is none. */
 static struct segment *border_along(struct plan *p, struct node *n, struct block *b,
                                     struct buffer *dest, int a, bool behind)
@@ -186,8 +186,8 @@ static bool stage_suits(const struct machine *m, const struct segment *s, const 
     return prefix && !columns && footprint <= most;
 }
 
-/* A device's blocks keep rows of scores and of their exponentials in local memory, with what their
- * sums need; without local memory, each of its threads keeps them on its stack. */
+/* A device's blocks keep rows of scores and of their exponentials in shared memory, with what their
+ * sums need; without shared memory, each of its threads keeps them on its stack. */
 double plan_most_staged(const struct tgc *t)
 {
     double floats = t->no_locals         ? STACK_SCRATCH_NBYTES / 4

@@ -132,14 +132,8 @@ static bool can_profit(struct uop *const *order, int n)
 {
     for (int i = 0; i < n; i++)
         switch (order[i]->op) {
-        case OP_FLOORDIV:
-        case OP_FLOORMOD:
-        case OP_DIV:
-        case OP_MOD:
-        case OP_MIN:
-        case OP_MAX:
-        case OP_WHERE:
-        case OP_LT:
+        case OP_FLOORDIV: case OP_FLOORMOD: case OP_DIV: case OP_MOD: case OP_MIN: case OP_MAX:
+        case OP_WHERE: case OP_LT:
         case OP_EQ: return true;
         default: break;
         }

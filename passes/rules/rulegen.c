@@ -62,13 +62,7 @@ const char *gen_op_id(int op) { return ops[op].id; }
 bool gen_op_commutes(int op)
 {
     switch (op) {
-    case GEN_ADD:
-    case GEN_MUL:
-    case GEN_MAX:
-    case GEN_MIN:
-    case GEN_AND:
-    case GEN_OR:
-    case GEN_XOR:
+    case GEN_ADD: case GEN_MUL: case GEN_MAX: case GEN_MIN: case GEN_AND: case GEN_OR: case GEN_XOR:
     case GEN_EQ:
     case GEN_NE: return true;
     default: return false;

@@ -56,9 +56,7 @@ static void infer_op(struct rule *r, struct node *n)
 {
     int t = n->type;
     switch (n->op) {
-    case GEN_LT:
-    case GEN_EQ:
-    case GEN_NE:
+    case GEN_LT: case GEN_EQ: case GEN_NE:
         unify(r, t, TYPE_BOOL, n->at);
         unify(r, n->child[0]->type, n->child[1]->type, n->at);
         break;
@@ -78,20 +76,10 @@ static void infer_op(struct rule *r, struct node *n)
             unify(r, n->child[3]->type, t, n->at);
         }
         break;
-    case GEN_RESHAPE:
-    case GEN_PERMUTE:
-    case GEN_EXPAND:
-    case GEN_SHRINK:
-    case GEN_FLIP:
-    case GEN_PAD:
-    case GEN_WINDOW:
+    case GEN_RESHAPE: case GEN_PERMUTE: case GEN_EXPAND: case GEN_SHRINK: case GEN_FLIP:
+    case GEN_PAD: case GEN_WINDOW:
     case GEN_CONTIGUOUS: unify(r, n->child[0]->type, t, n->at); break;
-    case GEN_IOTA:
-    case GEN_CONCAT:
-    case GEN_RANGE:
-    case GEN_IF:
-    case GEN_GET:
-    case GEN_LOOP:
+    case GEN_IOTA: case GEN_CONCAT: case GEN_RANGE: case GEN_IF: case GEN_GET: case GEN_LOOP:
     case GEN_HOST: break;
     default:
         for (int i = 0; i < n->nchild; i++)

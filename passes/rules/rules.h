@@ -1,9 +1,8 @@
-/* rules.h - what compiled rules call: dtype classes, guard functions, builders, and the helpers
- * behind right sides; and how passes run named sets of rules. Private to passes/.
+/* rules.h - what compiled rules call: dtype classes, guard functions, builders, and the helpers of
+ * right sides; and how passes run named sets of rules. Private to passes/.
  *
  * A helper gets the uop that matched and the operands named in the rule; it returns an equal uop in
- * normal form, or NULL: not this rule.
- */
+ * normal form, or NULL: not this rule. */
 #ifndef TGC_RULES_H
 #define TGC_RULES_H
 

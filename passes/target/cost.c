@@ -35,16 +35,9 @@ double cost_of_bytes(const struct machine *m, enum memory_level from, double nby
 enum cost_class cost_class_of(enum op op)
 {
     switch (op) {
-    case OP_EXP:
-    case OP_EXP2:
-    case OP_LOG:
-    case OP_SIN:
-    case OP_COS:
-    case OP_TAN:
-    case OP_ASIN:
-    case OP_ACOS:
-    case OP_ATAN: case OP_SINH: case OP_COSH: case OP_TANH: case OP_ASINH: case OP_ACOSH:
-    case OP_ATANH: case OP_ERF: case OP_POW: case OP_ATAN2:
+    case OP_EXP: case OP_EXP2: case OP_LOG: case OP_SIN: case OP_COS: case OP_TAN: case OP_ASIN:
+    case OP_ACOS: case OP_ATAN: case OP_SINH: case OP_COSH: case OP_TANH: case OP_ASINH:
+    case OP_ACOSH: case OP_ATANH: case OP_ERF: case OP_POW: case OP_ATAN2:
         return COST_FUNCTION;
     case OP_DIV: case OP_MOD: case OP_FLOORDIV: case OP_FLOORMOD: case OP_SQRT: case OP_RECIP:
         return COST_DIVISION;

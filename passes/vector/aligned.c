@@ -70,19 +70,9 @@ static struct uop *split_offset(struct uop *offset, int64_t *c)
 static bool ends_segment(const struct uop *u)
 {
     switch (u->op) {
-    case OP_STORE:
-    case OP_COPY:
-    case OP_WAIT:
-    case OP_MBAR_WAIT:
-    case OP_BARRIER:
-    case OP_CLUSTER_BARRIER:
-    case OP_TICKET:
-    case OP_BULK_STORE:
-    case OP_BULK_WAIT:
-    case OP_RANGE:
-    case OP_END:
-    case OP_GUARD:
-    case OP_ENDGUARD:
+    case OP_STORE: case OP_COPY: case OP_WAIT: case OP_MBAR_WAIT: case OP_BARRIER:
+    case OP_CLUSTER_BARRIER: case OP_TICKET: case OP_BULK_STORE: case OP_BULK_WAIT: case OP_RANGE:
+    case OP_END: case OP_GUARD: case OP_ENDGUARD:
         return true;
     default:
         return false;

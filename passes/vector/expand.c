@@ -462,16 +462,9 @@ void expand_one(struct expander *e, struct uop *u)
     case OP_STORE: expand_store(e, u); break;
     case OP_STACK: expand_stack(e, u); break;
     case OP_PREFETCH: expand_prefetch(e, u); break;
-    case OP_COPY: case OP_COMMIT: case OP_WAIT:
-    case OP_MBAR_INIT:
-    case OP_MBAR_ARRIVE:
-    case OP_MBAR_RELEASE:
-    case OP_MBAR_WAIT:
-    case OP_BULK:
-    case OP_BULK_STORE:
-    case OP_BULK_WAIT:
-    case OP_CLUSTER_BARRIER:
-    case OP_REGISTERS:
+    case OP_COPY: case OP_COMMIT: case OP_WAIT: case OP_MBAR_INIT: case OP_MBAR_ARRIVE:
+    case OP_MBAR_RELEASE: case OP_MBAR_WAIT: case OP_BULK: case OP_BULK_STORE: case OP_BULK_WAIT:
+    case OP_CLUSTER_BARRIER: case OP_REGISTERS:
         expand_statement(e, u);
         break;
     case OP_TICKET:

@@ -141,7 +141,7 @@ static void find_loads(const struct expander *e, struct row *r)
     }
 }
 
-/* Whether the loop only copies: consecutive elements of local memory are stored as they were
+/* Whether the loop only copies: contiguous elements of shared memory are stored as they were
  * loaded. */
 static bool is_move(const struct row *r)
 {

@@ -135,8 +135,8 @@ static enum dtype narrowest(struct uop *v)
     return d;
 }
 
-/* The weights, whose channels lie behind their taps. They are padded last: constants are folded as
- * far as elements change, so the order is stored. */
+/* The weights, with channels innermost, inside of their taps. They are padded last: constants are
+ * folded as far as elements change, so the order is stored. */
 static struct uop *weights_of(const struct joining *j)
 {
     struct tgc *t = j->t;

@@ -334,9 +334,8 @@ static void transform_taps(const struct tiling *g, const abreast *tap, abreast *
         }
 }
 
-/* Where U's elements are in the weight. below[p], step[p]: the elements behind axis p of U
- * and of the weight; row: how many elements of U stand side by side along its innermost
- * axis, which is `inner`. */
+/* Where U's elements are in the weight. below[p], step[p]: strides of axis p in U and in the
+ * weight; row: how many elements of U are contiguous along its innermost axis, which is `inner`. */
 struct taps { int ndim, inner; int64_t row, below[MAX_RANK], step[MAX_RANK]; };
 
 static struct taps taps_of(struct uop *const *udim, struct uop *const *dim, int ndim)

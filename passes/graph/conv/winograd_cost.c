@@ -32,8 +32,8 @@ static struct extent extent_of(const struct layer *l, bool most)
     return e;
 }
 
-/* Of a tile: places, outputs; of windows without tiles: taps; tiles, and whether no tile has
- * outputs that are cut off. */
+/* places, outputs: of a tile. taps: of windows without tiles. tiles: their number. whole: no tile
+ * has outputs that are cut off. */
 struct count { double places, outputs, taps, tiles; bool whole; };
 
 static struct count count_of(const struct layer *l, struct sides s)

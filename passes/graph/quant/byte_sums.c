@@ -532,7 +532,7 @@ static struct uop *rewrite_sum(struct sum_of_bytes *s)
     return bytes_scale_sum(s, sum);
 }
 
-/* Of floats of 8 bits, whose products are exact in f32: the scales leave the sum. */
+/* Floats of 8 bits, whose products are exact in f32: the scales leave the sum. */
 static struct uop *rewrite_floats(const struct sum_of_bytes *s)
 {
     struct tgc *t = s->t;

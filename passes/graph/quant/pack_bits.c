@@ -257,7 +257,7 @@ static void store_scales(struct packer *p, struct uop *v, int64_t columns, int d
         store_scales(p, u->src[k], columns, depth - 1);
 }
 
-/* Whether a wave's threads have something of the sum each: blocks, or words. */
+/* Whether each thread of a subgroup has a part of the sum: blocks, or words. */
 static bool is_shared_by_wave(const struct packer *p, const struct contraction *c,
                               const struct factor *f, int along)
 {
