@@ -169,19 +169,25 @@ TABLE = np.arange(12, dtype=np.float32).reshape(6, 2)
 def two_places(target):
     net = Net("two", target, kept([G.node("Add", ["s", "e"], ["s_next"]), G.node("Identity", ["s"], ["y"])],
                                   [G.value("s", [2, 2])], [G.value("s_next", [2, 2]), G.value("y", [2, 2])]), "--state", "s_next=s")
-    follow(net, lambda state, e: state + e)
+    follow(net, lambda before, after: before)
 
 
-def follow(net, step):
-    """Good and bad runs, in each way to run: y is the state before; what bad runs store goes."""
+@everywhere("a state that one place would do for has two")
+def could_stay(target):
+    net = Net("stay", target, kept([G.node("Add", ["s", "e"], ["s_next"]), G.node("Mul", ["s_next", "two"], ["y"])], [G.value("s", [2, 2])],
+                                   [G.value("s_next", [2, 2]), G.value("y", [2, 2])], [G.weight("two", np.float32(2))]), "--state", "s_next=s")
+    follow(net, lambda before, after: 2 * after)
+
+
+def follow(net, seen):
+    """Good and bad runs, in each way to run: y is what is seen of the state before and after; what bad runs store goes."""
     good, bad, state = {"t": np.array([1, 2])}, {"t": np.array([1, 6])}, np.zeros((2, 2), np.float32)
     add = TABLE[good["t"]]
 
-    def is_there(feeds=good):
+    def is_there():
         nonlocal state
-        got = net.run(feeds)["y"]
-        expect(np.array_equal(got, state), f"{got} for {state}")
-        state = step(state, add)
+        got, before, state = net.run(good)["y"], state, state + add
+        expect(np.array_equal(got, seen(before, state)), f"{got} for {before}, {state}")
     is_there()
     net.run(bad, status=BAD_VALUE)
     is_there()
@@ -208,7 +214,7 @@ def follow(net, step):
     is_there()
     is_there()
     expect(net.enqueue(good) == 0 and net.enqueue(good) == 0 and net.wait() == 0, "two good runs")
-    state = step(step(state, add), add)
+    state = state + add + add
     is_there()
     net.end()
 
