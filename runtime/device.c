@@ -165,7 +165,7 @@ static int run_part_queued(model_self *self, int from, int to)
                                                                        : MODEL_DEVICE_FAILED;
 }
 
-//@ device_judge end
+//@ judge end
 /* Nothing is expected of inputs. */
 static int begin_verdicts(model_self *self) { (void)self; return MODEL_OK; }
 static int judge(model_self *self) { return wait_all(self) ? MODEL_OK : MODEL_DEVICE_FAILED; }
