@@ -187,14 +187,14 @@ static int settle(model_self *self)
 {
     const struct span all = {MODEL_VERDICTS_AT, MODEL_VERDICTS, 1};
     int status = to_host(self, &all, 1);
-    if (status != MODEL_OK)
+    if (status != MODEL_OK) {
+        wait_all(self);
         return status;
+    }
     const bool is_bad = memchr(self->device.seen[0], 0, MODEL_VERDICTS) != NULL;
     status = to_device(self);
     if (status == MODEL_OK && is_bad)
         status = clear_verdicts(self);
-    if (status == MODEL_OK && !wait_all(self))
-        status = MODEL_DEVICE_FAILED;
     if (status != MODEL_OK)
         return status;
     if (is_bad && self->is_pending)
