@@ -115,6 +115,10 @@ struct device_facts {
     long takes_code; /* CUDA: modules of machine code, or of PTX alone */
     long contracts; /* the kernels' compiler rounds a product and its sum once wherever it sees both
                      * and the text does not forbid it, as vendors' do when nothing is said */
+    long order; /* of a launch's blocks: 0, by their numbers; 1, from the last one on; others: a
+                 * seed, by which they are mixed */
+    long wave;  /* clusters, or blocks where there are none, that run at once, in turns from barrier
+                 * to barrier; 1: one after the other */
     long looks_at_banks; /* reports bank conflicts of local memory: 1, of tiles,
                           * 2, of copies, too */
     const char *name, *version;
@@ -387,9 +391,10 @@ struct item {
     struct transfers *transfers; /* NULL: it has copied nothing asynchronously */
 };
 
-/* A block and its work-items. The blocks of a cluster alternate. While another one runs, a block's
- * local memory is saved in memory of its own, by window of the launch. */
-enum { CLUSTER_MOST = 8 };
+/* A block and its work-items. The blocks of a cluster alternate, and several clusters if the device
+ * is told so. While another one runs, a block's local memory is saved in memory of its own, by
+ * window of the launch. */
+enum { CLUSTER_MOST = 8, WAVE_MOST = 8 };
 struct products;
 struct barriers;
 struct leaving;
@@ -420,8 +425,10 @@ struct launch {
     const struct order *order; /* NULL: launches run one after the other */
     uint32_t epoch; /* of shadow cells */
     struct block *here;       /* whose work-items run */
-    struct block cluster[CLUSTER_MOST];
-    uint32_t ncluster, nblock; /* blocks that run at once; those that have run, or do */
+    struct block blocks[WAVE_MOST * CLUSTER_MOST];
+    struct block *cluster;     /* of these, those of the cluster whose turn it is */
+    uint32_t nwave;            /* clusters that run at once */
+    uint32_t ncluster, nblock; /* blocks of a cluster; those that have run, or do */
     uint32_t nitem, nsubgroup;
     struct item *now;
     struct tickets *tickets;  /* NULL: there were none yet */
