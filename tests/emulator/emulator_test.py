@@ -237,12 +237,12 @@ def each_call_fails(tgc, model, folder, build, program="failing.c", options=(), 
     expect(int(re.search(r"each of (\d+) calls", done.out.decode()).group(1)) > 20, done.out)
 
 
-def model(tgc, path, folder, row):
-    """The program's own check of its reference vectors."""
+def model(tgc, path, folder, row, order):
+    """The program's own check of its reference vectors, with blocks in an order of this number, up to three at once."""
     T.scratch(folder)
     T.must(T.run([tgc, path, "-o", "m.c", "--target=opencl", f"--cpu={row}"], cwd=folder))
     T.build(folder / "m.c", folder / "m")
-    done = T.run([folder / "m", "--selftest"], env=emulator.environment(suite.options.build, cache=folder / "kernels"))
+    done = T.run([folder / "m", "--selftest"], env=emulator.environment(suite.options.build, cache=folder / "kernels", device=f"order={order} wave={1 + order % 3}"))
     expect(done.status == 0 and not done.err, done.describe())
 
 
@@ -555,7 +555,7 @@ def add_programs(device, tgc, scratch, build):
         suite.add(f"local memory: {name}", local_product, device, opts, T.scratch(scratch / f"local-{name.replace(' ', '-')}"))
     for which, row in enumerate(O.DEVICES):
         for number, path in enumerate(sorted((ROOT / "models").glob("*.tg"))):
-            suite.add(f"{path.name}, {row}", model, tgc, path, scratch / f"{path.stem}-{row}", row,
+            suite.add(f"{path.name}, {row}", model, tgc, path, scratch / f"{path.stem}-{row}", row, number,
                       slow=number % len(O.DEVICES) != which)
     cases = N.load_cases(build)
     passing, _ = N.read_lists()
