@@ -225,6 +225,7 @@ bool eval_host(const char *function, struct tensor *const *in, int nin, struct t
 {
     static const struct { const char *name; bool (*run)(const struct host_args *); } table[] = {
         {"require", host_require},
+        {"expect", host_require},
         {"match_dims", host_match_dims},
         {"read_dim", host_read_dim},
         {"nonzero", host_nonzero},

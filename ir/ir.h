@@ -220,6 +220,9 @@ struct buffer {
                                   * tensor (LEAVE) */
     int64_t panel;          /* is_local: elements of a swizzled panel (SWIZZLE); 0: not in panels */
     bool kept; /* BUFFER_TEMP: its memory is reserved for the whole run, see struct host_output */
+    /* BUFFER_TEMP, a bool of a device: true until a run finds what an `expect` rules out; programs
+     * keep it from run to run, and set it again when they have reported that */
+    bool is_verdict;
     /* BUFFER_INPUT, BUFFER_OUTPUT: the context keeps it from run to run; NULL: the caller passes
      * it */
     struct state *state;

@@ -105,6 +105,8 @@ struct schedule {
     struct state **state; int nstate;      /* as graph->state */
     struct state_part **part; int npart;   /* as graph->part */
     size_t state_nbytes;                   /* of all places of states */
+    /* of a device: what its kernels have found, in place of steps `expect` */
+    struct buffer **verdict; int nverdict; size_t cap_verdict;
     struct var **var; int nvar;            /* run-time dimensions and host results */
     isa_set isa;                 /* the instruction sets for which kernels may have variants */
     bool on_device;              /* intermediates are in a device's memory, not in the caller's */

@@ -17,10 +17,20 @@
  *      queue        look_at_queue(): is the queue capturing? Then what it is given runs later
  *      end          mark(), wait_all(), and check_buffer(), which finds the room in a buffer
  *      hold         hold_buffer(), let_buffer(): references to a buffer of the caller's
+ *
+ * A model that expects something of its inputs (an index within its tensor) has a verdict for each, a byte of the
+ * memory that kernels store:
+ *
+ *      verdict = verdict && what is expected        stays false until the host has read it, and reported it
+ *
+ * Nothing waits for it but NAME_wait(). Whatever the inputs are, kernels access nothing outside of tensors, and of
+ * states store nothing that cannot be taken back: what grows does so behind a length, what is stored anew has two
+ * places (take_back()), and what is updated in place is stored only where all verdicts are true.
  */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 //@ device_types
 /* Where a tensor is: byte `at` of a buffer. room: the bytes from there to the end of a buffer of
@@ -155,7 +165,66 @@ static int run_part_queued(model_self *self, int from, int to)
                                                                        : MODEL_DEVICE_FAILED;
 }
 
-//@ device_calls end queue device_list
+//@ judge end
+/* Nothing is expected of inputs. */
+static int begin_verdicts(model_self *self) { (void)self; return MODEL_OK; }
+static int judge(model_self *self) { return wait_all(self) ? MODEL_OK : MODEL_DEVICE_FAILED; }
+
+//@ device_judge_verdicts end device_host
+/* All is as expected, until a run finds otherwise. */
+static int clear_verdicts(model_self *self)
+{
+    const struct span all = {MODEL_VERDICTS_AT, MODEL_VERDICTS, 2};
+    int status = to_host(self, &all, 1);
+    if (status != MODEL_OK)
+        return status;
+    memset(self->device.seen[0], 1, MODEL_VERDICTS);
+    return to_device(self);
+}
+
+/* Waits for all runs; states are as before the last one if its inputs were not as expected. */
+static int settle(model_self *self)
+{
+    const struct span all = {MODEL_VERDICTS_AT, MODEL_VERDICTS, 1};
+    int status = to_host(self, &all, 1);
+    if (status != MODEL_OK) {
+        wait_all(self);
+        return status;
+    }
+    const bool is_bad = memchr(self->device.seen[0], 0, MODEL_VERDICTS) != NULL;
+    status = to_device(self);
+    if (status == MODEL_OK && is_bad)
+        status = clear_verdicts(self);
+    if (status != MODEL_OK)
+        return status;
+    if (is_bad && self->is_pending)
+        take_back(self);
+    self->is_bad |= is_bad;
+    self->is_pending = false;
+    return MODEL_OK;
+}
+
+/* The same; what runs found that nobody was told yet is MODEL_BAD_VALUE. */
+static int judge(model_self *self)
+{
+    const int status = settle(self);
+    const bool is_bad = self->is_bad && status == MODEL_OK;
+    self->is_bad &= !is_bad;
+    return is_bad ? MODEL_BAD_VALUE : status;
+}
+
+/* Before a run: one that goes on from what the last one stored needs that to be good. */
+static int begin_verdicts(model_self *self)
+{
+    const int status = MODEL_RUNS_DIFFER && (self->is_pending || self->is_bad) ? judge(self) : MODEL_OK;
+    if (status == MODEL_OK) {
+        note_states(self);
+        self->is_pending = true;
+    }
+    return status;
+}
+
+//@ device_calls end queue device_list judge
 static int enqueue_list(model_self *self, const model_inputs *in, model_outputs *out, void **event);
 
 /* After a failure no command is left that touches the caller's memory. What options.queue captures
@@ -173,10 +242,12 @@ int model_enqueue(model_self *self, const model_inputs *in, model_outputs *out, 
     }
     if (queue != MODEL_OK && queue != MODEL_CAPTURING)
         return queue;
-    int status = enqueue_list(self, in, out, event);
-    if (status != MODEL_OK && is_open && queue == MODEL_OK)
-        wait_all(self);
-    return status;
+    int status = is_open ? begin_verdicts(self) : MODEL_OK;
+    if (status == MODEL_OK)
+        status = enqueue_list(self, in, out, event);
+    if (status == MODEL_OK || !is_open || queue != MODEL_OK)
+        return status;
+    return judge(self) == MODEL_BAD_VALUE ? MODEL_BAD_VALUE : status;
 }
 
 int model_wait(model_self *self)
@@ -186,7 +257,7 @@ int model_wait(model_self *self)
     if (self->opened != self)
         return MODEL_NOT_INITIALIZED;
     const int queue = look_at_queue(self);
-    return queue != MODEL_OK ? queue : wait_all(self) ? MODEL_OK : MODEL_DEVICE_FAILED;
+    return queue != MODEL_OK ? queue : judge(self);
 }
 
 int model_run(model_self *self, const model_inputs *in, model_outputs *out)

@@ -146,6 +146,7 @@ SUITES = [
      "passes/target/cost passes/target/device passes/analysis/device_cost.c passes/kernel/grid_matrix_cost.c"),
     ("opencl_vectors", "tests/exec/opencl_vectors_test.py", 120, 120, 10, "runtime/vector_opencl.c runtime/vector_lanes.c"),
     ("device", "tests/exec/device_test.py", 120, 120, 10, "backends/device/ backends/opencl/ runtime/opencl.c runtime/device.c"),
+    ("expect", "tests/exec/expect_test.py", 120, 120, 40, "runtime/device.c backends/device/ backends/program/state.c frontend/onnx/runtime.c"),
     ("contract", "tests/exec/contract_test.py", 120, 1800, 10, "backends/cstyle/exprs runtime/cuda.c runtime/math.c backends/llvm/gpu_ops.c"),
     ("attention", "tests/exec/attention_test.py", 120, 1800, 10,
      "passes/kernel/grid_attention passes/kernel/online passes/kernel/split_keys.c passes/kernel/pack_keys.c"),

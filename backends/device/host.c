@@ -96,6 +96,10 @@ static void device_to_host(struct program *p, const struct step *step, struct te
 static const char *device_states_to_host(struct program *p, bool reads, bool writes,
                                          struct text *out)
 {
+    if (p->s->nverdict > 0)
+        text_printf(out, "status = self->is_pending ? settle(self) : %s_OK;\n", p->upper);
+    if (p->s->nverdict > 0)
+        write_check(p, out);
     write_need(p, mem_printf(p->t, "{%zu, %zu, %d}", p->device_states, p->s->state_nbytes,
                              (reads ? SPAN_READS : 0) | (writes ? SPAN_WRITES : 0)), 1, out);
     return "self->device.seen[0]";
@@ -246,6 +250,9 @@ static void device_fields(struct program *p, struct text *out)
                 "    struct %s device;\n    struct place place[%d];\n    size_t groups[%d][3];\n",
                 p->backend->interface ? "driver" : p->backend->name, device_count_places(p),
                 p->s->nkernel + 1);
+    if (p->s->nverdict > 0)
+        text_puts(out, "    bool is_pending, is_bad;        /* verdicts of a run that nobody has "
+                       "looked at; that were bad, which nobody was told */\n");
     p->backend->driver->fields(p, out);
 }
 
@@ -358,8 +365,17 @@ static const char complain_text[] =
     "        self->options.on_error(self->options.user, text);\n"
     "}\n\n";
 
+/* Copies begin at multiples of 64 bytes. */
+static size_t most_mapped(const struct program *p)
+{
+    const size_t verdicts = ((size_t)p->s->nverdict + 63) / 64 * 64;
+    return verdicts > p->device_mapped_nbytes ? verdicts : p->device_mapped_nbytes;
+}
+
 static void device_functions(struct program *p, struct text *out)
 {
+    if (p->s->nverdict > 0)
+        snippet_replace(&p->snippets, "judge", "device_judge_verdicts");
     snippet_use(&p->snippets, "device_calls");
     if (p->s->nweight > 0 || counts(p->s))
         snippet_use(&p->snippets, "write");
@@ -368,7 +384,12 @@ static void device_functions(struct program *p, struct text *out)
         out,
         "/* Bytes of the memory that a step of the host's reads and stores at once, at most. */\n"
         "#define %s_MAPPED ((size_t)%zu)\n\n",
-        p->upper, p->device_mapped_nbytes);
+        p->upper, most_mapped(p));
+    if (p->s->nverdict > 0) {
+        text_printf(out, "#define %s_VERDICTS_AT ((size_t)%zu)\nenum { %s_VERDICTS = %d };\n\n", p->upper,
+                    p->device_verdicts, p->upper, p->s->nverdict);
+        state_write_taking_back(p, out);
+    }
     write_places(p, out);
     if (p->backend->driver->tables)
         p->backend->driver->tables(p, out);
@@ -398,6 +419,9 @@ static void device_open(struct program *p, struct text *out)
     text_printf(out, "    if (status == %s_OK)\n        status = put_weights(self);\n", p->upper);
     if (counts(p->s))
         text_printf(out, "    if (status == %s_OK)\n        status = begin_counters(self);\n",
+                    p->upper);
+    if (p->s->nverdict > 0)
+        text_printf(out, "    if (status == %s_OK)\n        status = clear_verdicts(self);\n",
                     p->upper);
     if (p->s->nstate > 0)
         text_printf(out, "    if (status == %s_OK)\n        status = begin_states(self);\n",

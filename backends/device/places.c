@@ -78,7 +78,7 @@ static void give_own_places(struct program *p)
     if (p->nimage == 0)
         return;
     for (int i = 0; i < s->nbuffer; i++)
-        if (!s->buffer[i]->base && !s->buffer[i]->state)
+        if (!s->buffer[i]->base && !s->buffer[i]->state && !s->buffer[i]->is_verdict)
             p->own_place[s->buffer[i]->id] = ++p->nown;
     p->place_of_states = s->state_nbytes > 0 ? ++p->nown : 0;
 }
@@ -114,6 +114,14 @@ static bool place_tensors(struct program *p)
     return true;
 }
 
+static bool place_verdicts(struct program *p)
+{
+    p->device_verdicts = p->device_nbytes;
+    for (int i = 0; i < p->s->nverdict; i++)
+        p->place[p->s->verdict[i]->id] = p->device_verdicts + (size_t)i;
+    return grow(p, &p->device_nbytes, (size_t)p->s->nverdict);
+}
+
 /* Places what follows the intermediates, which take nbytes. */
 static bool place_behind(struct program *p, size_t nbytes)
 {
@@ -121,7 +129,7 @@ static bool place_behind(struct program *p, size_t nbytes)
     if (!grow(p, &p->device_nbytes, nbytes))
         return false;
     place_states(p);
-    return grow(p, &p->device_nbytes, p->s->state_nbytes) && place_tensors(p);
+    return grow(p, &p->device_nbytes, p->s->state_nbytes) && place_verdicts(p) && place_tensors(p);
 }
 
 /* apart: independent intermediates share no bytes, so that their kernels can overlap. */

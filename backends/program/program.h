@@ -175,6 +175,7 @@ struct program {
     bool device_doubles;
     size_t *place, device_nbytes;
     size_t device_states;        /* where states begin in the memory */
+    size_t device_verdicts;      /* the same of verdicts, a byte each */
     /* tensors that have places of their own, after those of inputs and outputs: by buffer id, from
      * 1 on, and of the states together; 0: the memory's */
     int *own_place, place_of_states, nown;
@@ -330,6 +331,8 @@ enum { STATE_BLOCK_HEAD = 32 };
 size_t state_block_offset(struct tgc *t, const struct schedule *s, int k);
 /* Fields of struct NAME; the table and functions before NAME_init(); the statement in it. */
 void state_write_fields(struct program *p, struct text *out);
+/* note_states() and take_back(), of a device's program */
+void state_write_taking_back(struct program *p, struct text *out);
 void state_write_functions(struct program *p, struct text *out);
 /* NAME_run(): lengths and checks of them; the places of states; what it leaves for the next run. */
 void state_write_checks(struct program *p, struct text *out);

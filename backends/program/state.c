@@ -93,6 +93,25 @@ int64_t state_first_length(const struct schedule *s, const struct var *v)
 
 /* ---------------------------------------------------------------------------------- the context */
 
+/* What a run changes of the states' lengths and places is taken back if its verdicts are bad. */
+void state_write_taking_back(struct program *p, struct text *out)
+{
+    const bool kept = state_count_vars(p->s) > 0, odd = states_have_two_places(p->s);
+    for (int back = 0; back < 2; back++) {
+        text_printf(out, "%s\nstatic void %s(%s *self)\n{\n",
+                    back ? "/* The states are what they were then. */"
+                         : "/* Before a run: what it changes of the states' lengths and places. */",
+                    back ? "take_back" : "note_states", p->name);
+        if (kept)
+            text_printf(out, "    memcpy(self->kept%s, self->kept%s, sizeof self->kept);\n",
+                        back ? "" : "_before", back ? "_before" : "");
+        if (odd)
+            text_printf(out, "    self->odd%s = self->odd%s;\n", back ? "" : "_before",
+                        back ? "_before" : "");
+        text_puts(out, kept || odd ? "}\n\n" : "    (void)self;\n}\n\n");
+    }
+}
+
 void state_write_fields(struct program *p, struct text *out)
 {
     const struct var **v = p->s->nstate ? state_vars(p->t, p->s) : NULL;
@@ -116,6 +135,10 @@ void state_write_fields(struct program *p, struct text *out)
                 ? "    uint64_t odd;                   /* of each state: how often it was stored "
                   "*/\n"
                 : "    int odd;                        /* the number of runs: who lies where */\n");
+    if (p->s->nverdict && n > 0)
+        text_printf(out, "    int64_t kept_before[%d];\n", n);
+    if (p->s->nverdict && states_have_two_places(p->s))
+        text_printf(out, "    %s odd_before;\n", schedule_count_entries(p->s) ? "uint64_t" : "int");
 }
 
 static void write_table(struct program *p, struct text *out)

@@ -185,7 +185,11 @@ struct uop *node_element(const struct node *n, struct uop *x, int64_t i);
 /* cond, a bool tensor, has to be true everywhere: otherwise a status at run time, or an error now
  * (`rule`, at input k) if it is known to be false. */
 bool node_require(const struct node *n, int k, struct uop *cond, const char *rule);
-/* -dim <= index < dim everywhere */
+/* The same of a condition that no size depends on: the status may come when all is computed. */
+bool node_expect(const struct node *n, int k, struct uop *cond, const char *rule);
+/* -dim <= index < dim everywhere; of coordinates of INDEX or SCATTER, which stay within tensors. */
+bool node_expect_index(const struct node *n, int k, struct uop *index, struct uop *dim);
+/* The same of numbers that sizes depend on. */
 bool node_require_index(const struct node *n, int k, struct uop *index, struct uop *dim);
 /* the AND of all elements */
 struct uop *node_all(const struct node *n, struct uop *cond);
@@ -287,6 +291,10 @@ struct found {
     struct place at;
 };
 
+/* A condition that has to hold. is_late: whatever it is, the rest of the run stays within its
+ * tensors, so it may be looked at when all is computed. */
+struct check { struct uop *cond; bool is_late; };
+
 struct lower {
     struct tgc *t;
     struct onnx_model *model;
@@ -299,7 +307,7 @@ struct lower {
     const struct node *node;     /* that is being lowered */
     bool hinted, limit;
     struct uop **host; int nhost; size_t cap_host;
-    struct uop **check; int ncheck; size_t cap_check;    /* of the block that is being lowered */
+    struct check *check; int ncheck; size_t cap_check;   /* of the block that is being lowered */
     uint64_t *warned; int nwarned; size_t cap_warned;    /* sets of var[]; agree.c */
     struct found *found; int nfound; size_t cap_found;
     struct fact_list *facts;

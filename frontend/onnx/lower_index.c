@@ -10,7 +10,7 @@
 static bool check_along(const struct node *n, int64_t axis, int rank)
 {
     int a;
-    return node_axis(n, axis, rank, &a) && node_require_index(n, 1, n->in[1], n->in[0]->dim[a]);
+    return node_axis(n, axis, rank, &a) && node_expect_index(n, 1, n->in[1], n->in[0]->dim[a]);
 }
 
 /* Coordinates along the last axis of the indices have to be in range, too. */
@@ -22,7 +22,7 @@ static bool check_rows(const struct node *n, int64_t first)
         return true; /* the library reports it */
     for (int64_t k = 0; k < count && first + k < x->ndim; k++) {
         struct uop *row = node_slice_at(n, index, index->ndim - 1, uop_int(n->t, k));
-        if (!row || !node_require_index(n, 1, row, x->dim[first + k]))
+        if (!row || !node_expect_index(n, 1, row, x->dim[first + k]))
             return false;
     }
     return true;
@@ -106,8 +106,8 @@ bool lower_tensor_scatter(struct node *n)
         struct uop *fits =
             end ? uop_not(n->t, uop_binary(n->t, OP_LT, past->dim[axis], end)) : NULL;
         struct uop *begins = start ? uop_binary(n->t, OP_LT, uop_int(n->t, -1), start) : NULL;
-        if (!begins || !node_require(n, 2, begins, "writes before the beginning") ||
-            (!strcmp(mode, "linear") && !node_require(n, 2, fits, "writes behind the end")))
+        if (!begins || !node_expect(n, 2, begins, "writes before the beginning") ||
+            (!strcmp(mode, "linear") && !node_expect(n, 2, fits, "writes behind the end")))
             return false;
     }
     if (!strcmp(mode, "circular") && index[axis])

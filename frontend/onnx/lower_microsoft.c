@@ -243,7 +243,7 @@ static struct uop *mask_lengths(const struct node *n, int k, struct uop *ids)
 static struct uop *embed(const struct node *n, int k, int at, struct uop *ids)
 {
     struct uop *table = n->in[k];
-    if (!node_rank(n, k, 2, 2) || !node_require_index(n, at, ids, table->dim[0]))
+    if (!node_rank(n, k, 2, 2) || !node_expect_index(n, at, ids, table->dim[0]))
         return NULL;
     return lib_gather(&n->lib, table, ids, 0);
 }

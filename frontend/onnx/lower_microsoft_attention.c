@@ -281,7 +281,7 @@ static struct uop *rotate_at(const struct node *n, struct uop *x, struct uop *at
             return NULL;
         }
         struct uop *dim[3] = {at->dim[0], at->dim[1], at->dim[2]};
-        if (!node_rank(n, k, 2, 2) || !node_require_index(n, k, at, n->in[k]->dim[0]))
+        if (!node_rank(n, k, 2, 2) || !node_expect_index(n, k, at, n->in[k]->dim[0]))
             return NULL;
         table[i] = lib_gather(l, n->in[k], uop_reshape(n->t, at, dim, 3), 0); /* [b, 1, s, r] */
     }
@@ -342,7 +342,7 @@ static struct uop *overwrite(const struct node *n, const struct group_query *g, 
         if (!(index[a] = lib_broadcast_to(&n->lib, index[a], new->dim, 4)))
             return NULL;
     }
-    if (!node_require_index(n, 5, g->at, old->dim[2]))
+    if (!node_expect_index(n, 5, g->at, old->dim[2]))
         return NULL;
     return uop_scatter(n->t, OP_CONST, old, new, index);
 }
@@ -395,10 +395,10 @@ static bool group_query_behind(struct node *n, struct group_query *g, struct uop
     if (!total || !g->at)
         return false;
     struct uop *all = lib_binaryf(l, OP_ADD, per_batch(n, lengths), 1);
-    return node_require(n, 6, lib_binary(l, OP_EQ, uop_cast(t, DTYPE_INDEX, total), g->total),
-                        "the total length is not that of the cache and the new part") &&
-           node_require(n, 5, lib_binary(l, OP_EQ, all, g->total),
-                        "a sequence is not as long as the cache and the new part");
+    return node_expect(n, 6, lib_binary(l, OP_EQ, uop_cast(t, DTYPE_INDEX, total), g->total),
+                       "the total length is not that of the cache and the new part") &&
+           node_expect(n, 5, lib_binary(l, OP_EQ, all, g->total),
+                       "a sequence is not as long as the cache and the new part");
 }
 
 /* The position of each sequence's new part: after seqlens_k + 1 - s keys, but at the start if the
@@ -424,8 +424,8 @@ static bool group_query_positions(struct node *n, struct group_query *g)
     g->last = per_batch(n, lengths);
     struct uop *past = lib_sub(l, lib_binaryf(l, OP_ADD, g->last, 1), s);
     past = lib_where(l, lib_binary(l, OP_EQ, g->total, s), zero, past);
-    if (!past || !node_require(n, 5, uop_not(t, lib_binary(l, OP_LT, past, zero)),
-                               "a sequence is shorter than its new part"))
+    if (!past || !node_expect(n, 5, uop_not(t, lib_binary(l, OP_LT, past, zero)),
+                              "a sequence is shorter than its new part"))
         return false;
     g->past = past;
     g->at = lib_add(l, past, positions(n, s, 2));

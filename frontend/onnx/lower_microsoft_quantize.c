@@ -287,7 +287,7 @@ static struct uop *dequantize_groups(const struct node *n, struct uop *q, struct
     struct uop *flat[2] = {q->dim[0], sym_mul(n->t, q->dim[1], q->dim[2])};
     struct uop *z = uop_constf(n->t, d, (double)(1 << (bits - 1)));
     struct uop *group = node_rank(n, 4, 1, 1) ? lib_narrow(l, n->in[4], 0, none, depth) : NULL;
-    if (!node_require_index(n, 4, group, q->dim[1]))
+    if (!node_expect_index(n, 4, group, q->dim[1]))
         return NULL;
     if (zero)
         z = lib_cast(l, d, lib_gather(l, lib_reshape(l, zero, each, 2), group, 1));
@@ -395,7 +395,7 @@ bool lower_gather_block_quantized(struct node *n)
     if (!block_bits(n, &bits, &block) || data->ndim >= MAX_RANK ||
         !node_axis(n, node_int(n, "gather_axis", 0), data->ndim, &gather) ||
         !node_axis(n, node_int(n, "quantize_axis", 1), data->ndim, &axis) ||
-        !node_require_index(n, 1, at, data->dim[gather]))
+        !node_expect_index(n, 1, at, data->dim[gather]))
         return false;
     bool packed = data->dtype == DTYPE_U8 && bits < 8;
     if (!dtype_is_int(data->dtype) || gather == axis || (packed && gather == data->ndim - 1))

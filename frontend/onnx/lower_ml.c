@@ -420,7 +420,7 @@ bool lower_one_hot_encoder(struct node *n)
         return false;
     struct uop *known = lib_binary(&n->lib, OP_LT, at, lib_scalar(&n->lib, at, (double)cats.count));
     if (!node_int(n, "zeros", 1) &&
-        !node_require(n, 0, known, "an element is none of the categories, and 'zeros' is 0"))
+        !node_expect(n, 0, known, "an element is none of the categories, and 'zeros' is 0"))
         return false;
     for (int a = 0; a < x->ndim; a++)
         dim[a] = uop_int(n->t, 1);

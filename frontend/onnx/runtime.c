@@ -3,6 +3,8 @@
  *
  *      element of a tensor --host step read_dim--> a symbol with bounds, a dimension like any other
  *      condition           --host step require---> a status if it does not hold
+ *                          --host step expect----> the same at the end of a device's run, where no
+ *                                                  size and no branch depends on it
  *
  * A symbol's bounds come from the operator, from --dim, or from what the model declares. A declared
  * dimension that is fixed gives the symbol's value: the symbol becomes a constant, and the run
@@ -29,7 +31,8 @@ struct uop *node_all(const struct node *n, struct uop *cond)
     return uop_reshape(n->t, uop_reduce(n->t, OP_AND, cond, lib_all_axes(cond)), NULL, 0);
 }
 
-bool node_require(const struct node *n, int input, struct uop *cond, const char *rule)
+static bool add_check(const struct node *n, int input, struct uop *cond, bool is_late,
+                      const char *rule)
 {
     struct lower *l = n->lower;
     if (!(cond = node_all(n, cond)))
@@ -42,21 +45,34 @@ bool node_require(const struct node *n, int input, struct uop *cond, const char 
     if (known && uop_is_int(known, 0))
         return node_error(n, input, "%s", rule);
     for (int i = 0; i < l->ncheck; i++)
-        if (l->check[i] == cond)
+        if (l->check[i].cond == cond) {
+            l->check[i].is_late &= is_late;
             return true;
-    VEC_PUSH(n->t, l->check, l->ncheck, l->cap_check, cond);
+        }
+    VEC_PUSH(n->t, l->check, l->ncheck, l->cap_check, ((struct check){cond, is_late}));
     return true;
+}
+
+bool node_require(const struct node *n, int input, struct uop *cond, const char *rule)
+{
+    return add_check(n, input, cond, false, rule);
+}
+
+bool node_expect(const struct node *n, int input, struct uop *cond, const char *rule)
+{
+    return add_check(n, input, cond, true, rule);
 }
 
 struct uop *lower_take_checks(struct lower *l, int mark)
 {
     struct uop *all = uop_bool(l->t, true);
     while (l->ncheck > mark)
-        all = uop_binary(l->t, OP_AND, all, l->check[--l->ncheck]);
+        all = uop_binary(l->t, OP_AND, all, l->check[--l->ncheck].cond);
     return all;
 }
 
-bool node_require_index(const struct node *n, int input, struct uop *index, struct uop *dim)
+static bool add_index_check(const struct node *n, int input, struct uop *index, struct uop *dim,
+                            bool is_late)
 {
     struct tgc *t = n->t;
     if (!index || !dim || index->dtype == DTYPE_BOOL)
@@ -69,8 +85,18 @@ bool node_require_index(const struct node *n, int input, struct uop *index, stru
     index = uop_cast(t, DTYPE_INDEX, index);
     struct uop *low = uop_binary(t, OP_LT, index, sym_sub(t, uop_int(t, 0), dim)),
                *high = uop_binary(t, OP_LT, index, dim);
-    return node_require(n, input, uop_binary(t, OP_AND, uop_not(t, low), high),
-                        "an index is outside of its tensor");
+    return add_check(n, input, uop_binary(t, OP_AND, uop_not(t, low), high), is_late,
+                     "an index is outside of its tensor");
+}
+
+bool node_expect_index(const struct node *n, int input, struct uop *index, struct uop *dim)
+{
+    return add_index_check(n, input, index, dim, true);
+}
+
+bool node_require_index(const struct node *n, int input, struct uop *index, struct uop *dim)
+{
+    return add_index_check(n, input, index, dim, false);
 }
 
 void lower_add_host(struct lower *l, struct uop *host)
@@ -97,10 +123,11 @@ void lower_emit_checks(struct lower *l)
 {
     struct lib lib = {.t = l->t};
     for (int i = 0; i < l->ncheck; i++) {
-        struct uop *c = l->check[i];
+        struct uop *c = l->check[i].cond;
+        const char *function = l->check[i].is_late ? "expect" : "require";
         lower_add_host(l, is_match(l->t, c)
                               ? lib_host(&lib, "match_dims", NULL, 0, NULL, 0, c->src, 2, NULL, 0)
-                              : lib_host(&lib, "require", &c, 1, NULL, 0, NULL, 0, NULL, 0));
+                              : lib_host(&lib, function, &c, 1, NULL, 0, NULL, 0, NULL, 0));
     }
 }
 

@@ -219,7 +219,7 @@ static void tell_host(struct visit *v, const struct uop *u)
     const struct host_call *h = u->arg.p;
     if (h->external)
         return;
-    if (!strcmp(h->function, "require"))
+    if (!strcmp(h->function, "require") || !strcmp(h->function, "expect"))
         tell_truth(v, u->src[0], 1);
     else if (!strcmp(h->function, "read_dim"))
         narrow(v, u->src[0], (double)h->param[1]->vmax, (double)h->param[2]->vmin);

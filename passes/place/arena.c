@@ -243,7 +243,8 @@ static bool lay_out(struct memory *m, enum sharing sharing, struct layout *l)
     for (int i = 0; i < s->nbuffer; i++) {
         struct tenant *n = &m->tenant[i];
         n->place = -1;
-        if (!n->naccess || !n->buffer->nbytes || scratch_is_on_stack(n->buffer))
+        if (!n->naccess || !n->buffer->nbytes || scratch_is_on_stack(n->buffer) ||
+            n->buffer->is_verdict)
             continue;
         n->place = l->n++;
         l->place[n->place] = tenant_slot(m, n);
@@ -373,11 +374,14 @@ static bool may_replace(struct memory *m, const struct kernel *k, const struct s
 }
 
 /* Whether the next value may be stored over the state: nobody reads the old value afterwards, and
- * no later step can fail, so that a run with a bad status leaves the state as it was. */
+ * no later step can fail, so that a run with a bad status leaves the state as it was. Verdicts are
+ * read when all is stored. */
 static bool may_stay(struct memory *m, const struct state *st)
 {
     int read = -1, write = m->s->nstep;
     bool same = false;
+    if (m->s->nverdict > 0)
+        return false;
     for (int i = 0; i < m->s->nstep; i++) {
         const struct step *step = &m->s->step[i];
         bool reads = step_touches(step, st->in, false) || expr_reads(m->t, step->cond, st->in) ||

@@ -228,8 +228,11 @@ static void add_var(struct emission *e, struct var *v)
     VEC_PUSH(e->p->t, e->s->var, e->s->nvar, e->cap_var, v);
 }
 
+/* A call without places of its own is noted by kernels (plan_verdict()). */
 static void emit_host(struct emission *e, struct node *n)
 {
+    if (!n->host_arg)
+        return;
     int narg = n->u->nsrc + n->nresult;
     struct buffer **arg = mem_array(e->p->t, (size_t)narg, sizeof *arg);
     for (int k = 0; k < n->u->nsrc; k++) {

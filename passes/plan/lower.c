@@ -327,6 +327,19 @@ static struct uop *lower_bands(struct tgc *t, const struct segment *s, struct uo
     return store;
 }
 
+/* Whether nothing that the run expects was found otherwise: a state that is updated in place stays
+ * what it was if something was. */
+static struct uop *all_verdicts(const struct lowering *l)
+{
+    struct tgc *t = l->p->t;
+    const struct schedule *s = l->p->schedule;
+    struct uop *all = uop_bool(t, true);
+    for (int i = 0; i < s->nverdict; i++)
+        all = sym_and(t, all, make_load(t, uop_buffer(t, s->verdict[i]), uop_int(t, 0),
+                                        uop_bool(t, true)));
+    return all;
+}
+
 static struct uop *lower_segment(struct lowering *l)
 {
     struct tgc *t = l->p->t;
@@ -336,6 +349,10 @@ static struct uop *lower_segment(struct lowering *l)
     struct uop *offset = dest_offset(l, at, &valid), *dest = uop_buffer(t, s->dest);
     if (s->scatter && s->scatter->arg.i != OP_CONST)
         value = uop_binary(t, (enum op)s->scatter->arg.i, make_load(t, dest, offset, valid), value);
+    if (s->scatter && s->dest->state)
+        valid = sym_and(t, valid, all_verdicts(l));
+    if (s->dest->is_verdict)
+        value = uop_binary(t, OP_AND, value, make_load(t, dest, offset, valid));
     int n = 0;
     src[n++] = dest;
     src[n++] = offset;

@@ -125,11 +125,14 @@ bool node_has_one_segment(const struct node *n)
 }
 
 /* Whether the memory to which the segment stores n's value becomes the value's buffer for its other
- * uses. A loop's state holds the first value only until the first iteration ends. */
+ * uses. A loop's state holds the first value only until the first iteration ends, a verdict that
+ * of earlier runs, too. */
 static bool may_own(const struct node *n, const struct use *u)
 {
+    const struct buffer *dest = u->seg->dest;
     return u->root && segment_is_plain(u->seg) && u->seg->block == n->block &&
-           (u->seg->dest->kind != BUFFER_STATE || (node_has_one_segment(n) && !n->must));
+           ((dest->kind != BUFFER_STATE && !dest->is_verdict) ||
+            (node_has_one_segment(n) && !n->must));
 }
 
 void plan_realize(struct plan *p, struct node *n)

@@ -161,6 +161,7 @@ class Library:
         self.driver: Any = None         # of the arrays that a model takes, beside the host's: _device.Driver
         if self.target in ("cuda", "amd"):
             self.driver = _device.open_driver(self.target)
+            self.wait = self._function("wait", c_int, c_void_p)
             self._enqueue = self._function("enqueue", c_int, c_void_p, c_void_p, c_void_p, POINTER(c_void_p))
             self._bind_input = self._function("bind_input", c_int, c_void_p, c_int, c_void_p, c_size_t)
             self._bind_output = self._function("bind_output", c_int, c_void_p, c_int, c_void_p, c_size_t)

@@ -622,6 +622,22 @@ class Model:
             given[number] = array
         return given
 
+    def wait(self) -> None:
+        """Waits for the end of calls with stream=. Raises Error if they found what the model cannot use, such as an
+        index out of range; the next call without stream= raises it otherwise."""
+        taken: List[_Context] = []
+        status = 0
+        try:
+            while self._library.driver and not (taken and self._library.state_bytes):
+                taken.append(self._take())
+        except IndexError:
+            pass                        # these are all that no call has now
+        for context in taken:
+            status = self._library.wait(context.model) or status
+            self._give(context)
+        if status:
+            raise self._failed(status)
+
     # --------------------------------------------------------------------------------- state
 
     def _state_call(self, function: Any, *more: Any) -> None:

@@ -18,6 +18,10 @@ enum {
 /* What the model takes for granted, such as that an index lies inside its tensor. */
 static int require(const uint8_t *ok) { return *ok ? MODEL_OK : MODEL_BAD_VALUE; }
 
+//@ expect
+/* The same, of what all later steps can work with, whatever it is: they read and store nothing outside of tensors. */
+static int expect(const uint8_t *ok) { return *ok ? MODEL_OK : MODEL_BAD_VALUE; }
+
 //@ match_dims
 /* Two sizes that the model needs equal. */
 static int match_dims(int64_t a, int64_t b) { return a == b ? MODEL_OK : MODEL_DIM_MISMATCH; }

@@ -7,8 +7,9 @@
  *      item 2        └──┐ barrier ───┘     all wait at one place: the next phase
  *
  * The blocks of a cluster alternate: each runs until none of its work-items can continue. The first
- * or the last block begins. The addresses of local memory are those of the kernels' code, so they
- * belong to the block that runs; its contents are swapped in first.
+ * or the last block begins. Clusters run one after the other, in the order of the device, or several
+ * alternate from barrier to barrier. The addresses of local memory are those of the kernels' code, so
+ * they belong to the block that runs; its contents are swapped in first.
  *
  * Races between work-items are found by phases (shadow.c), not by the order in which they run. A
  * work-item that never waits needs no stack beyond the one that the last item left.
@@ -404,12 +405,12 @@ static void find_stuck(struct launch *l)
     find_apart(l);
 }
 
-/* Runs the block's work-items until none can continue. *moved: one did. false:
- * the launch is over. */
+/* Runs the block's work-items until none can continue, or, if other clusters run meanwhile, to a
+ * barrier. *moved: one did. false: the launch is over. */
 static bool run_block(struct launch *l, struct block *b, bool *moved)
 {
     bool goes_on = true;
-    while (goes_on) {
+    for (int turn = 0; goes_on && (turn == 0 || l->nwave == 1); turn++) {
         uint32_t done = 0;
         goes_on = false;
         for (uint32_t i = 0; i < l->nitem; i++) {
@@ -434,28 +435,42 @@ static bool run_block(struct launch *l, struct block *b, bool *moved)
     return true;
 }
 
-/* false: the launch is over. */
-static bool run_cluster(struct launch *l)
+/* A turn of the cluster's blocks. *ended: all have. false: the launch is over. */
+static bool run_cluster(struct launch *l, bool *ended)
 {
     const bool backwards = l->cluster->number / l->ncluster % 2;
+    bool moved = false;
     uint32_t nended = 0;
-    while (nended < l->ncluster) {
-        bool moved = false;
-        for (uint32_t i = 0; i < l->ncluster; i++) {
-            struct block *b = &l->cluster[backwards ? l->ncluster - 1 - i : i];
-            if (b->has_ended)
-                continue;
+    for (uint32_t i = 0; i < l->ncluster; i++) {
+        struct block *b = &l->cluster[backwards ? l->ncluster - 1 - i : i];
+        if (!b->has_ended) {
             enter_block(l, b);
             const bool goes_on = run_block(l, b, &moved);
             leave_block(l);
             if (!goes_on)
                 return false;
-            nended += b->has_ended;
         }
-        if (!moved && !release_cluster(l)) {
-            find_stuck(l);
+        nended += b->has_ended;
+    }
+    *ended = nended == l->ncluster;
+    if (!moved && !release_cluster(l)) {
+        find_stuck(l);
+        return false;
+    }
+    return true;
+}
+
+/* The first n clusters in turns. false: the launch is over. */
+static bool run_wave(struct launch *l, uint32_t n)
+{
+    bool ended[WAVE_MOST] = {false};
+    for (uint32_t left = n, i = 0; left > 0; i = (i + 1) % n) {
+        if (ended[i])
+            continue;
+        l->cluster = &l->blocks[i * l->ncluster];
+        if (!run_cluster(l, &ended[i]))
             return false;
-        }
+        left -= ended[i];
     }
     return true;
 }
@@ -463,8 +478,8 @@ static bool run_cluster(struct launch *l)
 /* Frees what the blocks of an ended launch have left. */
 static void end_blocks(struct launch *l)
 {
-    for (uint32_t k = 0; k < l->ncluster; k++) {
-        struct block *b = &l->cluster[k];
+    for (uint32_t k = 0; k < l->nwave * l->ncluster; k++) {
+        struct block *b = &l->blocks[k];
         for (uint32_t i = 0; b->item && i < l->nitem; i++) {
             if (b->item[i].fiber)
                 fiber_end(b->item[i].fiber);
@@ -481,33 +496,66 @@ static void end_blocks(struct launch *l)
 /* false: no memory. */
 static bool create_blocks(struct launch *l, const size_t cluster[3])
 {
+    const long wave = device_facts()->wave;
     l->nitem = (uint32_t)(l->block[0] * l->block[1] * l->block[2]);
     l->ncluster = (uint32_t)(cluster[0] * cluster[1] * cluster[2]);
-    for (uint32_t k = 0; k < l->ncluster; k++) {
-        struct block *b = &l->cluster[k];
+    l->nwave = wave < 1 ? 1 : wave > WAVE_MOST ? WAVE_MOST : (uint32_t)wave;
+    l->cluster = l->blocks;
+    const uint32_t n = l->nwave * l->ncluster;
+    for (uint32_t k = 0; k < n; k++) {
+        struct block *b = &l->blocks[k];
         b->item = calloc(l->nitem, sizeof *b->item);
-        if (!b->item || (l->ncluster > 1 && !create_own(l, b))) {
-            report("no memory for a cluster of %u blocks of %u work-items", l->ncluster, l->nitem);
+        if (!b->item || (n > 1 && !create_own(l, b))) {
+            report("no memory for %u blocks of %u work-items at once", n, l->nitem);
             return false;
         }
     }
     return true;
 }
 
-/* Runs the clusters one after the other, until one ends the launch. */
+static size_t common_divisor(size_t a, size_t b)
+{
+    while (b) {
+        const size_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* Which of n clusters is the i-th to run: by a seed those at a distance that has no divisor in
+ * common with n, from some place on, so each is one time. */
+static size_t place_of(size_t i, size_t n)
+{
+    const size_t seed = (size_t)device_facts()->order;
+    if (seed < 2)
+        return seed ? n - 1 - i : i;
+    size_t distance = (seed * 40503 + 12345) % n;
+    while (common_divisor(distance, n) != 1)
+        distance++;
+    return (seed * 2654435761u % n + i * distance) % n;
+}
+
+/* The clusters, until one ends the launch. */
 static void run_clusters(struct launch *l, const size_t cluster[3])
 {
-    size_t count[3], first[3];
+    size_t count[3], first[3], n = 1;
     bool goes_on = true;
     for (int a = 0; a < 3; a++)
-        count[a] = l->global[a] / l->block[a];
-    for (first[2] = 0; first[2] < count[2] && goes_on; first[2] += cluster[2])
-        for (first[1] = 0; first[1] < count[1] && goes_on; first[1] += cluster[1])
-            for (first[0] = 0; first[0] < count[0] && goes_on; first[0] += cluster[0]) {
-                for (uint32_t k = 0; k < l->ncluster; k++)
-                    begin_block(l, &l->cluster[k], first, cluster);
-                goes_on = run_cluster(l);
-            }
+        n *= count[a] = l->global[a] / l->block[a] / cluster[a];
+    for (size_t i = 0; i < n && goes_on; i += l->nwave) {
+        const uint32_t some = n - i < l->nwave ? (uint32_t)(n - i) : l->nwave;
+        for (uint32_t w = 0; w < some; w++) {
+            const size_t at = place_of(i + w, n);
+            first[0] = at % count[0] * cluster[0];
+            first[1] = at / count[0] % count[1] * cluster[1];
+            first[2] = at / count[0] / count[1] * cluster[2];
+            l->cluster = &l->blocks[w * l->ncluster];
+            for (uint32_t k = 0; k < l->ncluster; k++)
+                begin_block(l, &l->cluster[k], first, cluster);
+        }
+        goes_on = run_wave(l, some);
+    }
 }
 
 bool launch_run(struct launch *l)

@@ -169,6 +169,66 @@ static bool compile(const struct language *language, const char *key, const char
 
 /* ------------------------------------------------------------------------------------- modules */
 
+/* Of a type that kernels' arrays have. */
+static size_t type_nbytes(const char *name)
+{
+    static const struct { const char *name; size_t nbytes; } type[] = {
+        {"unsigned char", 1}, {"bool", 1},     {"int8_t", 1},  {"uint8_t", 1},
+        {"int16_t", 2},       {"uint16_t", 2}, {"int32_t", 4}, {"uint32_t", 4},
+        {"float", 4},         {"int64_t", 8},  {"uint64_t", 8}, {"double", 8}};
+    for (size_t i = 0; i < sizeof type / sizeof *type; i++)
+        if (strcmp(type[i].name, name) == 0)
+            return type[i].nbytes;
+    report("BLOCK_ARRAY(%s, ...) is of a type that the emulator does not know", name);
+    return 0;
+}
+
+/* The kernel's arrays in the memory that its launches name, by its text: BLOCK_ARRAY(type, name,
+ * count, at). Each has its bounds there, and shares no byte with another one. false: it has not, or
+ * no memory. */
+static bool place_arrays(struct module *m, const char *kernel, const char *body)
+{
+    const char *end = strstr(body, "\n}\n");
+    const int first = m->nlocal;
+    for (const char *s = body; (s = strstr(s, "BLOCK_ARRAY(")) && s < end; s++) {
+        struct local_array found;
+        char type[64];
+        size_t count = 0, at = 0;
+        snprintf(found.kernel, sizeof found.kernel, "%s", kernel);
+        if (sscanf(s, "BLOCK_ARRAY(%63[^,], %255[^,], %zu, %zu)", type, found.name, &count, &at) != 4)
+            return false;
+        const size_t nbytes = count * type_nbytes(type);
+        for (int i = first; i < m->nlocal; i++) {
+            const size_t other = (size_t)(m->local[i].memory->at - m->placed);
+            if (at < other + m->local[i].memory->nbytes && other < at + nbytes) {
+                report("%s: arrays '%s' and '%s' share bytes", kernel, m->local[i].name, found.name);
+                return false;
+            }
+        }
+        if (nbytes == 0 || at + nbytes > m->nplaced ||
+            !module_add_local(m, &found, m->placed + at, nbytes))
+            return false;
+    }
+    return true;
+}
+
+/* Bytes of its arrays: of those in the launch's memory, up to the last one's end. */
+static size_t local_nbytes(const struct module *m, const char *kernel)
+{
+    size_t all = 0, end = 0;
+    for (int i = 0; i < m->nlocal; i++) {
+        const struct memory *a = m->local[i].memory;
+        const bool is_placed =
+            m->placed && a->at >= m->placed && a->at < m->placed + m->nplaced;
+        if (strcmp(m->local[i].kernel, kernel) != 0)
+            continue;
+        const size_t behind = is_placed ? (size_t)(a->at - m->placed) + a->nbytes : 0;
+        all += is_placed ? 0 : a->nbytes;
+        end = behind > end ? behind : end;
+    }
+    return all + end;
+}
+
 static bool find_kernels(struct module *m, const struct language *language, const char *text)
 {
     struct signature s;
@@ -185,9 +245,9 @@ static bool find_kernels(struct module *m, const struct language *language, cons
         *(void **)(void *)&k->call = dlsym(m->library, name);
         snprintf(name, sizeof name, "%s_nbytes", s.name);
         k->nbytes = dlsym(m->library, name);
-        for (int i = 0; i < m->nlocal; i++)
-            if (strcmp(m->local[i].kernel, s.name) == 0)
-                k->local += m->local[i].memory->nbytes;
+        if (m->placed && !place_arrays(m, s.name, text))
+            return false;
+        k->local = local_nbytes(m, s.name);
         if (!k->call || !k->nbytes)
             return false;
         m->nkernel++;

@@ -39,6 +39,9 @@ static const struct fact {
     {"banks", offsetof(struct device_facts, looks_at_banks), 0},
     {"driver", offsetof(struct device_facts, driver), 13000},
     {"code", offsetof(struct device_facts, takes_code), 1},
+    {"placed", offsetof(struct device_facts, is_placed), 0},
+    {"order", offsetof(struct device_facts, order), 0},
+    {"wave", offsetof(struct device_facts, wave), 1},
     {"contracts", offsetof(struct device_facts, contracts), 0},
 };
 

@@ -44,17 +44,14 @@ static bool read_name(const char *symbol, struct local_array *a)
     return true;
 }
 
-static bool note_local(struct module *m, const char *name, unsigned char *at, size_t nbytes)
+bool module_add_local(struct module *m, const struct local_array *found, void *at, size_t nbytes)
 {
-    struct local_array found;
-    if (!read_name(name, &found))
-        return true;
     struct local_array *more = realloc(m->local, sizeof *more * (size_t)(m->nlocal + 1));
     if (!more)
         return false;
     m->local = more;
     struct local_array *a = &more[m->nlocal];
-    *a = found;
+    *a = *found;
     a->memory = malloc(sizeof *a->memory);
     if (!a->memory || !memory_create(a->memory, at, nbytes)) {
         free(a->memory);
@@ -62,6 +59,16 @@ static bool note_local(struct module *m, const char *name, unsigned char *at, si
     }
     m->nlocal++;
     return true;
+}
+
+static bool note_local(struct module *m, const char *name, unsigned char *at, size_t nbytes)
+{
+    struct local_array found;
+    if (strcmp(name, "_ZL12block_memory") == 0) {
+        m->placed = at;
+        m->nplaced = nbytes;
+    }
+    return !read_name(name, &found) || module_add_local(m, &found, at, nbytes);
 }
 
 static bool read_symbols(struct module *m, const unsigned char *file, size_t size)

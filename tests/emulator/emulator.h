@@ -27,10 +27,14 @@
  *     instruction (TGC_..._MODEL), which runs instead. tests/onnx/machine_test.py reads what ptxas
  *     makes of the PTX.
  *   - Blocks that run at the same time: they run one after the other, those of a cluster
- *     alternately. Nothing that depends on interleaving is seen, except races of the same bytes,
- *     what tickets.c counts, and a block that ends before others have arrived.
- *   - The layout of a block's arrays: each is an allocation with bounds of its own, where a device
- *     has them one after the other.
+ *     alternately. order=SEED changes their order; with wave=N up to 8 blocks, or clusters,
+ *     alternate at barriers, but not between two barriers. Nothing else that depends on
+ *     interleaving is seen, except races of the same bytes, what tickets.c counts, and a block
+ *     that ends before others have arrived.
+ *   - The layout of arrays that a kernel declares: each is an allocation with bounds of its own,
+ *     as aligned as this machine's linker has it, where a device may give it no more than the
+ *     declared alignment. Arrays in memory whose size a CUDA launch names are where the kernel
+ *     says with placed=1, each with its bounds.
  *   - How a vendor's compiler rounds. contracts=1 fuses a product and its sum wherever the text
  *     allows it, as vendors' compilers do by default; tests/exec/contract_test.py runs kernels
  *     both ways.
@@ -115,6 +119,12 @@ struct device_facts {
     long takes_code; /* CUDA: modules of machine code, or of PTX alone */
     long contracts; /* the kernels' compiler rounds a product and its sum once wherever it sees both
                      * and the text does not forbid it, as vendors' do when nothing is said */
+    long is_placed; /* arrays in memory that a CUDA launch names lie there as the kernels say, in
+                     * place of each by itself, at a multiple of 1024 bytes */
+    long order; /* of a launch's blocks: 0, by their numbers; 1, from the last one on; others: a
+                 * seed, by which they are mixed */
+    long wave;  /* clusters, or blocks where there are none, that run at once, in turns from barrier
+                 * to barrier; 1: one after the other */
     long looks_at_banks; /* reports bank conflicts of local memory: 1, of tiles,
                           * 2, of copies, too */
     const char *name, *version;
@@ -279,6 +289,9 @@ struct module {
     int nkernel;
     struct local_array *local;
     int nlocal;
+    unsigned char *placed; /* where arrays lie that a launch's memory has, if the device places them;
+                            * NULL: each lies by itself */
+    size_t nplaced;
 };
 
 /* A `local` variable: one place, of whichever block runs. */
@@ -323,6 +336,8 @@ struct image {
 /* Finds the segments of a loaded object, and its local variables: "kernel.name" in memory that can
  * be written. false: the file is no object of this machine. */
 bool elf_read(struct module *m);
+/* One more variable, whose names are found's. false: no memory. */
+bool module_add_local(struct module *m, const struct local_array *found, void *at, size_t nbytes);
 
 /* ------------------------------------------------------------------------------------- bulk.c */
 
@@ -387,9 +402,10 @@ struct item {
     struct transfers *transfers; /* NULL: it has copied nothing asynchronously */
 };
 
-/* A block and its work-items. The blocks of a cluster alternate. While another one runs, a block's
- * local memory is saved in memory of its own, by window of the launch. */
-enum { CLUSTER_MOST = 8 };
+/* A block and its work-items. The blocks of a cluster alternate, and several clusters if the device
+ * is told so. While another one runs, a block's local memory is saved in memory of its own, by
+ * window of the launch. */
+enum { CLUSTER_MOST = 8, WAVE_MOST = 8 };
 struct products;
 struct barriers;
 struct leaving;
@@ -420,8 +436,10 @@ struct launch {
     const struct order *order; /* NULL: launches run one after the other */
     uint32_t epoch; /* of shadow cells */
     struct block *here;       /* whose work-items run */
-    struct block cluster[CLUSTER_MOST];
-    uint32_t ncluster, nblock; /* blocks that run at once; those that have run, or do */
+    struct block blocks[WAVE_MOST * CLUSTER_MOST];
+    struct block *cluster;     /* of these, those of the cluster whose turn it is */
+    uint32_t nwave;            /* clusters that run at once */
+    uint32_t ncluster, nblock; /* blocks of a cluster; those that have run, or do */
     uint32_t nitem, nsubgroup;
     struct item *now;
     struct tickets *tickets;  /* NULL: there were none yet */

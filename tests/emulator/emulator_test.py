@@ -43,12 +43,33 @@ def reported(device, words):
 
 # ------------------------------------------------------------------------------------------------- kernels
 
-def right(device, text, wanted):
-    with device.watch(), H.Host(device.library) as host:
+ORDERS = ("order=1", "order=5 wave=2", "wave=8")      # of blocks: the last one first, mixed and two in turns, all in turns
+
+
+def right(device, text, wanted, order=""):
+    with device.watch(order), H.Host(device.library) as host:
         y = np.zeros(128, np.float32)
         expect(host.run(text, [y, X, np.int32(128)], [128], [64]) == 0, "the launch fails")
         wanted = np.array(wanted(X), np.float32)
         expect(np.array_equal(y[:len(wanted)], wanted), f"{y}, not {wanted}")
+
+
+def turns(device):
+    """Blocks run in the order, and as many at once, as the device is told."""
+    for order, first, second in (("", [0, 2, 4, 6], [1, 3, 5, 7]), ("order=1", [6, 4, 2, 0], [7, 5, 3, 1]), ("wave=4", [0, 1, 2, 3], [4, 5, 6, 7]),
+                                 ("wave=3 order=1", [6, 2, 1, 0], [7, 5, 4, 3])):
+        with device.watch(order), H.Host(device.library) as host:
+            y = np.zeros(9, np.int32)
+            expect(host.run(K.TURNS, [y, X, np.int32(128)], [128], [32]) == 0, "the launch fails")
+            expect(list(y[1::2]) == first and list(y[2::2]) == second, f"{order}: {y}")
+    seen = set()
+    for seed in range(2, 12):
+        with device.watch(f"order={seed}"), H.Host(device.library) as host:
+            y = np.zeros(17, np.int32)
+            expect(host.run(K.TURNS, [y, X, np.int32(128)], [128], [16]) == 0, "the launch fails")
+            expect(sorted(y[1:]) == list(range(16)), f"{y}")
+            seen.add(tuple(y[1::2]))
+    expect(len(seen) > 4, f"ten seeds, and {len(seen)} orders")
 
 
 def builtins(device):
@@ -216,12 +237,12 @@ def each_call_fails(tgc, model, folder, build, program="failing.c", options=(), 
     expect(int(re.search(r"each of (\d+) calls", done.out.decode()).group(1)) > 20, done.out)
 
 
-def model(tgc, path, folder, row):
-    """The program's own check of its reference vectors."""
+def model(tgc, path, folder, row, order):
+    """The program's own check of its reference vectors, with blocks in an order of this number, up to three at once."""
     T.scratch(folder)
     T.must(T.run([tgc, path, "-o", "m.c", "--target=opencl", f"--cpu={row}"], cwd=folder))
     T.build(folder / "m.c", folder / "m")
-    done = T.run([folder / "m", "--selftest"], env=emulator.environment(suite.options.build, cache=folder / "kernels"))
+    done = T.run([folder / "m", "--selftest"], env=emulator.environment(suite.options.build, cache=folder / "kernels", device=f"order={order} wave={1 + order % 3}"))
     expect(done.status == 0 and not done.err, done.describe())
 
 
@@ -534,7 +555,7 @@ def add_programs(device, tgc, scratch, build):
         suite.add(f"local memory: {name}", local_product, device, opts, T.scratch(scratch / f"local-{name.replace(' ', '-')}"))
     for which, row in enumerate(O.DEVICES):
         for number, path in enumerate(sorted((ROOT / "models").glob("*.tg"))):
-            suite.add(f"{path.name}, {row}", model, tgc, path, scratch / f"{path.stem}-{row}", row,
+            suite.add(f"{path.name}, {row}", model, tgc, path, scratch / f"{path.stem}-{row}", row, number,
                       slow=number % len(O.DEVICES) != which)
     cases = N.load_cases(build)
     passing, _ = N.read_lists()
@@ -556,6 +577,9 @@ def main():
     device = emulator.Device(build, scratch)
     for name, (text, wanted) in K.RIGHT.items():
         suite.add(f"right: {name}", right, device, text, wanted)
+        for order in ORDERS:
+            suite.add(f"right, {order}: {name}", right, device, text, wanted, order)
+    suite.add("the order of blocks", turns, device)
     suite.add("built-ins of OpenCL C", builtins, device)
     for name, text, change, words in K.WRONG:
         suite.add(f"wrong: {name}", wrong, device, text, change, words)

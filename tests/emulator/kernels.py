@@ -48,6 +48,15 @@ IN_TURNS = HEAD + """    local float shared[64];
     y[i] = shared[l ^ 1];
 }
 """
+# when each block came to its two halves, by a count of all
+TURNS = HEAD + """    volatile global int *const turn = (volatile global int *)y, *const own = turn + 1 + 2 * get_group_id(0);
+    if (l == 0)
+        own[0] = atomic_inc(turn);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (l == 0)
+        own[1] = atomic_inc(turn);
+}
+"""
 # As emitted: several tensors are in one buffer, and the comment has their sizes.
 TENSORS = """/* half of the elements
  *   y   f32[n,16]  <- result

@@ -129,21 +129,21 @@ class Trial:
 
 
 class Tester:
-    def __init__(self, tgc, folder, emulated=None, turn=None):
-        """emulated: the target; turn: which of its ways, if not that of the graph's seed."""
+    def __init__(self, tgc, folder, emulated=None, turn=None, order=0):
+        """emulated: the target; turn: which of its ways, if not that of the graph's seed; order: of blocks on the emulated device, up to three at once."""
         self.tgc, self.folder, self.emulated, self.turn = tgc, folder, emulated, turn
-        kernels = folder / "kernels"
+        more = {"cache": folder / "kernels", "device": f"order={order} wave={1 + order % 3}"}
         self.env = None
         if emulated == "cuda":
             cuda.need_nvrtc()
-            self.env = emulator.cuda_environment(OPTIONS.build, folder / "net.cu", cache=kernels)
+            self.env = emulator.cuda_environment(OPTIONS.build, folder / "net.cu", **more)
         elif emulated == "amd":
             amd.need_compiler()
-            self.env = emulator.amd_environment(OPTIONS.build, folder / "net.hip", cache=kernels)
+            self.env = emulator.amd_environment(OPTIONS.build, folder / "net.hip", **more)
         elif emulated == "metal":
-            self.env = emulator.metal_environment(OPTIONS.build, cache=kernels)
+            self.env = emulator.metal_environment(OPTIONS.build, **more)
         elif emulated:
-            self.env = emulator.environment(OPTIONS.build, cache=kernels)
+            self.env = emulator.environment(OPTIONS.build, **more)
 
     def tools(self, seed):
         """The environment in which tgc compiles. The emulated device runs kernels from their text: CUDA's and AMD's compilers themselves compile one
@@ -424,7 +424,7 @@ def one_graph(seed, keep=False):
     outputs = choose_outputs(graph)
     folder = T.scratch(SCRATCH / str(seed))
     for target in OPTIONS.emulator or [None] if outputs else ():
-        one_trial(Tester(TGC, folder, target), suited(Trial(graph, graph.nodes, outputs), target))
+        one_trial(Tester(TGC, folder, target, order=seed), suited(Trial(graph, graph.nodes, outputs), target))
     if not keep:
         shutil.rmtree(folder)
 
@@ -463,11 +463,11 @@ def joined_group(target, trials):
     if not whole:
         return []
     turn = whole.graph.seed
-    tester = Tester(TGC, T.scratch(SCRATCH / f"{target}-{turn}"), target, turn)
+    tester = Tester(TGC, T.scratch(SCRATCH / f"{target}-{turn}"), target, turn, turn)
     whole, verdict = tester.settle(whole)
     for trial in whole.trials if verdict else ():
         try:
-            one_trial(Tester(TGC, T.scratch(SCRATCH / f"{target}-{trial.graph.seed}-alone"), target, turn), trial)
+            one_trial(Tester(TGC, T.scratch(SCRATCH / f"{target}-{trial.graph.seed}-alone"), target, turn, turn), trial)
         except Failure as why:
             failures.append(str(why))
     if verdict and not failures and still_wrong_together(tester, whole):

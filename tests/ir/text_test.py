@@ -211,6 +211,7 @@ CALLS = [
 # Those that CALLS does not hold. K: found, at most 8; T: a run-time size, 2 to 9.
 OTHER_CALLS = [
     ("require", ["bool[]"], [], [], ""),
+    ("expect", ["bool[]"], [], [], ""),
     ("match_dims", [], [], ["T", "N + 2"], ""),
     ("read_dim", ["i64[T]"], [], ["T - 1", 0, 8], "K"),
     ("string_concat", ["string[T]", "string[T]"], ["string[T]", "u8[90]"], ["T", 90], ""),

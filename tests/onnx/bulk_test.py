@@ -179,6 +179,10 @@ def run(device, folder, m, n, k, status=0, model=GEMM):
     expect(status or np.allclose(got, a.astype(np.float32) @ b.astype(np.float32), rtol=2e-3, atol=2e-2), "another product")
 
 
+# arrays where the launch's memory has them; three blocks, or clusters, in turns
+PLACED = "arch=90 placed=1 order=5 wave=3"
+
+
 def gemm(device, folder, m, n, k, parts, opts=TILE, more="", model=GEMM):
     """Rows, columns and terms beyond the product are zeros of the engine's: no condition is left around a copy."""
     with quickly():
@@ -188,9 +192,10 @@ def gemm(device, folder, m, n, k, parts, opts=TILE, more="", model=GEMM):
     expect(("bulk_copy(" in text or grid) and "mbar_wait(" in text, "no bulk copies")
     expect(f"__cluster_dims__({grid})" in text and f"bulk_copy_part<{part}>(" in text if grid else "__cluster_dims__" not in text, f"other clusters: {text}")
     build(folder)
-    with device.watch("arch=90"):
-        run(device, folder, m, n, k, model=model)
-        gc.collect()
+    for told in ("arch=90", *([PLACED] if "BLOCK_ARRAY(" in text else [])):
+        with device.watch(told):
+            run(device, folder, m, n, k, model=model)
+            gc.collect()
 
 
 def through_places(device, folder, m, n, k, blocks, parts, opts, how):
@@ -344,13 +349,29 @@ def no_clusters(device, folder, dimensions, words):
     expect(any(words in line for line in device.found()), f"{words}: {device.found()[:4]}")
 
 
-def broken(device, folder, pattern, by, words, opts=TILE, more=""):
+def broken(device, folder, pattern, by, words, opts=TILE, more="", told="arch=90"):
     """A kernel that is wrong is found by the emulated device."""
     with stand_ins():
         text = emit(folder, 256 if more else 200, 136, 264, 3, opts=opts, more=more)
     change(folder, text, pattern, by)
-    device.begin("arch=90")
+    device.begin(told)
     run(device, folder, 256 if more else 200, 136, 264, status=FAILED)
+    gc.collect()
+    found = device.found()
+    expect(any(words in line for line in found), f"{words}: {found[:4]}")
+
+
+def misplaced(device, folder, by, words, status):
+    """An array that begins elsewhere in the launch's memory: by itself it would be right."""
+    with stand_ins():
+        text = emit(folder, 200, 136, 264, 3, opts=PANELS)
+    change(folder, text, r"BLOCK_ARRAY\(uint16_t, tile, \d+, 0\)", f"BLOCK_ARRAY(uint16_t, tile, {by})")
+    cuda.text_of(folder / "net.cu")
+    device.begin(PLACED)
+    if status:
+        Library(folder / "net.so", "net", status=status)
+    else:
+        run(device, folder, 200, 136, 264, status=FAILED)
     gc.collect()
     found = device.found()
     expect(any(words in line for line in found), f"{words}: {found[:4]}")
@@ -557,6 +578,8 @@ def main():
         suite.add(f"broken: registers {name}", broken, device, scratch / f"broken-registers{number}", pattern, by, words, GROUPS, PRODUCER, slow=number > 0)
     for number, (name, pattern, by, words) in enumerate(BROKEN):
         suite.add(f"broken: {name}", broken, device, scratch / f"broken{number}", pattern, by, words)
+    suite.add("broken: an array at no multiple of 128 bytes", misplaced, device, scratch / "misplaced0", "12256, 64", "a box begins at no multiple of 128 bytes", 0)
+    suite.add("broken: arrays that share bytes", misplaced, device, scratch / "misplaced1", "12288, 1024", "arrays 'tile' and 'tile2' share bytes", FAILED)
     for number, (name, pattern, by, words) in enumerate(BROKEN_PRODUCTS):
         suite.add(f"broken: {name}, in panels", broken, device, scratch / f"broken-panels{number}", pattern, by, words, PANELS)
     for number, (name, pattern, by, words) in enumerate(BROKEN_CLUSTERS):

@@ -43,6 +43,18 @@ input %x : f32[4, 64] as "x"
 %y = add(%x, %x)
 output %y as "y"
 """
+ROWS = """tg 1
+input %x : f32[4, 64] as "x"
+input %i : i64[3] as "i"
+%low : bool[3] = lt(i64(-1), %i)
+%high : bool[3] = lt(%i, i64(4))
+%inside : bool[3] = and(%low, %high)
+%all : bool[1] = reduce(%inside) {op=and, axes=[0]}
+%ok : bool = reshape(%all) {shape=[]}
+host "expect" (%ok)
+%y = gather(%x, %i)
+output %y as "y"
+"""
 ENTRIES = """tg 1
 state %s : f32[64]
 entry "add" {
@@ -275,6 +287,28 @@ def _(folder):
     expect(np.array_equal(out.now(), 2 * x), "device to device")
     expect(m(given, stream=0).numpy().shape == (4, 64), "0 is the driver's name of the legacy stream")
     del m, again, given, out
+    other.close()
+    nothing_is_left()
+
+
+@both("what a run in the caller's stream finds is raised by wait(), or by the next call")
+def _(folder):
+    m = compiled(folder, ROWS)
+    other = Other()
+    x, right, wrong = np.ones((4, 64), np.float32), np.array([0, 3, 1]), np.array([0, 4, 1])
+    given, good, bad = other.array(x), other.array(right), other.array(wrong)
+    m.wait()
+    m(given, good, stream=other.stream.value)
+    m.wait()
+    m(given, bad, stream=other.stream.value)
+    refused(m.wait, "index out of range")
+    m.wait()
+    m(given, bad, stream=other.stream.value)
+    refused(lambda: m(x, right), "index out of range")
+    expect(np.array_equal(m(x, right), x[right]), "other rows")
+    compiled(folder, TWICE).wait()
+    other.wait()
+    del m, given, good, bad
     other.close()
     nothing_is_left()
 

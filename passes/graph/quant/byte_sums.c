@@ -456,9 +456,12 @@ struct uop *weights_sum(const struct sum_of_bytes *s, struct uop *w, enum dtype 
     return weights_evaluate(t, uop_reduce(t, OP_ADD, wide, s->c.reduced));
 }
 
+/* Axes of size 1 leave nothing to add: what is in a buffer is not copied to another one. */
 static struct uop *sum_to_buffer(struct tgc *t, struct uop *a, uint32_t axes)
 {
     a = uop_reduce(t, OP_ADD, a, axes);
+    if (value_behind(a, MOVES_VIEW)->op == OP_CONTIGUOUS)
+        return a;
     return uop_new(t, OP_CONTIGUOUS, a->dtype, &a, 1, (union arg){0});
 }
 

@@ -61,8 +61,14 @@ void emulator_wait(uint32_t n);
 #define __grid_constant__
 #define __align__(n) alignas(n)
 
-/* An array by itself, whose bounds are known. */
+/* Of a device that places them, arrays are where the launch's memory has them, which has so many
+ * bytes at most; build.c reads their bounds. Else each is by itself. */
+#ifdef TGC_PLACED
+__attribute__((aligned(1024))) static unsigned char block_memory[TGC_PLACED];
+#define BLOCK_ARRAY(type, name, count, at) type *const name = (type *)(block_memory + at)
+#else
 #define BLOCK_ARRAY(type, name, count, at) __attribute__((aligned(1024))) static type name[count]
+#endif
 
 struct emulator_dim {
     unsigned x, y, z;

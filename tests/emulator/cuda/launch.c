@@ -42,7 +42,7 @@ int emulator_is_code(void) { return is_code; }
 static int32_t load(void **made, const char *image)
 {
     static char log[4096];
-    const char *const flags[] = {NULL};
+    const char *const flags[] = {device_facts()->is_placed ? "-DTGC_PLACED=232448" : NULL, NULL};
     char *text = read_text();
     int32_t status =
         text ? own_check_image(image, text) : misuse(INVALID_IMAGE, "$%s is no file", own_text);
