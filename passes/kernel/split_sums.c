@@ -143,11 +143,13 @@ double grid_sums_ns(struct tgc *t, const struct sums *s, int64_t *parts)
     return least;
 }
 
-/* In how many parts the axis' sum takes least; 1: as it is. */
+/* In how many parts the axis' sum takes least; 1: as it is, which is so without a result, too. */
 static int64_t count_parts(struct tgc *t, const struct contraction *c, int axis)
 {
     enum dtype of = dtype_of(t, &c->factor[0]), other = dtype_of(t, &c->factor[1]);
     double results = value_nelem(c->sum);
+    if (results < 1)
+        return 1;
     struct sums s = {
         .rows = contraction_extent(c, ROLE_ROW),
         .columns = contraction_extent(c, ROLE_COLUMN),
