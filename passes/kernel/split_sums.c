@@ -141,11 +141,14 @@ double grid_sums_ns(struct tgc *t, const struct sums *s, int64_t *parts)
     return least;
 }
 
-/* The split factor of the axis with the least estimated time; 1 means no split. */
+/* The split factor of the axis with the least estimated time; 1 means no split, as for a sum
+ * without results. */
 static int64_t count_parts(struct tgc *t, const struct contraction *c, int axis)
 {
     enum dtype of = dtype_of(t, &c->factor[0]), other = dtype_of(t, &c->factor[1]);
     double results = value_nelem(c->sum);
+    if (results < 1)
+        return 1;
     struct sums s = {
         .rows = contraction_extent(c, ROLE_ROW),
         .columns = contraction_extent(c, ROLE_COLUMN),

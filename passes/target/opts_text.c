@@ -60,6 +60,9 @@ void opt_print(struct text *out, const struct opt *o)
 /* -------------------------------------------------------------------------------------- reading */
 
 struct reader { struct tgc *t; const char *file, *line; int number; };
+/* Stores, loops and operands are counted by int, also one beyond the last, or from another store
+ * on. No kernel has as many. */
+enum { PLACE_MAX = 1 << 20 };
 
 static bool wrong(const struct reader *r, const char *at, const char *what)
 {
@@ -121,7 +124,7 @@ static bool read_nest(const struct reader *r, const char **at, struct opt *o)
 {
     int64_t n;
     size_t length;
-    if (!read_number(r, at, INT32_MAX, &n))
+    if (!read_number(r, at, PLACE_MAX, &n))
         return false;
     o->store = (int)n;
     if (**at != '.')
@@ -130,7 +133,7 @@ static bool read_nest(const struct reader *r, const char **at, struct opt *o)
     if (of < 0)
         return wrong(r, *at, "'stage' or 'sum' is expected");
     *at += length;
-    if (!read_number(r, at, INT32_MAX, &n))
+    if (!read_number(r, at, PLACE_MAX, &n))
         return false;
     o->of = of ? OF_SUM : OF_STAGE;
     o->number = (int)n;
@@ -149,7 +152,7 @@ static bool read_value(const struct reader *r, const char **at, int field, struc
     case F_BY: found = find_matrix(*at, &length); break;
     case F_HOW: found = find_word(*at, &length, how_text, TRANSFER_COUNT); break;
     default:
-        if (!read_number(r, at, field == 1 || field == 2 ? INT64_MAX / 16 : INT32_MAX, &n))
+        if (!read_number(r, at, 1 << field & (F_N | F_FROM) ? INT64_MAX / 16 : PLACE_MAX, &n))
             return false;
         length = 0;
     }

@@ -109,6 +109,7 @@ def check_in_process(python, folder):
 def same_as_c(tgc, model, folder):
     """The wheel's tgc, which another compiler made than the build's, runs a model in process as the build's C does."""
     said = []
+    folder.mkdir()
     for name, program, more in (("wheel", tgc, []), ("c", [T.find_tgc(OPTIONS.build).resolve()], ["--target=c"])):
         done = T.must(T.run([*program, "run", model, *more, "--out-dir", folder / name], cwd=SCRATCH, timeout=120))
         expect(("ran by LLVM" in done.out.decode()) == (name == "wheel"), done.out.decode())
