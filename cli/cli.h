@@ -99,7 +99,7 @@ int values_compare(struct tgc *t, const struct options *o, const struct array *w
 
 enum exit_status cmd_run(struct tgc *t, const struct options *o);
 enum exit_status cmd_verify(struct tgc *t, const struct options *o);
-/* bisect.c: verify --bisect. Which step of optimization makes the answer wrong: EXIT_MISMATCH, and it
+/* bisect.c: verify --bisect, which step of optimization makes the answer wrong. EXIT_MISMATCH: it
  * is printed; EXIT_DONE: none does. */
 enum exit_status cmd_bisect(struct tgc *t, const struct options *o);
 /* How far TGC_OPT_LIMIT let the compile go, where it is set. */

@@ -108,7 +108,7 @@ static int is_kind_of_bits(const char *dtype, const char *descr, const char *wan
     return 0;
 }
 
-/* ml_dtypes' int4 and int2 are bits below zeros; here they are bytes of their values. half: 8 or 2 */
+/* ml_dtypes' int4 and int2 are bits below zeros; here they are bytes of their values. half: 8, 2 */
 static void extend_sign(signed char *p, size_t n, int half)
 {
     for (size_t i = 0; i < n; i++)

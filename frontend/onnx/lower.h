@@ -385,7 +385,7 @@ bool resize_modes(const struct node *n, struct resize_attr *a);
 /* Input 0 through a pool with the node's attributes. */
 bool lower_pool_of(struct node *n, enum pool_kind kind);
 bool window_attributes(const struct node *n, const struct uop *x, struct window_attr *a);
-/* q k^T of each head [b, h, l, s], those of k repeated, times scale, bounded by softcap unless 0. */
+/* q k^T of each head [b, h, l, s], k's heads repeated, times scale, bounded by softcap unless 0. */
 struct uop *attention_products(const struct node *n, struct uop *q, struct uop *k, double scale,
                                double softcap);
 /* [b, s, h * e] -> [b, h, s, e], of input k or made from it, and back; NULL stays. */

@@ -527,7 +527,7 @@ static bool group_query_present(struct node *n, struct group_query *g)
     return g->a.k && g->a.v;
 }
 
-/* The scores (qk_output 1) or their softmax (2) of all keys that there are; 0 where one is hidden. */
+/* The scores (qk_output 1) or their softmax (2) of all keys that there are; 0 for hidden ones. */
 static bool group_query_scores(struct node *n, const struct group_query *g)
 {
     const struct lib *l = &n->lib;
@@ -541,8 +541,9 @@ static bool group_query_scores(struct node *n, const struct group_query *g)
         return node_error(n, 0, "the size of a head must be fixed, found %s",
                           shape_text(n, g->a.q));
     double scale = node_float(n, "scale", 0);
-    struct uop *s = attention_products(n, g->a.q, g->a.k, scale != 0 ? scale : 1 / sqrt((double)width),
-                                       node_float(n, "softcap", 0));
+    struct uop *s =
+        attention_products(n, g->a.q, g->a.k, scale != 0 ? scale : 1 / sqrt((double)width),
+                           node_float(n, "softcap", 0));
     if (s && g->a.bias)
         s = lib_add(l, s, lib_cast(l, s->dtype, g->a.bias));
     if (s && g->a.allowed)
