@@ -72,7 +72,7 @@ SUITES = [
     ("vectors", "tests/exec/vectors_test.py", 300, 900, 25, "runtime/vector_ runtime/math.c runtime/number.c"),
     ("compilers", "tests/exec/compilers_test.py", 300, 900, 16, "backends/cstyle/ runtime/vector_ runtime/math.c"),
     ("integer", "tests/exec/integer_test.py", 300, 300, 28,
-     "passes/graph/quant/ passes/vector/regroup_bytes.c passes/vector/byte_lookup.c passes/kernel/byte_groups.c runtime/vector_ passes/target/isa"),
+     "passes/graph/quant/ passes/vector/regroup_bytes.c passes/vector/byte_lookup.c passes/kernel/group_bytes.c runtime/vector_ passes/target/isa"),
     ("portable", "tests/exec/portable_test.py", 300, 3600, 26, "runtime/number.c runtime/math.c runtime/fit.c lib/fit.c"),
     ("arena", "tests/exec/arena_test.py", 300, 300, 18, "passes/place/"),
     ("bands", "tests/exec/bands_test.py", 300, 300, 18, "passes/plan/band"),
