@@ -547,7 +547,7 @@ struct device_use device_use(struct tgc *t, const struct kernel *k)
                         : 0;
     w.work.local_nbytes = use.local_nbytes;
     w.work.cache_nbytes = use.cached;
-    w.work.taken_nbytes = use.cached + w.work.blocks * w.given;
+    w.work.received_nbytes = use.cached + w.work.blocks * w.given;
     w.work.memory_nbytes = use.moved;
     use.ns = cost_of_grid(t->device, &w.work, &use.limit) + w.last_ns;
     use.limit = use.ns < RATIO_GRID_LAUNCH ? LIMIT_LAUNCH : use.limit;

@@ -14,10 +14,10 @@
 
 /* ------------------------------------------------------------------------------- lists of opts */
 
-void list_begin(struct place_list *l, struct tgc *t, const struct uop *ast, int store)
+void list_begin(struct opt_list *l, struct tgc *t, const struct uop *ast, int store)
 {
     const struct uop *s = ast->src[store];
-    *l = (struct place_list){.t = t, .store = store};
+    *l = (struct opt_list){.t = t, .store = store};
     for (int i = store_first_range(s); i < s->nsrc && !range_is_lane(s->src[i]); i++) {
         l->failed |= l->nloop == LOOPS_MAX;
         if (!l->failed)
@@ -25,7 +25,7 @@ void list_begin(struct place_list *l, struct tgc *t, const struct uop *ast, int 
     }
 }
 
-int list_position(const struct place_list *l, int tag)
+int list_position(const struct opt_list *l, int tag)
 {
     for (int i = 0; i < l->nloop; i++)
         if (l->loop[i] == tag)
@@ -33,7 +33,7 @@ int list_position(const struct place_list *l, int tag)
     return -1;
 }
 
-void list_remove(struct place_list *l, int tag)
+void list_remove(struct opt_list *l, int tag)
 {
     int at = list_position(l, tag);
     l->nloop -= at >= 0;
@@ -41,7 +41,7 @@ void list_remove(struct place_list *l, int tag)
         l->loop[i] = l->loop[i + 1];
 }
 
-struct opt *list_add(struct place_list *l, enum opt_op op, int tag)
+struct opt *list_add(struct opt_list *l, enum opt_op op, int tag)
 {
     int at = list_position(l, tag);
     if (l->n == LIST_MAX) {
@@ -55,7 +55,7 @@ struct opt *list_add(struct place_list *l, enum opt_op op, int tag)
 }
 
 /* Puts n loops in the place of the one at `at`. */
-static void put_loops(struct place_list *l, int at, const int *tag, int n)
+static void put_loops(struct opt_list *l, int at, const int *tag, int n)
 {
     if (l->nloop + n - 1 > LOOPS_MAX) {
         l->failed = true;
@@ -68,7 +68,7 @@ static void put_loops(struct place_list *l, int at, const int *tag, int n)
     l->nloop += n - 1;
 }
 
-void list_cover(struct place_list *l, int64_t size, int tag, const struct block_of *b)
+void list_cover(struct opt_list *l, int64_t size, int tag, const struct block_of *b)
 {
     int64_t n = b->items * b->lanes;
     int at = list_position(l, tag),
@@ -88,7 +88,7 @@ void list_cover(struct place_list *l, int64_t size, int tag, const struct block_
     put_loops(l, at + !one, inner, 2);
 }
 
-void list_divide(struct place_list *l, int tag, int64_t size, int64_t n, int outer)
+void list_divide(struct opt_list *l, int tag, int64_t size, int64_t n, int outer)
 {
     int loops[2] = {outer, tag};
     if (size == n)
@@ -97,7 +97,7 @@ void list_divide(struct place_list *l, int tag, int64_t size, int64_t n, int out
     put_loops(l, list_position(l, tag), loops, 2);
 }
 
-void list_order(struct place_list *l, int tag, int to)
+void list_order(struct opt_list *l, int tag, int to)
 {
     int from = list_position(l, tag), by = from < to ? 1 : -1;
     list_add(l, OPT_ORDER, tag)->to = to;
@@ -106,7 +106,7 @@ void list_order(struct place_list *l, int tag, int to)
     l->loop[to] = tag;
 }
 
-void list_flatten(struct place_list *l, int at)
+void list_flatten(struct opt_list *l, int at)
 {
     list_add(l, OPT_FLATTEN, l->loop[at]);
     l->nloop--;
@@ -114,7 +114,7 @@ void list_flatten(struct place_list *l, int at)
         l->loop[i] = l->loop[i + 1];
 }
 
-int64_t list_take(struct place_list *l, int64_t size, bool fixed, int64_t n, int tag,
+int64_t list_take(struct opt_list *l, int64_t size, bool fixed, int64_t n, int tag,
                   enum opt_op worker)
 {
     struct block_of block = {n, 1, tag, tag, LOOP_INNER + l->n, false};
@@ -123,14 +123,14 @@ int64_t list_take(struct place_list *l, int64_t size, bool fixed, int64_t n, int
     return (size + n - 1) / n;
 }
 
-void list_lanes(struct place_list *l, int tag, int64_t n, bool column)
+void list_lanes(struct opt_list *l, int tag, int64_t n, bool column)
 {
     struct opt *o = n > 1 ? list_add(l, OPT_LANES, tag) : NULL;
     if (o)
         o->n = n, o->kind = AXIS_LANE, o->column = column;
 }
 
-void list_vector(struct place_list *l, int tag, int64_t size, int64_t n)
+void list_vector(struct opt_list *l, int tag, int64_t size, int64_t n)
 {
     int at = list_position(l, tag);
     struct opt vector = {.op = OPT_LANES,
@@ -144,7 +144,7 @@ void list_vector(struct place_list *l, int tag, int64_t size, int64_t n)
         list_remove(l, tag);
 }
 
-void list_grid(struct place_list *l, const int *tag, const int64_t *size, int n)
+void list_grid(struct opt_list *l, const int *tag, const int64_t *size, int n)
 {
     bool taken[LOOPS_MAX + 2] = {false};
     for (int d = 0; d < GRID_RANK; d++) {
@@ -249,7 +249,7 @@ static int vector_tag(struct tgc *t, struct uop *store, int lanes)
 
 /* Gives each iteration of the store's independent loops (or each vector of `lanes`) a thread of its
  * own. */
-static void list_each(struct place_list *l, struct tgc *t, const struct kernel *k, int store,
+static void list_each(struct opt_list *l, struct tgc *t, const struct kernel *k, int store,
                       int lanes)
 {
     struct uop *s = k->ast->src[store];
@@ -290,7 +290,7 @@ static int main_store(struct tgc *t, const struct kernel *k)
 }
 
 /* Dimensions of the grid that the list gives its own store. */
-static int count_grid(const struct place_list *l)
+static int count_grid(const struct opt_list *l)
 {
     int n = 0;
     for (int i = 0; i < l->n; i++)
@@ -299,7 +299,7 @@ static int count_grid(const struct place_list *l)
 }
 
 /* Stores that the list adds after its own (PARTS makes two of one), by which later stores shift. */
-static int count_more(const struct place_list *l)
+static int count_more(const struct opt_list *l)
 {
     int n = 0;
     for (int i = 0; i < l->n; i++)
@@ -308,12 +308,12 @@ static int count_more(const struct place_list *l)
 }
 
 /* Upper bounds of the grid's dimensions, innermost first, that the list makes. */
-static int find_sizes(struct tgc *t, const struct kernel *k, const struct place_list *l,
+static int find_sizes(struct tgc *t, const struct kernel *k, const struct opt_list *l,
                       int64_t size[GRID_RANK])
 {
     struct kernel alone = *k;
     struct uop *store = k->ast->src[l->store];
-    struct place_list own = *l;
+    struct opt_list own = *l;
     int n = 0;
     alone.ast = uop_intern(t, OP_SINK, DTYPE_VOID, &store, 1, (union arg){0});
     for (int i = 0; i < own.n; i++)
@@ -327,7 +327,7 @@ static int find_sizes(struct tgc *t, const struct kernel *k, const struct place_
 
 /* Fits another store's loops into a grid of these sizes. A loop longer than the next dimension
  * continues in the one after it, or is serial in each thread, so that the grid grows by little. */
-static void list_within(struct place_list *l, struct tgc *t, const struct kernel *k, int store,
+static void list_within(struct opt_list *l, struct tgc *t, const struct kernel *k, int store,
                         int threads, int lanes, const int64_t *size, int ndim)
 {
     struct uop *s = k->ast->src[store];
@@ -357,12 +357,12 @@ static void list_within(struct place_list *l, struct tgc *t, const struct kernel
         list_add(l, OPT_FIRST, -1)->n = threads;
 }
 
-bool grid_apply(struct tgc *t, struct kernel *k, const struct place_list *of, int threads,
+bool grid_apply(struct tgc *t, struct kernel *k, const struct opt_list *of, int threads,
                 int lanes)
 {
     int nstore = k->ast->nsrc, n = 0, ndim = 0;
     int64_t size[GRID_RANK];
-    struct place_list *l = scratch_array(t, (size_t)nstore, sizeof *l), own;
+    struct opt_list *l = scratch_array(t, (size_t)nstore, sizeof *l), own;
     struct opt *opt = scratch_array(t, (size_t)nstore * (LIST_MAX + GRID_RANK), sizeof *opt);
     const char *why = "there is no such loop";
     if (!of) {

@@ -16,44 +16,44 @@ enum loop_tag {
     LOOP_COLUMN_LANES,
     LOOP_COLUMN_ITEMS
 };
-struct place_list {
+struct opt_list {
     struct tgc *t;
     int store;
     struct opt opt[LIST_MAX + 1]; int n;
     int loop[LOOPS_MAX]; int nloop;          /* tags, outermost first; without lanes */
     bool failed;                             /* too many loops or opts */
 };
-void list_begin(struct place_list *l, struct tgc *t, const struct uop *ast, int store);
-struct opt *list_add(struct place_list *l, enum opt_op op, int tag);
+void list_begin(struct opt_list *l, struct tgc *t, const struct uop *ast, int store);
+struct opt *list_add(struct opt_list *l, enum opt_op op, int tag);
 /* Position of the loop with this tag; -1: there is none. */
-int list_position(const struct place_list *l, int tag);
+int list_position(const struct opt_list *l, int tag);
 /* Forgets the loop, which has become others that the list does not track (lanes, for example). */
-void list_remove(struct place_list *l, int tag);
+void list_remove(struct opt_list *l, int tag);
 /* Divides the loop of `size` iterations: the inner loop has n and keeps the tag, the outer one gets
  * the tag `outer`. Does nothing if n is all of them. */
-void list_divide(struct place_list *l, int tag, int64_t size, int64_t n, int outer);
+void list_divide(struct opt_list *l, int tag, int64_t size, int64_t n, int outer);
 /* Covers the loop by blocks of items * lanes iterations (COVER). The tags name the loops that
  * result: blocks, lanes and items, in this order. lanes_inside: items come before lanes, so a
  * thread's lanes are contiguous. A loop of one block disappears. size: the iterations; 0 if only
  * the run knows. */
 struct block_of { int64_t items, lanes; int tag_blocks, tag_lanes, tag_items; bool lanes_inside; };
-void list_cover(struct place_list *l, int64_t size, int tag, const struct block_of *b);
+void list_cover(struct opt_list *l, int64_t size, int tag, const struct block_of *b);
 /* list_order() moves the loop to position `to`. list_flatten() merges the loop at `at` with the one
  * inside of it; the result keeps the outer tag. */
-void list_order(struct place_list *l, int tag, int to);
-void list_flatten(struct place_list *l, int at);
+void list_order(struct opt_list *l, int tag, int to);
+void list_flatten(struct opt_list *l, int at);
 /* Gives blocks of n iterations to the worker (ITEM or GRID). size: the iterations, if `fixed`.
  * Returns the number of such blocks, which stay a loop of the same tag. */
-int64_t list_take(struct place_list *l, int64_t size, bool fixed, int64_t n, int tag,
+int64_t list_take(struct opt_list *l, int64_t size, bool fixed, int64_t n, int tag,
                   enum opt_op worker);
 /* n iterations of the loop become a lane of a tile's rows or columns. */
-void list_lanes(struct place_list *l, int tag, int64_t n, bool column);
+void list_lanes(struct opt_list *l, int tag, int64_t n, bool column);
 /* Gives the largest of these loops to the grid, at most three. size: the iterations, by tag. */
-void list_grid(struct place_list *l, const int *tag, const int64_t *size, int n);
+void list_grid(struct opt_list *l, const int *tag, const int64_t *size, int n);
 
 /* Vectorizes the loop: n contiguous iterations become one vector of a thread. Must precede all
  * other opts of the store. */
-void list_vector(struct place_list *l, int tag, int64_t size, int64_t n);
+void list_vector(struct opt_list *l, int tag, int64_t size, int64_t n);
 
 /* grid_vector.c. The vector width of the device's language, in elements; 1: it has no vectors. */
 int grid_vector_lanes(const struct tgc *t);
@@ -75,7 +75,7 @@ bool grid_repeats(struct tgc *t, struct uop *store, const struct uop *r);
 /* Applies the list to its store. NULL: the main store gets one grid index per element. The kernel's
  * other stores follow into the same grid, in blocks of `threads` if that is not 0, with vectors of
  * `lanes` where they fit. false: refused, nothing has changed. */
-bool grid_apply(struct tgc *t, struct kernel *k, const struct place_list *of, int threads,
+bool grid_apply(struct tgc *t, struct kernel *k, const struct opt_list *of, int threads,
                 int lanes);
 
 /* grid_tile.c: a sum of products as blocks of tiles, without matrix instructions. Tries the cost
@@ -94,7 +94,7 @@ struct raster { int64_t n[2], at_once; double nbytes[2]; };
 int64_t grid_raster(const struct device_row *d, const struct raster *r);
 /* Splits the loop over n rows of blocks into groups, with the tag `tag`, and moves the rows of a
  * group inside the loop over columns. */
-void list_raster(struct place_list *l, int rows, int columns, int64_t n, int64_t group, int tag);
+void list_raster(struct opt_list *l, int rows, int columns, int64_t n, int64_t group, int tag);
 /* grid_attention.c: attention (found by plan_online_find()) as blocks of queries and keys, if
  * cheaper than rows. */
 bool grid_attention(struct tgc *t, struct kernel *k);
@@ -115,7 +115,7 @@ bool grid_rows(struct tgc *t, struct kernel *k, int store);
 int grid_row_threads(const struct device_row *d, double rows, double turns);
 /* Keeps stages of rows in shared memory, or computes them where they are read if they contain no
  * sum. Must precede opts of loops. */
-void grid_place_stages(struct place_list *l, struct tgc *t, struct uop *store);
+void grid_place_stages(struct opt_list *l, struct tgc *t, struct uop *store);
 /* Splits each sum that is invariant over the block among its threads. */
 void grid_share_sums(struct tgc *t, struct kernel *k, int store, int threads);
 /* Iterations of a sum, and of everything that is computed once for all iterations of the store's

@@ -247,7 +247,7 @@ int attention_bands(const struct uop *store)
     return n;
 }
 
-void attention_places(struct place_list *l, const struct uop *store, int common)
+void attention_places(struct opt_list *l, const struct uop *store, int common)
 {
     int tag[LOOPS_MAX], n = 0, first = store_first_range(store);
     int64_t size[LOOPS_MAX];
@@ -267,7 +267,7 @@ static int64_t common_divisor(int64_t a, int64_t b)
     return a;
 }
 
-int64_t attention_threads(struct place_list *l, const struct uop *store, int64_t threads)
+int64_t attention_threads(struct opt_list *l, const struct uop *store, int64_t threads)
 {
     int first = store_first_range(store), outer = attention_bands(store), n = store->nsrc - first;
     int64_t left = threads, turns = n > outer ? range_fixed_size(store->src[first + outer]) : 1;
@@ -312,7 +312,7 @@ struct uop *attention_product(struct tgc *t, struct uop *store)
 }
 
 /* Stages the operand in global memory, `step` terms at a time. */
-static void list_copy(struct place_list *l, struct uop *store, struct uop *sum, int64_t step)
+static void list_copy(struct opt_list *l, struct uop *store, struct uop *sum, int64_t step)
 {
     struct opt divide = {.op = OPT_DIVIDE,
                          .store = l->store,
@@ -328,7 +328,7 @@ static void list_copy(struct place_list *l, struct uop *store, struct uop *sum, 
 }
 
 /* Makes a tile of a product's loops of rows and columns. */
-static void list_part(struct place_list *l, struct uop *store, struct uop *sum,
+static void list_part(struct opt_list *l, struct uop *store, struct uop *sum,
                       const struct part *p, int row, int column)
 {
     struct block_of rows = {p->row_items, p->row_lanes, LOOP_ROWS, LOOP_ROW_LANES, LOOP_ROW_ITEMS},
@@ -350,7 +350,7 @@ static void list_part(struct place_list *l, struct uop *store, struct uop *sum,
 static bool apply_shape(struct tgc *t, struct kernel *k, const struct shape *x)
 {
     struct kernel trial = *k;
-    struct place_list l;
+    struct opt_list l;
     int n = 1, common, products = 0;
     const char *why = "there are no such loops";
     trial.ast = online_blocks(t, k->ast, &x->of);

@@ -33,10 +33,10 @@ struct attention_turns attention_turns(struct tgc *t, const struct attention *x,
 int attention_common(const struct uop *ast);
 int attention_bands(const struct uop *store);
 /* Puts the bands that all stores share over the grid. */
-void attention_places(struct place_list *l, const struct uop *store, int common);
+void attention_places(struct opt_list *l, const struct uop *store, int common);
 /* Distributes the store's loops over the block's threads, innermost first. Returns each thread's
  * iterations of the outermost one. */
-int64_t attention_threads(struct place_list *l, const struct uop *store, int64_t threads);
+int64_t attention_threads(struct opt_list *l, const struct uop *store, int64_t threads);
 /* The store's product: queries by keys, or weights by values; NULL: it has none. */
 struct uop *attention_product(struct tgc *t, struct uop *store);
 /* Number, sources first, of the product's load from global memory; -1: there is none. */

@@ -374,7 +374,7 @@ static bool reads_kept(struct tgc *t, struct uop *store, struct uop *const *kept
 }
 
 /* Divides the nest's loop of rows into waves, tiles and rows of the instruction. */
-static void list_waves(struct place_list *l, const struct tiling *s, int outer,
+static void list_waves(struct opt_list *l, const struct tiling *s, int outer,
                        const struct matrix_row *row)
 {
     int m = row->size[MATRIX_M], group = WAVES * s->row->size[MATRIX_M];
@@ -391,7 +391,7 @@ static void list_waves(struct place_list *l, const struct tiling *s, int outer,
 
 /* Distributes rows of a nest as the instruction's tiles are; lanes of one row combine their partial
  * sums by shuffles. */
-static void list_rows(struct place_list *l, const struct tiling *s, struct uop *store)
+static void list_rows(struct opt_list *l, const struct tiling *s, struct uop *store)
 {
     int n;
     struct uop **order = uop_toposort(l->t, &store, 1, &n);
@@ -417,7 +417,7 @@ static int stored_by(struct tgc *t, const struct uop *ast, struct uop *sum)
 }
 
 /* Stages a product's operand in shared memory: keys or values; in panels, the queries as well. */
-static void list_factors(struct place_list *l, const struct tiling *s, const struct uop *ast,
+static void list_factors(struct opt_list *l, const struct tiling *s, const struct uop *ast,
                          struct uop *store, struct uop *sum, int product)
 {
     struct opt of_sum = {.store = l->store,
@@ -447,7 +447,7 @@ static void list_factors(struct place_list *l, const struct tiling *s, const str
 
 /* Makes tiles of the nest's rows and columns, and its sum a matrix instruction. Without a sum:
  * tiles of a wave's own instruction. */
-static void list_tile(struct place_list *l, const struct tiling *s, const struct uop *ast,
+static void list_tile(struct opt_list *l, const struct tiling *s, const struct uop *ast,
                       struct uop *store, struct uop *sum, int product)
 {
     int first = store_first_range(store), outer = attention_bands(store);
@@ -470,7 +470,7 @@ static void list_tile(struct place_list *l, const struct tiling *s, const struct
 
 /* The block's threads share what is stored for all of them (the queries); loads of several rows are
  * in flight together. */
-static void list_shared(struct place_list *l, const struct tiling *s, struct uop *store)
+static void list_shared(struct opt_list *l, const struct tiling *s, struct uop *store)
 {
     int outer = attention_bands(store);
     int64_t turns = attention_threads(l, store, threads_of(s)), lanes = EARLY_MOST;
@@ -486,7 +486,7 @@ static bool list_stores(struct tgc *t, const struct kernel *k, const struct tili
                         struct opt *opt, int *n)
 {
     int common = attention_common(k->ast), nkept = 0, products = 0;
-    struct place_list l;
+    struct opt_list l;
     struct uop **kept = scratch_array(t, (size_t)k->ast->nsrc, sizeof *kept);
     for (int i = 0; i < k->ast->nsrc; i++)
         if (is_kept(t, s, k->ast->src[i]) && !reads_kept(t, k->ast->src[i]->src[0], kept, nkept))

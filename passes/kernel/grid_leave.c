@@ -19,7 +19,7 @@
 
 enum { PAD_NBYTES = 16, WORD_NBYTES = 4 };
 
-int64_t leaving_width(struct tgc *t, const struct uop *store, struct uop *column)
+int64_t epilogue_width(struct tgc *t, const struct uop *store, struct uop *column)
 {
     const struct buffer *b = uop_buffer_of(store->src[0]);
     int64_t nbytes = (int64_t)dtype_nbytes(b->dtype), width = COPY_NBYTES_MOST / nbytes;
@@ -33,7 +33,7 @@ int64_t leaving_width(struct tgc *t, const struct uop *store, struct uop *column
 }
 
 /* Counts the store's loads other than the sum's. */
-static void count_loads(struct tgc *t, const struct product *x, struct leaving *g)
+static void count_loads(struct tgc *t, const struct product *x, struct epilogue *g)
 {
     int n;
     struct uop **order = nest_order(
@@ -47,12 +47,12 @@ static void count_loads(struct tgc *t, const struct product *x, struct leaving *
     }
 }
 
-bool grid_find_leaving(struct tgc *t, const struct product *x, int m, int n, struct leaving *g)
+bool grid_find_epilogue(struct tgc *t, const struct product *x, int m, int n, struct epilogue *g)
 {
     const struct uop *store = x->m.store;
     const struct buffer *b = uop_buffer_of(store->src[0]);
     int64_t stride;
-    *g = (struct leaving){.row = m, .column = n};
+    *g = (struct epilogue){.row = m, .column = n};
     if (index_stride(t, store->src[1], store->src[m], &stride) && stride == 1)
         g->row = n, g->column = m;
     else if (!index_stride(t, store->src[1], store->src[n], &stride) || stride != 1)
@@ -60,7 +60,7 @@ bool grid_find_leaving(struct tgc *t, const struct product *x, int m, int n, str
     if (dtype_bits(b->dtype) != 8 * (int)dtype_nbytes(b->dtype) ||
         !device_stores(t, COPY_NBYTES_MOST))
         return false;
-    g->width = leaving_width(t, store, store->src[g->column]);
+    g->width = epilogue_width(t, store, store->src[g->column]);
     g->nbytes = (int64_t)dtype_nbytes(b->dtype);
     count_loads(t, x, g);
     g->of_sum = g->loads + g->row_loads > 0;
@@ -68,27 +68,27 @@ bool grid_find_leaving(struct tgc *t, const struct product *x, int m, int n, str
     return true;
 }
 
-static int64_t pad_of(const struct leaving *g) { return PAD_NBYTES / g->passed_nbytes; }
+static int64_t pad_of(const struct epilogue *g) { return PAD_NBYTES / g->passed_nbytes; }
 
-int64_t leaving_nbytes(const struct leaving *g, int64_t rows, int64_t columns)
+int64_t epilogue_nbytes(const struct epilogue *g, int64_t rows, int64_t columns)
 {
     return rows * (columns + pad_of(g)) * g->passed_nbytes;
 }
 
-bool leaving_fits(const struct tgc *t, const struct leaving *g, int64_t rows, int64_t columns,
-                  int64_t threads)
+bool epilogue_fits(const struct tgc *t, const struct epilogue *g, int64_t rows, int64_t columns,
+                   int64_t threads)
 {
     return g->width > 0 && rows * columns % (threads * g->width) == 0 && columns % g->width == 0 &&
-           leaving_nbytes(g, rows, columns) <= device_local_nbytes(t);
+           epilogue_nbytes(g, rows, columns) <= device_local_nbytes(t);
 }
 
-int64_t leaving_boxes_nbytes(const struct leaving *g, int64_t rows, int64_t columns)
+int64_t epilogue_boxes_nbytes(const struct epilogue *g, int64_t rows, int64_t columns)
 {
     return rows * columns * g->passed_nbytes;
 }
 
-bool leaving_is_boxes(const struct tgc *t, const struct leaving *g, int64_t rows, int64_t columns,
-                      int64_t threads)
+bool epilogue_is_boxes(const struct tgc *t, const struct epilogue *g, int64_t rows, int64_t columns,
+                       int64_t threads)
 {
     return device_copies_boxes(t) && !g->of_sum && g->width * g->nbytes == COPY_NBYTES_MOST &&
            rows <= BULK_EXTENT && threads <= THREADS_MOST && rows % PANEL_ROWS == 0 &&
@@ -117,8 +117,8 @@ static double access(const struct tgc *t, double words, double lines)
     return cost_grid_load(t->device) * (words > lines ? words : lines);
 }
 
-double leaving_direct(const struct tgc *t, const struct leaving *g, const struct matrix_row *row,
-                      bool exchanged, double elements)
+double epilogue_direct(const struct tgc *t, const struct epilogue *g, const struct matrix_row *row,
+                       bool exchanged, double elements)
 {
     double lines, neighbours, width = (double)g->width, words;
     shape_of(row, exchanged ? MATRIX_M : MATRIX_N, &lines, &neighbours);
@@ -129,8 +129,8 @@ double leaving_direct(const struct tgc *t, const struct leaving *g, const struct
 }
 
 /* Issue cost of the threads only: the copy engine stores in parallel. */
-double leaving_as_boxes(const struct tgc *t, const struct leaving *g, const struct matrix_row *row,
-                        bool exchanged, double elements)
+double epilogue_as_boxes(const struct tgc *t, const struct epilogue *g,
+                         const struct matrix_row *row, bool exchanged, double elements)
 {
     double lines, neighbours;
     shape_of(row, exchanged ? MATRIX_M : MATRIX_N, &lines, &neighbours);
@@ -139,8 +139,8 @@ double leaving_as_boxes(const struct tgc *t, const struct leaving *g, const stru
            RATIO_GRID_BARRIER;
 }
 
-double leaving_through(const struct tgc *t, const struct leaving *g, const struct matrix_row *row,
-                       bool exchanged, double elements)
+double epilogue_through(const struct tgc *t, const struct epilogue *g, const struct matrix_row *row,
+                        bool exchanged, double elements)
 {
     double lines, neighbours, width = (double)g->width,
                               words = width * (double)g->nbytes / WORD_NBYTES,
@@ -157,7 +157,7 @@ double leaving_through(const struct tgc *t, const struct leaving *g, const struc
 
 /* ------------------------------------------------------------------------------------- the opts */
 
-static void add_through(struct place_list *l, int row, int column, const struct opt *like)
+static void add_through(struct opt_list *l, int row, int column, const struct opt *like)
 {
     int n = 0;
     struct opt *o = list_add(l, OPT_THROUGH, row);
@@ -170,28 +170,28 @@ static void add_through(struct place_list *l, int row, int column, const struct 
     l->loop[n++] = column;
 }
 
-void list_through(struct place_list *l, const struct leaving *g, int number, int row, int column)
+void list_through(struct opt_list *l, const struct epilogue *g, int number, int row, int column)
 {
     const struct opt like = {
         .of = g->of_sum ? OF_SUM : OF_STORE, .number = g->of_sum ? number : 0, .n = pad_of(g)};
     add_through(l, row, column, &like);
 }
 
-void list_through_boxes(struct place_list *l, int row, int column, int64_t columns)
+void list_through_boxes(struct opt_list *l, int row, int column, int64_t columns)
 {
     add_through(l, row, column, &(struct opt){.of = OF_STORE});
     list_add(l, OPT_SWIZZLE, -1)->n = columns;
 }
 
-void list_leaving_boxes(struct place_list *l, int64_t threads)
+void list_epilogue_boxes(struct opt_list *l, int64_t threads)
 {
     list_add(l, OPT_FIRST, -1)->n = threads;
     struct opt *o = list_add(l, OPT_LEAVE, -1);
     o->store--;
 }
 
-void list_leaving(struct place_list *l, const struct leaving *g, int row, int64_t rows, int column,
-                  int64_t columns, int64_t threads, int chunks)
+void list_epilogue(struct opt_list *l, const struct epilogue *g, int row, int64_t rows, int column,
+                   int64_t columns, int64_t threads, int chunks)
 {
     int64_t n = columns / g->width, items = n < threads ? n : threads;
     if (g->width > 1) {

@@ -39,7 +39,7 @@ enum {
 };
 
 /* Cuts the loop `tag` into blocks. */
-static void list_blocks(struct place_list *l, const struct matrix_choice *c,
+static void list_blocks(struct opt_list *l, const struct matrix_choice *c,
                         const struct wave_tile *w, int side, int tag)
 {
     static const int blocks[2] = {LOOP_ROWS, LOOP_COLUMNS}, inner[2] = {LOOP_M, LOOP_N};
@@ -48,7 +48,7 @@ static void list_blocks(struct place_list *l, const struct matrix_choice *c,
 }
 
 /* Divides a block's loop into waves and tiles. */
-static void list_side(struct place_list *l, const struct matrix_choice *c,
+static void list_side(struct opt_list *l, const struct matrix_choice *c,
                       const struct wave_tile *w, int side)
 {
     static const int items[2] = {LOOP_ROW_ITEMS, LOOP_COLUMN_ITEMS},
@@ -61,7 +61,7 @@ static void list_side(struct place_list *l, const struct matrix_choice *c,
 
 /* A cluster of persistent blocks loops over tiles together: the rank in the cluster stays a loop
  * over the grid. */
-static void list_cluster(struct place_list *l, const struct matrix_choice *c,
+static void list_cluster(struct opt_list *l, const struct matrix_choice *c,
                          const struct wave_tile *w, int side)
 {
     static const int blocks[2] = {LOOP_ROWS, LOOP_COLUMNS};
@@ -78,7 +78,7 @@ static void list_cluster(struct place_list *l, const struct matrix_choice *c,
 
 /* Tile rasterization: groups rows of blocks for L2 reuse, where the numbers of blocks are known.
  * false: there are no groups. */
-static bool list_groups(struct place_list *l, const struct matrix_choice *c,
+static bool list_groups(struct opt_list *l, const struct matrix_choice *c,
                         const struct wave_tile *w)
 {
     static const int blocks[2] = {LOOP_ROWS, LOOP_COLUMNS};
@@ -99,7 +99,7 @@ static bool list_groups(struct place_list *l, const struct matrix_choice *c,
     return group > 1;
 }
 
-static struct opt *add_of_sum(struct place_list *l, enum opt_op op, int number, int axis)
+static struct opt *add_of_sum(struct opt_list *l, enum opt_op op, int number, int axis)
 {
     struct opt *o = list_add(l, op, -1);
     o->of = OF_SUM, o->number = number, o->axis = axis;
@@ -108,7 +108,7 @@ static struct opt *add_of_sum(struct place_list *l, enum opt_op op, int number, 
 
 /* Moves block, rank in the cluster and tile loop outside of all others, where several stores share
  * a persistent loop. */
-static void list_bands(struct place_list *l, const struct wave_tile *w, int block)
+static void list_bands(struct opt_list *l, const struct wave_tile *w, int block)
 {
     const int tag[] = {block, LOOP_CLUSTER, LOOP_TURN};
     int to = 0, loop[LOOPS_MAX + 1];
@@ -127,7 +127,7 @@ static void list_bands(struct place_list *l, const struct wave_tile *w, int bloc
 }
 
 /* Makes the blocks persistent: they loop over the tiles of these grid loops. */
-static void list_persist(struct place_list *l, const struct wave_tile *w, const int *tag, int n)
+static void list_persist(struct opt_list *l, const struct wave_tile *w, const int *tag, int n)
 {
     int last = -1;
     for (int i = 0; i < n; i++)
@@ -148,7 +148,7 @@ static void list_persist(struct place_list *l, const struct wave_tile *w, const 
 }
 
 /* Makes clusters along the loop of blocks that share a factor. */
-static void list_shared(struct place_list *l, const struct wave_tile *w, int number)
+static void list_shared(struct opt_list *l, const struct wave_tile *w, int number)
 {
     int side = w->cluster[1] > 1, axis = list_position(l, w->blocks > 0 ? LOOP_CLUSTER
                                                           : side        ? LOOP_COLUMNS
@@ -159,7 +159,7 @@ static void list_shared(struct place_list *l, const struct wave_tile *w, int num
 
 /* Divides the sum's last loop into steps, and these into the instruction's k. Returns the number of
  * the innermost loop over steps. */
-static int list_terms(struct place_list *l, const struct matrix_choice *c,
+static int list_terms(struct opt_list *l, const struct matrix_choice *c,
                       const struct wave_tile *w, int number)
 {
     int last = c->x->m.reduce->nsrc - 2, step = w->step < c->nk / w->split ? last + 1 : last;
@@ -178,7 +178,7 @@ static void add_grid_loop(struct grid_loops *g, int tag, int64_t size)
     g->size[g->n++] = size;
 }
 
-static void list_append(struct place_list *l, const struct place_list *of)
+static void list_append(struct opt_list *l, const struct opt_list *of)
 {
     for (int i = 0; i < of->n; i++)
         *list_add(l, of->opt[i].op, -1) = of->opt[i];
@@ -187,7 +187,7 @@ static void list_append(struct place_list *l, const struct place_list *of)
 
 /* Puts both stores of a staged epilogue over the same grid; s: the loops after THROUGH. Persistent
  * blocks loop over the tiles of both. */
-static void list_both(struct place_list *l, struct place_list *s, const struct grid_loops *grid,
+static void list_both(struct opt_list *l, struct opt_list *s, const struct grid_loops *grid,
                       const struct wave_tile *w)
 {
     int all = s->n = 0;
@@ -204,24 +204,24 @@ static void list_both(struct place_list *l, struct place_list *s, const struct g
 }
 
 /* Adds the epilogue store's opts after those of the block. */
-static void list_second(struct place_list *l, struct place_list *s, const struct matrix_choice *c,
+static void list_second(struct opt_list *l, struct opt_list *s, const struct matrix_choice *c,
                         const struct wave_tile *w)
 {
     static const int inner[2] = {LOOP_M, LOOP_N};
-    int row = choice_leaving_row(c);
+    int row = choice_epilogue_row(c);
     if (w->boxes)
-        list_leaving_boxes(s, wave_threads(c, w));
+        list_epilogue_boxes(s, wave_threads(c, w));
     else
-        list_leaving(s, &c->leaving, inner[row], wave_side(c, w, row), inner[!row],
-                     wave_side(c, w, !row), wave_threads(c, w), LOOP_COLUMN_TILES);
+        list_epilogue(s, &c->epilogue, inner[row], wave_side(c, w, row), inner[!row],
+                      wave_side(c, w, !row), wave_threads(c, w), LOOP_COLUMN_TILES);
     list_append(l, s);
-    if (wave_lies_over(w))
+    if (wave_aliases(w))
         list_add(l, OPT_OVER, -1);
 }
 
 /* Splits the sum's last loop over blocks (split-K). After PARTS the block's rows and columns are
  * inside all other loops. */
-static void list_parts(struct place_list *l, const struct matrix_choice *c,
+static void list_parts(struct opt_list *l, const struct matrix_choice *c,
                        const struct wave_tile *w, int number, int row, int column)
 {
     int last = c->x->m.reduce->nsrc - 2, n = 0;
@@ -243,7 +243,7 @@ static void list_parts(struct place_list *l, const struct matrix_choice *c,
 static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct matrix_choice *c,
                         const struct wave_tile *w)
 {
-    struct place_list l, behind;
+    struct opt_list l, behind;
     struct kernel trial = c->s->k;
     const struct product *x = c->x;
     struct grid_loops grid = {.n = 0};
@@ -264,15 +264,15 @@ static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct
         add_grid_loop(&grid, LOOP_PART, w->split);
     bool two = w->through || w->split > 1;
     if (two) {
-        int row = choice_leaving_row(c) ? LOOP_N : LOOP_M,
-            column = choice_leaving_row(c) ? LOOP_M : LOOP_N;
+        int row = choice_epilogue_row(c) ? LOOP_N : LOOP_M,
+            column = choice_epilogue_row(c) ? LOOP_M : LOOP_N;
         if (w->split > 1)
             list_parts(&l, c, w, number, row, column);
         else if (w->boxes)
-            list_through_boxes(&l, row, column, wave_side(c, w, !choice_leaving_row(c)));
+            list_through_boxes(&l, row, column, wave_side(c, w, !choice_epilogue_row(c)));
         else
-            list_through(&l, &c->leaving, number, row, column);
-        number = c->leaving.of_sum || w->split > 1 ? 0 : number;
+            list_through(&l, &c->epilogue, number, row, column);
+        number = c->epilogue.of_sum || w->split > 1 ? 0 : number;
     }
     behind = l;
     list_grid(&l, grid.tag, grid.size, grid.n);
@@ -347,7 +347,7 @@ static bool apply_some(struct tgc *t, struct kernel *k, int store, const struct 
     other.producers = 0;
     other.cluster[0] = other.cluster[1] = 1;
     return apply_less(t, k, store, w) ||
-           (w->by.how == TRANSFER_BULK && wave_comes(t, w->of, &other) &&
+           (w->by.how == TRANSFER_BULK && wave_can_copy(t, w->of, &other) &&
             apply_less(t, k, store, &other));
 }
 

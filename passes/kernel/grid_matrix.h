@@ -57,7 +57,7 @@ struct matrix_choice {
     double memory_ns;            /* time to read the factors from memory once; 0: only sizes
                                   * are known */
     bool is_counted;             /* all loops of the store have known sizes and fit the grid */
-    struct leaving leaving; bool may_leave;  /* the epilogue, and whether it may be staged
+    struct epilogue epilogue; bool may_stage;  /* the epilogue, and whether it may be staged
                                               * through shared memory */
 };
 
@@ -74,7 +74,7 @@ int64_t choice_stride(struct tgc *t, const struct uop *factor, const struct uop 
  * (1). */
 int choice_side(const struct matrix_choice *c, int operand);
 /* Which side of the block, the instruction's rows (0) or columns (1), is the result's rows. */
-int choice_leaving_row(const struct matrix_choice *c);
+int choice_epilogue_row(const struct matrix_choice *c);
 
 /* Rows (0) or columns (1) of a block's tile; its computing threads; blocks of its cluster. */
 int64_t wave_side(const struct matrix_choice *c, const struct wave_tile *w, int side);
@@ -82,7 +82,7 @@ int64_t wave_threads(const struct matrix_choice *c, const struct wave_tile *w);
 int64_t wave_cluster(const struct wave_tile *w);
 /* Whether the epilogue tile aliases the operand buffers. A persistent block's tile has memory of
  * its own, so that the next tile's loads overlap the store. */
-bool wave_lies_over(const struct wave_tile *w);
+bool wave_aliases(const struct wave_tile *w);
 /* Vector width, in elements, of the copies of a factor: the largest that all threads share
  * evenly. */
 int64_t wave_width(const struct matrix_choice *c, const struct wave_tile *w, int side);
@@ -93,7 +93,7 @@ int64_t wave_pad(const struct tgc *t, const struct matrix_choice *c, const struc
  * elements other than 16 bits lie along terms. 0: not affine. */
 int64_t wave_copied_row(const struct matrix_choice *c, const struct wave_tile *w, int operand);
 /* Whether the device can copy both factors by w->by.how. */
-bool wave_comes(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w);
+bool wave_can_copy(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w);
 double wave_ns(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w);
 
 #endif

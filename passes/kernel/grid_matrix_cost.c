@@ -165,7 +165,7 @@ static bool take_instruction(struct tgc *t, const struct product *x, int i, bool
     for (int k = 0; k < x->m.nload; k++)
         c->memory_ns += buffer_most_nbytes(uop_buffer_of(x->m.load[k]->src[0])) / t->device->gbytes;
     find_widths(t, c, factor);
-    c->may_leave = grid_find_leaving(t, x, c->m, c->n, &c->leaving);
+    c->may_stage = grid_find_epilogue(t, x, c->m, c->n, &c->epilogue);
     return c->nk > c->row->size[MATRIX_K] ||
            (outer_steps(c) > 1 && 2 * c->nk >= c->row->size[MATRIX_K]);
 }
@@ -263,7 +263,7 @@ static int64_t copied_nbytes(const struct tgc *t, const struct matrix_choice *c,
     return nbytes * w->by.parts;
 }
 
-bool wave_comes(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
+bool wave_can_copy(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
 {
     bool bulk = w->by.how == TRANSFER_BULK;
     if (w->by.how == TRANSFER_REGISTERS)
@@ -372,7 +372,7 @@ static bool wave_fits(const struct tgc *t, const struct matrix_choice *c, const 
            copies_have_room(t, c, w) && (outer_steps(c) > 1 || w->step < c->nk / w->split) &&
            w->step * wave_side(c, w, 0) % threads == 0 &&
            w->step * wave_side(c, w, 1) % threads == 0 && steps_of(c, w) >= (double)w->by.parts &&
-           wave_comes(t, c, w);
+           wave_can_copy(t, c, w);
 }
 
 /* Bytes that matrix units read from shared memory per term of a block: each instruction reads its
@@ -403,14 +403,14 @@ static double spread_in(const struct matrix_choice *c, const struct wave_tile *w
     return wave_width(c, w, side) > 1 ? 1 : c->spread[side];
 }
 
-int choice_leaving_row(const struct matrix_choice *c) { return c->leaving.row == c->n; }
+int choice_epilogue_row(const struct matrix_choice *c) { return c->epilogue.row == c->n; }
 
 static bool leaves_whole(const struct tgc *t, const struct matrix_choice *c,
                          const struct wave_tile *w)
 {
-    int row = choice_leaving_row(c);
-    return c->may_leave && leaving_fits(t, &c->leaving, wave_side(c, w, row), wave_side(c, w, !row),
-                                        wave_threads(c, w));
+    int row = choice_epilogue_row(c);
+    return c->may_stage && epilogue_fits(t, &c->epilogue, wave_side(c, w, row),
+                                         wave_side(c, w, !row), wave_threads(c, w));
 }
 
 static bool may_go_through(const struct tgc *t, const struct matrix_choice *c,
@@ -421,9 +421,9 @@ static bool may_go_through(const struct tgc *t, const struct matrix_choice *c,
 
 static bool are_boxes(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
 {
-    int row = choice_leaving_row(c);
-    return leaving_is_boxes(t, &c->leaving, wave_side(c, w, row), wave_side(c, w, !row),
-                            wave_threads(c, w));
+    int row = choice_epilogue_row(c);
+    return epilogue_is_boxes(t, &c->epilogue, wave_side(c, w, row), wave_side(c, w, !row),
+                             wave_threads(c, w));
 }
 
 /* Issue cost of a thread's epilogue. */
@@ -432,24 +432,26 @@ static double stored(const struct tgc *t, const struct matrix_choice *c, const s
     double elements =
         (double)(wave_side(c, w, 0) * wave_side(c, w, 1)) / (double)wave_threads(c, w);
     if (w->split > 1) {                        /* the partial sums, unconverted */
-        struct leaving part = {.width = COPY_NBYTES_MOST / WORD_NBYTES, .nbytes = WORD_NBYTES};
-        return leaving_direct(t, &part, c->row, choice_leaving_row(c), elements) +
+        struct epilogue part = {.width = COPY_NBYTES_MOST / WORD_NBYTES, .nbytes = WORD_NBYTES};
+        return epilogue_direct(t, &part, c->row, choice_epilogue_row(c), elements) +
                RATIO_GRID_BARRIER;
     }
-    if (!c->may_leave)
+    if (!c->may_stage)
         return 0;
-    return w->boxes   ? leaving_as_boxes(t, &c->leaving, c->row, choice_leaving_row(c), elements)
-           : w->through ? leaving_through(t, &c->leaving, c->row, choice_leaving_row(c), elements)
-                      : leaving_direct(t, &c->leaving, c->row, choice_leaving_row(c), elements);
+    bool exchanged = choice_epilogue_row(c);
+    return w->boxes     ? epilogue_as_boxes(t, &c->epilogue, c->row, exchanged, elements)
+           : w->through ? epilogue_through(t, &c->epilogue, c->row, exchanged, elements)
+                        : epilogue_direct(t, &c->epilogue, c->row, exchanged, elements);
 }
 
-bool wave_lies_over(const struct wave_tile *w) { return w->through && w->blocks <= 0; }
+bool wave_aliases(const struct wave_tile *w) { return w->through && w->blocks <= 0; }
 
 static int64_t left_nbytes(const struct matrix_choice *c, const struct wave_tile *w)
 {
-    int row = choice_leaving_row(c);
-    return w->boxes ? leaving_boxes_nbytes(&c->leaving, wave_side(c, w, row), wave_side(c, w, !row))
-           : w->through ? leaving_nbytes(&c->leaving, wave_side(c, w, row), wave_side(c, w, !row))
+    int row = choice_epilogue_row(c);
+    int64_t rows = wave_side(c, w, row), columns = wave_side(c, w, !row);
+    return w->boxes     ? epilogue_boxes_nbytes(&c->epilogue, rows, columns)
+           : w->through ? epilogue_nbytes(&c->epilogue, rows, columns)
                         : 0;
 }
 
@@ -457,7 +459,7 @@ static double wave_local_nbytes(const struct tgc *t, const struct matrix_choice 
                                 const struct wave_tile *w)
 {
     int64_t copied = copied_nbytes(t, c, w), left = left_nbytes(c, w);
-    return (double)(!wave_lies_over(w) ? copied + left : copied > left ? copied : left);
+    return (double)(!wave_aliases(w) ? copied + left : copied > left ? copied : left);
 }
 
 /* Whether a persistent block's shared memory holds the epilogue tile beside the operand boxes. */
@@ -515,7 +517,7 @@ static struct grid_work work_of(const struct tgc *t, const struct matrix_choice 
     return (struct grid_work){
         .blocks = w->blocks > 0 ? w->blocks : places,
         .threads = (double)wave_threads(c, w),
-        .beside = w->producers,
+        .producers = w->producers,
         .apart = device_multiplies_apart(d),
         .handovers = c->reads_copies && !w->producers ? turns * steps_of(c, w) : 0,
         .steps = turns * steps_of(c, w),
@@ -525,9 +527,10 @@ static struct grid_work work_of(const struct tgc *t, const struct matrix_choice 
         .matrix_ns = turns * (arithmetic > fetched ? arithmetic : fetched),
         .local_nbytes = wave_local_nbytes(t, c, w),
         .stored = turns * stored(t, c, w),
-        .goes_on = w->blocks > 0,
+        .persistent = w->blocks > 0,
         .registers = c->reads_copies ? (double)(registers_of(c, w) + REGISTERS_BESIDE) : 0,
-        .taken_nbytes = parts + terms * (rows * spread_in(c, w, 0) + columns * spread_in(c, w, 1)),
+        .received_nbytes =
+            parts + terms * (rows * spread_in(c, w, 0) + columns * spread_in(c, w, 1)),
         .cache_nbytes = parts + terms * (rows * spread_in(c, w, 0) / (double)w->cluster[1] +
                                          columns * spread_in(c, w, 1) / (double)w->cluster[0]),
     };
@@ -543,7 +546,7 @@ double wave_ns(const struct tgc *t, const struct matrix_choice *c, const struct 
         ns = (ns > c->memory_ns ? ns : c->memory_ns) +
              cost_grid_last(t->device, tiles, work.threads, elements, (double)w->split);
     /* ties among cache-bound tiles: prefer the least stall otherwise, then the least issue */
-    work.cache_nbytes = work.taken_nbytes = 0;
+    work.cache_nbytes = work.received_nbytes = 0;
     return ns + (cost_of_grid(t->device, &work, NULL) +
                  work.blocks * 2 * work.threads * work.issued / t->device->gflops) /
                     BESIDE_LIMIT;

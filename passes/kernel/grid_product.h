@@ -41,7 +41,7 @@ bool product_may_cut(const struct nest *m, const struct uop *r);
  * shared memory. of_sum: the sum is staged, not the finished value. nbytes, passed_nbytes: of an
  * element stored, and staged. loads: the value's loads beside the sum's that differ by row;
  * row_loads: those that all rows share. */
-struct leaving {
+struct epilogue {
     int row, column;
     int64_t width;
     bool of_sum;
@@ -50,39 +50,39 @@ struct leaving {
 };
 /* m, n: the two loops. false: neither is contiguous in memory, or the device stores no more than a
  * word at once. */
-bool grid_find_leaving(struct tgc *t, const struct product *x, int m, int n, struct leaving *g);
+bool grid_find_epilogue(struct tgc *t, const struct product *x, int m, int n, struct epilogue *g);
 /* Vector width of the store along the loop `column`: aligned, contiguous, and under one
  * condition. */
-int64_t leaving_width(struct tgc *t, const struct uop *store, struct uop *column);
+int64_t epilogue_width(struct tgc *t, const struct uop *store, struct uop *column);
 /* Shared memory for a block's epilogue tile, plain or as boxes. */
-int64_t leaving_nbytes(const struct leaving *g, int64_t rows, int64_t columns);
-int64_t leaving_boxes_nbytes(const struct leaving *g, int64_t rows, int64_t columns);
-/* leaving_is_boxes(): whether the tile may be stored as boxes by the device's copy engine: whole
- * panels of finished values. leaving_fits(): whether a block of `threads` has room for the tile and
- * shares it evenly. */
-bool leaving_is_boxes(const struct tgc *t, const struct leaving *g, int64_t rows, int64_t columns,
-                      int64_t threads);
-bool leaving_fits(const struct tgc *t, const struct leaving *g, int64_t rows, int64_t columns,
-                  int64_t threads);
+int64_t epilogue_nbytes(const struct epilogue *g, int64_t rows, int64_t columns);
+int64_t epilogue_boxes_nbytes(const struct epilogue *g, int64_t rows, int64_t columns);
+/* epilogue_is_boxes(): whether the tile may be stored as boxes by the device's copy engine: whole
+ * panels of finished values. epilogue_fits(): whether a block of `threads` has room for the tile
+ * and shares it evenly. */
+bool epilogue_is_boxes(const struct tgc *t, const struct epilogue *g, int64_t rows, int64_t columns,
+                       int64_t threads);
+bool epilogue_fits(const struct tgc *t, const struct epilogue *g, int64_t rows, int64_t columns,
+                   int64_t threads);
 /* Issue cost per thread, in multiply-adds, of storing `elements`: direct from the instruction's
  * layout, as boxes, or staged through shared memory. exchanged: the instruction's rows are
  * contiguous in memory. */
-double leaving_direct(const struct tgc *t, const struct leaving *g, const struct matrix_row *row,
-                      bool exchanged, double elements);
-double leaving_as_boxes(const struct tgc *t, const struct leaving *g, const struct matrix_row *row,
-                        bool exchanged, double elements);
-double leaving_through(const struct tgc *t, const struct leaving *g, const struct matrix_row *row,
+double epilogue_direct(const struct tgc *t, const struct epilogue *g, const struct matrix_row *row,
                        bool exchanged, double elements);
+double epilogue_as_boxes(const struct tgc *t, const struct epilogue *g,
+                         const struct matrix_row *row, bool exchanged, double elements);
+double epilogue_through(const struct tgc *t, const struct epilogue *g, const struct matrix_row *row,
+                        bool exchanged, double elements);
 /* Adds THROUGH for the loops with these tags and the sum number `number`: both loops move inside
- * all others. list_leaving() then adds the second store's opts; `chunks` tags its loop over vectors
- * of columns. */
-void list_through(struct place_list *l, const struct leaving *g, int number, int row, int column);
+ * all others. list_epilogue() then adds the second store's opts; `chunks` tags its loop over
+ * vectors of columns. */
+void list_through(struct opt_list *l, const struct epilogue *g, int number, int row, int column);
 /* As list_through(), but as boxes of `columns`; then the opts of the second store, whose first
  * thread starts the boxes. */
-void list_through_boxes(struct place_list *l, int row, int column, int64_t columns);
-void list_leaving_boxes(struct place_list *l, int64_t threads);
-void list_leaving(struct place_list *l, const struct leaving *g, int row, int64_t rows, int column,
-                  int64_t columns, int64_t threads, int chunks);
+void list_through_boxes(struct opt_list *l, int row, int column, int64_t columns);
+void list_epilogue_boxes(struct opt_list *l, int64_t threads);
+void list_epilogue(struct opt_list *l, const struct epilogue *g, int row, int64_t rows, int column,
+                   int64_t columns, int64_t threads, int chunks);
 
 /* split_sums.c: sums of products known by their sizes: rows x columns x `rest` of `terms` each.
  * last_terms: along the loop that split-K may divide. of: the factors' dtype, DTYPE_VOID if they

@@ -36,7 +36,7 @@ int64_t grid_raster(const struct device_row *d, const struct raster *r)
     return best;
 }
 
-void list_raster(struct place_list *l, int rows, int columns, int64_t n, int64_t group, int tag)
+void list_raster(struct opt_list *l, int rows, int columns, int64_t n, int64_t group, int tag)
 {
     if (group == 1)
         return;

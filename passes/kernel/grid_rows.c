@@ -108,7 +108,7 @@ static int choose_threads(struct tgc *t, const struct rows *x)
     return grid_row_threads(t->device, x->results, turns);
 }
 
-void grid_place_stages(struct place_list *l, struct tgc *t, struct uop *store)
+void grid_place_stages(struct opt_list *l, struct tgc *t, struct uop *store)
 {
     int n, number = 0;
     struct uop **order = uop_toposort(t, &store, 1, &n);
@@ -233,7 +233,7 @@ void grid_share_sums(struct tgc *t, struct kernel *k, int at, int threads)
 }
 
 /* Puts the loops that repeat no sum over the grid; blocks of columns, too, if they are split. */
-static void list_blocks(struct place_list *l, struct tgc *t, const struct rows *x, bool spread)
+static void list_blocks(struct opt_list *l, struct tgc *t, const struct rows *x, bool spread)
 {
     int tag[LOOPS_MAX + 1], n = 0;
     int64_t size[LOOPS_MAX + 1];
@@ -250,7 +250,7 @@ static void list_blocks(struct place_list *l, struct tgc *t, const struct rows *
 /* A block for each row: its threads have every n-th column, in vectors of `lanes`. */
 static bool apply_rows(struct tgc *t, struct kernel *k, int at, const struct rows *x, int lanes)
 {
-    struct place_list l;
+    struct opt_list l;
     struct kernel trial = *k;
     int threads = choose_threads(t, x), tag = LOOP_GIVEN + x->columns - x->first;
     struct block_of block = {threads, 1, LOOP_COLUMNS, LOOP_COLUMN_LANES, LOOP_COLUMN_ITEMS};

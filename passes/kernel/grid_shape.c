@@ -117,7 +117,7 @@ bool shape_find_patch(const struct shape *from, int64_t turns, struct patch *pat
 }
 
 /* Merges the loops with these tags, in this order, into one, innermost in the store. */
-static void list_joined_loops(struct place_list *l, const int *tag, int n)
+static void list_joined_loops(struct opt_list *l, const int *tag, int n)
 {
     int joined = 0;
     for (int k = n - 1; k >= 0; k--)
@@ -136,7 +136,7 @@ bool shape_patch(struct tgc *t, const struct shape *from, int store, const struc
     static const int blocks[PATCH_LOOPS] = {BLOCKS, BLOCKS + 1, BLOCKS + 2},
                      turns[PATCH_LOOPS] = {TURNS, TURNS + 1, TURNS + 2};
     const struct product *x = &from->x;
-    struct place_list l;
+    struct opt_list l;
     int at[PATCH_LOOPS], n = list_patch(x, at);
     list_begin(&l, t, from->k.ast, store);
     for (int k = 0; k < n; k++) {

@@ -191,7 +191,7 @@ static int64_t terms_of_word(struct tgc *t, const struct sliced *x)
 
 /* Adds the opts of the block's sums after those of the store's loops. items: the tag of the loop of
  * columns. */
-static void list_slice(struct place_list *l, struct tgc *t, const struct sliced *x,
+static void list_slice(struct opt_list *l, struct tgc *t, const struct sliced *x,
                        const struct slice_block *b, int items)
 {
     int number = opt_number(t, x->store, x->sum), axis = grid_longest_loop(x->sum);
@@ -212,7 +212,7 @@ static void list_slice(struct place_list *l, struct tgc *t, const struct sliced 
 bool grid_slices(struct tgc *t, struct kernel *k, int at)
 {
     struct sliced x = {.store = k->ast->src[at], .rows = 1};
-    struct place_list l;
+    struct opt_list l;
     struct kernel trial = *k;
     int tag[LOOPS_MAX], n = 0, first = store_first_range(x.store);
     int64_t size[LOOPS_MAX];

@@ -326,7 +326,7 @@ static bool copies_vectors(const struct product *x, const struct block_tile *b,
 }
 
 /* Stages the operands that several threads of the block read. */
-static void list_copies(struct place_list *l, const struct product *x, const struct block_tile *b)
+static void list_copies(struct opt_list *l, const struct product *x, const struct block_tile *b)
 {
     struct tgc *t = l->t;
     int lanes = grid_vector_lanes(t);
@@ -359,7 +359,7 @@ static void list_copies(struct place_list *l, const struct product *x, const str
 static bool apply_tile(struct tgc *t, struct kernel *k, int store, const struct product *x,
                        const struct block_tile *b)
 {
-    struct place_list l;
+    struct opt_list l;
     struct kernel trial = *k;
     const struct uop *s = x->m.store;
     int tag[LOOPS_MAX], n = 0, column = LOOP_GIVEN + x->column - x->m.first,

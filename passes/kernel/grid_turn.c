@@ -96,7 +96,7 @@ static bool find_turned(struct tgc *t, struct uop *store, struct turned *x)
         x->rest *= i == x->row || i == x->column ? 1 : (double)range_fixed_size(store->src[i]);
     x->nrow = range_fixed_size(store->src[x->row]);
     x->ncolumn = range_fixed_size(store->src[x->column]);
-    x->width = leaving_width(t, store, store->src[x->column]);
+    x->width = epilogue_width(t, store, store->src[x->column]);
     x->passed = (int64_t)dtype_nbytes(store->src[2]->dtype);
     x->stored = (int64_t)dtype_nbytes(uop_buffer_of(store->src[0])->dtype);
     return true;
@@ -220,7 +220,7 @@ static struct turn_tile find_tile(const struct tgc *t, const struct turned *x)
 }
 
 /* Cuts the loop into blocks of n iterations. */
-static void list_blocks(struct place_list *l, int tag, int64_t size, int64_t n, int blocks,
+static void list_blocks(struct opt_list *l, int tag, int64_t size, int64_t n, int blocks,
                         int inner)
 {
     list_cover(
@@ -228,7 +228,7 @@ static void list_blocks(struct place_list *l, int tag, int64_t size, int64_t n, 
         &(struct block_of){.items = n, .lanes = 1, .tag_blocks = blocks, .tag_items = inner});
 }
 
-static void append(struct place_list *l, const struct place_list *of)
+static void append(struct opt_list *l, const struct opt_list *of)
 {
     for (int i = 0; i < of->n; i++)
         *list_add(l, of->opt[i].op, -1) = of->opt[i];
@@ -240,8 +240,8 @@ static bool apply(struct tgc *t, struct kernel *k, int store, const struct turne
 {
     enum { LOOP_ROW = LOOP_COLUMN_ITEMS + 1, LOOP_COLUMN, LOOP_ROW_CHUNKS, LOOP_COLUMN_CHUNKS };
     struct kernel trial = *k;
-    struct place_list l, second;
-    struct leaving in = {.width = x->load_width},
+    struct opt_list l, second;
+    struct epilogue in = {.width = x->load_width},
                    out = {.width = x->width, .passed_nbytes = x->passed};
     int tag[LOOPS_MAX], n = 0, row = LOOP_GIVEN + x->row - x->m.first,
                         column = LOOP_GIVEN + x->column - x->m.first;
@@ -269,12 +269,12 @@ static bool apply(struct tgc *t, struct kernel *k, int store, const struct turne
     /* coalesced loads: adjacent threads along the row */
     list_order(&l, LOOP_COLUMN, list_position(&l, LOOP_ROW));
     list_grid(&l, tag, size, n);
-    list_leaving(&l, &in, LOOP_COLUMN, b->columns, LOOP_ROW, b->rows, b->threads, LOOP_ROW_CHUNKS);
+    list_epilogue(&l, &in, LOOP_COLUMN, b->columns, LOOP_ROW, b->rows, b->threads, LOOP_ROW_CHUNKS);
     second.n = 0;
     second.store++;
     list_grid(&second, tag, size, n);
-    list_leaving(&second, &out, LOOP_ROW, b->rows, LOOP_COLUMN, b->columns, b->threads,
-                 LOOP_COLUMN_CHUNKS);
+    list_epilogue(&second, &out, LOOP_ROW, b->rows, LOOP_COLUMN, b->columns, b->threads,
+                  LOOP_COLUMN_CHUNKS);
     append(&l, &second);
     if (l.failed || !grid_apply(t, &trial, &l, (int)b->threads, 1))
         return false;

@@ -77,7 +77,7 @@ bool grid_windows(struct tgc *t, struct kernel *k, int store)
     struct nest m;
     struct along w;
     struct kernel trial = *k;
-    struct place_list l;
+    struct opt_list l;
     int lanes = grid_vector_lanes(t), vector = k->ast->src[store]->nsrc - 1;
     if (lanes < 2 || k->ast->nsrc > 1 || !nest_find(t, k->ast->src[store], &m) || !m.reduce ||
         m.bytes || vector < m.first)

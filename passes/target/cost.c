@@ -149,12 +149,12 @@ static double at_least(double a, double least) { return a > least ? a : least; }
 static double held_blocks(const struct device_row *d, const struct grid_work *w)
 {
     double held = at_most(__builtin_ceil(w->blocks / d->units),
-                          __builtin_floor(d->unit_threads / (w->threads + w->beside)));
+                          __builtin_floor(d->unit_threads / (w->threads + w->producers)));
     if (w->local_nbytes > 0)
         held = at_most(held, __builtin_floor((double)d->unit_local_nbytes / w->local_nbytes));
     if (w->registers > 0)
         held = at_most(held, __builtin_floor((double)(d->registers * d->group) /
-                                             ((w->threads + w->beside) * w->registers)));
+                                             ((w->threads + w->producers) * w->registers)));
     return at_least(held, 1);
 }
 
@@ -193,7 +193,7 @@ static double handed_over(const struct device_row *d, const struct grid_work *w)
 /* Time for a unit to receive one step's copies from the cache, where that traffic is counted. */
 static double sent_ns(const struct device_row *d, const struct grid_work *w)
 {
-    return w->taken_nbytes / w->blocks / w->steps * d->units /
+    return w->received_nbytes / w->blocks / w->steps * d->units /
            (device_cache_gbytes(d) * RATIO_GRID_TAKEN);
 }
 
@@ -245,7 +245,7 @@ static double share_of_memory(const struct device_row *d, const struct grid_work
  * multicast once per block. */
 static double cache_ns(const struct device_row *d, const struct grid_work *w)
 {
-    double taken = w->taken_nbytes > 0 ? w->taken_nbytes : w->cache_nbytes,
+    double taken = w->received_nbytes > 0 ? w->received_nbytes : w->cache_nbytes,
            gbytes = device_cache_gbytes(d);
     return at_least(
         w->cache_nbytes / gbytes,
@@ -290,7 +290,7 @@ double cost_of_grid(const struct device_row *d, const struct grid_work *w, enum 
     double tail = rounds * d->units * 2 * w->threads * w->stored / (d->gflops * held_blocks(d, w));
     /* units idle in the last round */
     double compute =
-        rounds * d->units * busy * factor + (w->goes_on ? tail : 0) + handed_over(d, w);
+        rounds * d->units * busy * factor + (w->persistent ? tail : 0) + handed_over(d, w);
     double cache = cache_ns(d, w), memory = w->memory_nbytes / (d->gbytes * share_of_memory(d, w));
     double most = at_least(at_least(compute, cache), memory),
            waits = rounds * d->units * busy * at_least(factor - 1, 0);
@@ -300,6 +300,6 @@ double cost_of_grid(const struct device_row *d, const struct grid_work *w, enum 
                  : factor > 2     ? LIMIT_WAIT
                  : matrix > issue ? LIMIT_MATRIX
                                   : LIMIT_ISSUE;
-    return most + (w->goes_on ? 0 : tail) +
+    return most + (w->persistent ? 0 : tail) +
            begun(d, w, most - at_least(at_least(compute - waits, cache), memory));
 }

@@ -57,7 +57,7 @@ struct grid_work {
     double blocks, threads;      /* blocks of the grid, and threads of each */
     double rounds;               /* time of all blocks on the units, in that of an average one;
                                   * 0: blocks are alike */
-    double beside;               /* producer threads of a block */
+    double producers;            /* producer threads of a block */
     double handovers;            /* steps of a block whose copies are issued by its computing
                                   * threads, while matrix units idle */
     double issued;               /* issue slots of a thread, in multiply-adds: arithmetic, loads,
@@ -71,7 +71,7 @@ struct grid_work {
                                   * shared them */
     bool apart;                  /* matrix units run beside those of the threads */
     double stored;               /* issue slots of a thread's epilogue, after its last step */
-    bool goes_on;                /* persistent block: the next tile's copies overlap the epilogue */
+    bool persistent;             /* the next tile's copies overlap the epilogue */
     double steps;                /* steps of a block, each of which begins with copies; 0:
                                   * nothing is staged */
     int ahead;                   /* steps that copies are issued ahead (stages of the pipeline
@@ -80,7 +80,7 @@ struct grid_work {
     double local_nbytes;         /* shared memory of a block */
     double registers;            /* registers of a thread; 0: they do not limit occupancy */
     double cache_nbytes;         /* bytes that all blocks load and store, each block its own once */
-    double taken_nbytes;         /* bytes that blocks receive, where multicast delivers the same
+    double received_nbytes;         /* bytes that blocks receive, where multicast delivers the same
                                   * to several; 0: cache_nbytes */
     double memory_nbytes;        /* traffic between memory and cache; 0: not counted */
 };
