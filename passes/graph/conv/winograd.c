@@ -32,6 +32,9 @@ int64_t window_tiles(const struct window *w, int m)
     return (each + m - 1) / m * w->dilation;
 }
 
+/* Counts of tiles and outputs are sums and products of a window's sizes, in int64_t. */
+static bool is_short(int64_t n) { return n >= 1 && n <= INT32_MAX; }
+
 bool layer_is_reduced(const struct layer *l, int axis)
 {
     return contraction_is_reduced(&l->c, axis);
@@ -42,8 +45,8 @@ static bool add_window(struct layer *l, int axis, const struct run *r)
 {
     int k = layer_is_reduced(l, r->axis[1]), o = r->axis[1 - k], tap = r->axis[k];
     if (layer_is_reduced(l, o) || !layer_is_reduced(l, tap) || r->begin < 0 ||
-        size_of(l->product->dim[o]) < 1 || size_of(l->product->dim[tap]) < 1 ||
-        size_of(l->x->dim[axis]) < 1)
+        !is_short(size_of(l->product->dim[o])) || !is_short(size_of(l->product->dim[tap])) ||
+        !is_short(size_of(l->x->dim[axis])) || !is_short(r->stride[k]))
         return false;
     l->window[l->nwindow++] = (struct window){
         .axis = axis, .out = o, .tap = tap, .size = size_of(l->product->dim[o]),
