@@ -386,8 +386,8 @@ static void device_functions(struct program *p, struct text *out)
         "#define %s_MAPPED ((size_t)%zu)\n\n",
         p->upper, most_mapped(p));
     if (p->s->nverdict > 0) {
-        text_printf(out, "#define %s_VERDICTS_AT ((size_t)%zu)\nenum { %s_VERDICTS = %d };\n\n", p->upper,
-                    p->device_verdicts, p->upper, p->s->nverdict);
+        text_printf(out, "#define %s_VERDICTS_AT ((size_t)%zu)\nenum { %s_VERDICTS = %d };\n\n",
+                    p->upper, p->device_verdicts, p->upper, p->s->nverdict);
         state_write_taking_back(p, out);
     }
     write_places(p, out);

@@ -38,7 +38,8 @@ bool pass_weights(struct tgc *t, struct schedule *s)
         if (!buffer_set_size(t, w))
             return false;
         if (given != w->nbytes && given)
-            TGC_BUG(t, "weight %s has %zu bytes, not %zu", w->name ? w->name : "", given, w->nbytes);
+            TGC_BUG(t, "weight %s has %zu bytes, not %zu", w->name ? w->name : "", given,
+                    w->nbytes);
         w->offset = total;
         if (!w->nbytes || w->dtype == DTYPE_STRING)
             continue; /* strings are pointers: the backend writes them separately */

@@ -195,13 +195,16 @@ static bool place_arrays(struct module *m, const char *kernel, const char *body)
         char type[64];
         size_t count = 0, at = 0;
         snprintf(found.kernel, sizeof found.kernel, "%s", kernel);
-        if (sscanf(s, "BLOCK_ARRAY(%63[^,], %255[^,], %zu, %zu)", type, found.name, &count, &at) != 4)
+        int read = sscanf(s, "BLOCK_ARRAY(%63[^,], %255[^,], %zu, %zu)", type, found.name, &count,
+                          &at);
+        if (read != 4)
             return false;
         const size_t nbytes = count * type_nbytes(type);
         for (int i = first; i < m->nlocal; i++) {
             const size_t other = (size_t)(m->local[i].memory->at - m->placed);
             if (at < other + m->local[i].memory->nbytes && other < at + nbytes) {
-                report("%s: arrays '%s' and '%s' share bytes", kernel, m->local[i].name, found.name);
+                report("%s: arrays '%s' and '%s' share bytes", kernel, m->local[i].name,
+                       found.name);
                 return false;
             }
         }
