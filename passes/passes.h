@@ -253,11 +253,12 @@ struct plan;
 /* The passes, but for those of a plan (plan.h): pass_half_precision() and so on. */
 #define GRAPH_PASS(name, ...) bool pass_##name(struct tgc *t, struct graph *g);
 #define SCHEDULE_PASS(name, ...) bool pass_##name(struct tgc *t, struct schedule *s);
-#define KERNEL_PASS(name, ...) bool pass_##name(struct tgc *t, struct schedule *s, struct kernel *k);
+#define KERNEL_PASS(name, ...)                                                                     \
+    bool pass_##name(struct tgc *t, struct schedule *s, struct kernel *k);
 #define CODE_PASS KERNEL_PASS
 #include "passes/passes.def"
-/* A row of passes.def: name and what it does. One of the functions is not NULL, according to the stage. needs, makes,
- * breaks: bit i is enum pass_fact i. */
+/* A row of passes.def: name and what it does. One of the functions is not NULL, according to the
+ * stage. needs, makes, breaks: bit i is enum pass_fact i. */
 struct pass {
     const char *name, *text;
     enum stage_of stage;

@@ -18,14 +18,15 @@
  *      end          mark(), wait_all(), and check_buffer(), which finds the room in a buffer
  *      hold         hold_buffer(), let_buffer(): references to a buffer of the caller's
  *
- * A model that expects something of its inputs (an index within its tensor) has a verdict for each, a byte of the
- * memory that kernels store:
+ * A model that expects something of its inputs (an index within its tensor) has a verdict for each,
+ * a byte of the memory that kernels store:
  *
- *      verdict = verdict && what is expected        stays false until the host has read it, and reported it
+ *      verdict = verdict && what is expected   stays false until the host has read and reported it
  *
- * Nothing waits for it but NAME_wait(). Whatever the inputs are, kernels access nothing outside of tensors, and of
- * states store nothing that cannot be taken back: what grows does so behind a length, what is stored anew has two
- * places (take_back()), and what is updated in place is stored only where all verdicts are true.
+ * Nothing waits for it but NAME_wait(). Whatever the inputs are, kernels access nothing outside of
+ * tensors, and of states store nothing that cannot be taken back: what grows does so behind a
+ * length, what is stored anew has two places (take_back()), and what is updated in place is stored
+ * only where all verdicts are true.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -216,7 +217,8 @@ static int judge(model_self *self)
 /* Before a run: one that goes on from what the last one stored needs that to be good. */
 static int begin_verdicts(model_self *self)
 {
-    const int status = MODEL_RUNS_DIFFER && (self->is_pending || self->is_bad) ? judge(self) : MODEL_OK;
+    const int status =
+        MODEL_RUNS_DIFFER && (self->is_pending || self->is_bad) ? judge(self) : MODEL_OK;
     if (status == MODEL_OK) {
         note_states(self);
         self->is_pending = true;

@@ -59,8 +59,8 @@ static bool divide_one(struct tgc *t, struct kernel *k, int at, int rest, bool *
     return false;
 }
 
-/* Splits the loops of store number `at` that an offset divides, into up to PARTS_MAX stores; returns
- * their number. */
+/* Splits the loops of store number `at` that an offset divides, into up to PARTS_MAX stores;
+ * returns their number. */
 static int divide_ranges(struct tgc *t, struct kernel *k, int at)
 {
     int n = 1;

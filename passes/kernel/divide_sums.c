@@ -1,5 +1,5 @@
-/* divide_sums.c - reduction ranges that an offset divides: k / 64 and k % 64 of one range become two
- * ranges.
+/* divide_sums.c - reduction ranges that an offset divides: k / 64 and k % 64 of one range become
+ * two ranges.
  *
  * A matrix product over a flattened image then runs over its rows and channels in memory order, and
  * so does the mean of groups of channels.

@@ -230,8 +230,8 @@ static int find_rows(struct tgc *t, struct uop *store, int64_t *size, int64_t *r
     return -1;
 }
 
-/* Several rows share the stages of store number `at`, in up to two stores; returns their number. The
- * kernel gets new scratch. want: how many rows, 0: none, -1: as the cost model says. */
+/* Several rows share the stages of store number `at`, in up to two stores; returns their number.
+ * The kernel gets new scratch. want: how many rows, 0: none, -1: as the cost model says. */
 static int rows_share_stages(struct tgc *t, struct kernel *k, int at, int want)
 {
     struct uop *store = k->ast->src[at], *sum = find_row_sum(t, store);

@@ -133,8 +133,8 @@ bool kernel_each_store(struct tgc *t, struct kernel *k, store_pass pass);
 bool kernel_reads_results(struct tgc *t, const struct kernel *k);
 /* The row stride, in elements, for rows of `nelem` in scratch. */
 int64_t scratch_pitch(const struct tgc *t, int64_t nelem);
-/* share_stages.c: the store with its range `axis` in steps of `rows`, which divides it, that share the stages; the
- * same store: none of these is worth it. */
+/* share_stages.c: the store with its range `axis` in steps of `rows`, which divides it, that share
+ * the stages; the same store: none of these is worth it. */
 struct uop *rows_take(struct tgc *t, struct kernel *k, struct uop *store, int axis, int64_t rows);
 /* gather_rows.c: the store with n iterations of its range `point`, which they divide, taken at a
  * time; gathered rows are loaded along `row`. The store itself if it gathers no such rows. */
@@ -158,8 +158,8 @@ struct uop *store_as_stage(struct tgc *t, const struct uop *store);
  * number before all this; like: in and out, a tile whose panel is kept. */
 int tile_nest(struct tgc *t, struct kernel *k, struct variant *v, int at, int nest,
                struct tile *like);
-/* order_sums.c: the loops of the sums of the store, or of its stage of that number (-1: of none), in the order of
- * what they read. */
+/* order_sums.c: the loops of the sums of the store, or of its stage of that number (-1: of none),
+ * in the order of what they read. */
 void order_sums(struct tgc *t, struct kernel *k, struct variant *v, int at, int stage);
 /* tune_key.c: the key of choices about a store in a tune file. */
 uint64_t tune_key_of_store(struct tgc *t, struct uop *store);

@@ -1,4 +1,5 @@
-/* arena_pack.c - offline dynamic storage allocation: packs places with known live ranges into one arena.
+/* arena_pack.c - offline dynamic storage allocation: packs places with known live ranges into one
+ * arena.
  *
  *      offset
  *        ^   ┌────────────┐┌──────┐

@@ -1,5 +1,5 @@
-/* separate_twins.c - twins whose buffers share memory otherwise than the first kernel's cannot share
- * its function: they get programs of their own.
+/* separate_twins.c - twins whose buffers share memory otherwise than the first kernel's cannot
+ * share its function: they get programs of their own.
  */
 #include "passes/analysis/stationary.h"
 #include "passes/passes.h"

@@ -1,5 +1,5 @@
-/* decide.c - decides which values get a buffer, which are inlined where they are used, and which are
- * kept in scratch for a row.
+/* decide.c - decides which values get a buffer, which are inlined where they are used, and which
+ * are kept in scratch for a row.
  *
  * The graph is walked from consumers to producers, so when a node comes up all its uses are known:
  * the coordinates as expressions over the ranges of the segment that needs it, and the ranges open

@@ -19,7 +19,8 @@ enum {
 static int require(const uint8_t *ok) { return *ok ? MODEL_OK : MODEL_BAD_VALUE; }
 
 //@ expect
-/* The same, of what all later steps can work with, whatever it is: they read and store nothing outside of tensors. */
+/* The same, of what all later steps can work with, whatever it is: they read and store nothing
+ * outside of tensors. */
 static int expect(const uint8_t *ok) { return *ok ? MODEL_OK : MODEL_BAD_VALUE; }
 
 //@ match_dims

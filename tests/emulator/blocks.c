@@ -7,9 +7,9 @@
  *      item 2        └──┐ barrier ───┘     all wait at one place: the next phase
  *
  * The blocks of a cluster alternate: each runs until none of its work-items can continue. The first
- * or the last block begins. Clusters run one after the other, in the order of the device, or several
- * alternate from barrier to barrier. The addresses of local memory are those of the kernels' code, so
- * they belong to the block that runs; its contents are swapped in first.
+ * or the last block begins. Clusters run one after the other, in the order of the device, or
+ * several alternate from barrier to barrier. The addresses of local memory are those of the
+ * kernels' code, so they belong to the block that runs; its contents are swapped in first.
  *
  * Races between work-items are found by phases (shadow.c), not by the order in which they run. A
  * work-item that never waits needs no stack beyond the one that the last item left.

@@ -289,8 +289,8 @@ struct module {
     int nkernel;
     struct local_array *local;
     int nlocal;
-    unsigned char *placed; /* where arrays lie that a launch's memory has, if the device places them;
-                            * NULL: each lies by itself */
+    unsigned char *placed; /* where arrays lie that a launch's memory has, if the device places
+                            * them; NULL: each lies by itself */
     size_t nplaced;
 };
 
