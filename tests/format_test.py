@@ -6,8 +6,8 @@ lines that are long because of their string literals are exempt, and so are .def
 A sentence of a comment has at most 40 words. A sentence ends with . ; : ? or !, with its paragraph, or with the
 comment. Lines of a drawing or table (box characters, columns set apart by spaces) end one, too, and are not counted.
 
-LEFT has how many there are beyond that, by folder. Its numbers may only become smaller, and a folder that has none
-needs no row. More than LEFT says is a failure that names each place; fewer is said in a line of the output.
+LEFT has how many there are beyond that, by folder: none today. Its numbers may only become smaller. More than LEFT
+says is a failure that names each place; fewer is said in a line of the output.
 """
 
 import re
@@ -23,7 +23,7 @@ COLUMNS, WORDS = 100, 40
 FOLDERS = ("backends", "bench", "cli", "examples", "frontend", "integration", "ir", "lib", "models", "passes", "python", "runtime", "tests")
 
 # folder: lines beyond COLUMNS, sentences beyond WORDS
-LEFT = {"backends": (20, 3), "cli": (1, 0), "frontend": (3, 0), "ir": (3, 2), "lib": (1, 0), "passes": (72, 5), "runtime": (339, 0), "tests": (21, 2)}
+LEFT = {}
 
 STRING = re.compile(r'"(?:\\.|[^"\\\n])*"')
 CODE = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|(/\*.*?\*/|//[^\n]*(?:\n[ \t]*//[^\n]*)*)', re.S)

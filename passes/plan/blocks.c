@@ -1,10 +1,11 @@
 /* blocks.c - where nodes run: IF and LOOP regions.
  *
  * The graph is one DAG; the consumers of a node determine where it runs. A node's block is the
- * innermost one that contains all its consumers (the operands of an IF live in its THEN and ELSE
- * blocks, those of a LOOP's body in its BODY), moved out of every loop in which it is invariant. So
- * only the taken side of an IF runs, values that both sides share are computed once before it, and
- * invariant work leaves the loop. Within a block the order is the graph's topological order.
+ * innermost one that contains all its consumers, moved out of every loop in which the node is
+ * invariant. The operands of an IF live in its THEN and ELSE blocks, those of a LOOP's body in its
+ * BODY. So only the taken side of an IF runs, values that both sides share are computed once
+ * before it, and invariant work leaves the loop. Within a block the order is the graph's
+ * topological order.
  */
 #include "passes/plan/plan.h"
 
