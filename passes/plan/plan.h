@@ -184,7 +184,7 @@ void plan_decide(struct plan *p, struct node *n);
  * has to be copied. */
 struct node *plan_contiguous_base(struct plan *p, struct uop *u);
 
-/* Whether a value of so many bytes, if stored, would stay in a cache: whole, or in bands of its
+/* Whether a value of `nbytes`, if stored, would stay in a cache: whole, or in bands of its
  * `nrow` rows (NULL: none). */
 bool plan_stays_near(const struct tgc *t, double nbytes, const struct uop *nrow, double row_nbytes);
 
