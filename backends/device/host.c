@@ -213,8 +213,8 @@ static void device_types(struct program *p, struct text *out)
 {
     const char *interface = p->backend->interface;
     text_printf(out, "enum { %s_SPANS = %d };\n", p->upper, DEVICE_SPANS);
-    text_puts(out, "/* Whether a run differs from the one before it by more than its inputs: "
-                   "states have two places, or lengths. */\n");
+    text_puts(out, "/* Whether runs differ by more than their inputs: states alternate between two "
+                   "places, or have a length that grows. */\n");
     text_printf(out, "enum { %s_RUNS_DIFFER = %d };\n", p->upper,
                 states_have_two_places(p->s) || state_count_vars(p->s) > 0);
     text_printf(out, "#define OPEN_KEY UINT64_C(0x%016llx)\n", open_key(p));

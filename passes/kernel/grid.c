@@ -452,23 +452,22 @@ static void cut_vectors(struct tgc *t, struct kernel *k, int store, int lanes)
         *k = trial;
 }
 
-/* Two adjacent loops to merge, as an axis; -1: none. Needed if more loops than a grid has
- * dimensions are independent, and the largest three leave the device underused. Chooses the pair
- * with the fewest iterations. */
+/* The axis of the outer one of two adjacent loops to merge; -1: none, or it is not needed. It is
+ * needed if more loops could be axes of the grid than a grid has, and the largest of them have fewer
+ * threads than the device can run. Chooses the pair with the smallest product of iterations. */
 static int crowded_loops(struct tgc *t, struct uop *s, int lanes)
 {
     int first = store_first_range(s), best = -1,
         vector = vector_tag(t, s, lanes) - LOOP_GIVEN + first, n = 0;
-    double all = 1, least = 0, size[LOOPS_MAX + 1], full = cost_full_threads(t->device);
-    for (int i = first; i < s->nsrc; i++) {
-        int64_t turns = range_is(s->src[i], AXIS_LOOP) && i - first < LOOPS_MAX
-                            ? range_fixed_size(s->src[i])
-                            : 0;
+    double all = 1, least = 0, size[LOOPS_MAX] = {0}, full = cost_full_threads(t->device);
+    int end = s->nsrc < first + LOOPS_MAX ? s->nsrc : first + LOOPS_MAX;
+    for (int i = first; i < end; i++) {
+        int64_t turns = range_is(s->src[i], AXIS_LOOP) ? range_fixed_size(s->src[i]) : 0;
         bool placed = turns > 1 && i != vector && !grid_repeats(t, s, s->src[i]);
         size[i - first] = placed ? (double)turns : 0;
         n += placed;
         all *= placed ? (double)turns : 1;
-        if (i == first || i - first >= LOOPS_MAX || !placed || size[i - first - 1] == 0)
+        if (i == first || !placed || size[i - first - 1] == 0)
             continue;
         double both = size[i - first - 1] * size[i - first];
         if (best < 0 || both < least)
@@ -476,7 +475,7 @@ static int crowded_loops(struct tgc *t, struct uop *s, int lanes)
     }
     for (int d = 0; d < GRID_RANK; d++) {                      /* what exceeds the grid is serial */
         int most = 0;
-        for (int i = 1; i < s->nsrc - first; i++)
+        for (int i = 1; i < end - first; i++)
             most = size[i] > size[most] ? i : most;
         all /= size[most] > 0 ? size[most] : 1;
         full /= size[most] > 0 ? size[most] : 1;

@@ -6,14 +6,15 @@
  *      for block of keys                 s[j][r] = sum over e of q[e][r] * k[j, e]
  *        s, m, l, a as on processors     a[r][f] = c[r] * a[r][f] + sum over j of s[j][r] * v[j, f]
  *
- * All threads of the block share each store of the kernel. The two products are tiles of lanes of
- * rows x lanes of columns; a barrier follows each store. k and v are staged some terms at a time.
- * Shared memory holds the scores of one block of keys, however many keys there are. All blocks have
- * one size: nothing is read after the last key, and the scores there are -inf.
+ * m and l are the running maximum and sum, c rescales a, the result so far. All threads of the block
+ * share each store of the kernel; a barrier follows it. In the two products each thread has a tile
+ * of rows x columns in registers. k and v are staged some terms at a time. Shared memory holds the
+ * scores of one block of keys, however many keys there are. All blocks of keys have one size: after
+ * the last key nothing is read, and the scores are -inf.
  *
  * The model counts what a thread issues for a block of keys, as grid_tile.c does, and the
- * occupancy, which shared memory limits. The alternative is rows by blocks (grid_rows.c), if two
- * rows of scores fit shared memory. */
+ * occupancy, which shared memory limits. The alternative is a block of threads for each query
+ * (grid_rows.c), if a row's scores and partial sums fit shared memory. */
 #include "passes/kernel/grid_attention.h"
 
 enum { STEP_MOST = 16, STEP_LEAST = 4, SHAPES_MAX = 8, FEW = 8 };

@@ -47,8 +47,8 @@ static bool may_join(const struct product *x, int at, int side)
            operands_equal(nest_axis(&x->m, r).reads, nest_axis(&x->m, of).reads);
 }
 
-/* The loop nearest to the rows (or columns) that reads the same operands, preferably just inside of
- * them; -1: none. */
+/* The loop nearest to the rows (or columns, at `side`) that may be flattened with them, since it
+ * reads the same operands; of two equally near, the inner one. -1: none. */
 static int nearest_loop(const struct product *x, int side)
 {
     int best = -1;

@@ -209,8 +209,8 @@ static struct uop *store_at(struct tgc *t, const struct uop *store, struct uop *
     return uop_intern(t, OP_STORE, store->dtype, src, store->nsrc, store->arg);
 }
 
-/* Replaces `memory` by `own` in the AST; own_places: with the threads' own offsets. NULL: some
- * element is not one thread's alone. */
+/* Replaces `memory` by `own` in the AST; own_places: and offsets by those within a thread's part.
+ * NULL, with *why: a thread accesses an element of another one's part. */
 static struct uop *replace_memory(struct tgc *t, struct uop *ast, struct uop *memory,
                                   struct uop *own, bool own_places, const char **why)
 {

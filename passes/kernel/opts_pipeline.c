@@ -56,8 +56,8 @@ static struct uop *band_of(const struct uop *store)
     return band;
 }
 
-/* Whether the stage copies all of the operand in each iteration of the band, at a position that no
- * loaded value determines. */
+/* Whether the stage copies to shared memory anew in each iteration of the band, by one load: none
+ * whose position another load determines. */
 static bool is_copy_of_band(struct work *w, struct uop *stage, struct uop *band)
 {
     int n, loads = 0;

@@ -9,11 +9,11 @@
  *                                              for i < 64, j < 64
  *                                                y[..] = f(tile[72*i + j], bias[64*r + j])
  *
- * The loops `axis` and `to` are a block's rows and columns. n is the row padding, in elements, that
- * keeps threads with rows of a fragment in different banks. Of a store the whole value is staged.
- * Of a sum only the sum is staged, rounded as it first is; the second store computes the rest and
- * loads its operands, coalesced. Both stores then get opts of their own: the sum of the first may
- * be a matrix instruction's, the second stores vectors.
+ * The loops `axis` and `to` are a block's rows and columns. n is the row padding, in elements:
+ * threads that access different rows of a fragment use different banks. Applied to a store, the
+ * whole value is staged. Applied to a sum (.sum0), only the sum is, rounded as it first is; the
+ * second store computes the rest and loads its operands, coalesced. Both stores then get opts of
+ * their own: the sum of the first may be a matrix instruction's, the second stores vectors.
  *
  * The copies' memory is free once the last one has been read, after a barrier that linear_order.c
  * places. With OVER the tile begins there. Copies that arrive during the epilogue would overwrite
@@ -28,6 +28,7 @@
  *                                                for i < 64, j < 64
  *                                                  y[..] = f(sum over s of part[q, r, s, i, j])
  *
+ * Here n is the number of the sum's loop that is split; the sum needs another loop beside it.
  * Partial sums are added in order, whichever block does it, so results are the same in each run. */
 #include "passes/kernel/opts_work.h"
 

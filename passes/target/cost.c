@@ -197,15 +197,14 @@ static double sent_ns(const struct device_row *d, const struct grid_work *w)
            (device_cache_gbytes(d) * RATIO_GRID_TAKEN);
 }
 
-/* A block's time on its unit, relative to what it issues and multiplies: exposed latency. Resident
- * blocks hide each other's stalls. A unit has RATIO_GRID_FILL schedulers, each with subgroups of
- * its own:
+/* The factor, at least 1, by which latency that nothing hides makes a block's time longer than what
+ * it issues and multiplies. Only subgroups on the same scheduler hide each other's stalls; a unit
+ * has RATIO_GRID_FILL schedulers, each with subgroups of its own:
  *
  *      scheduler 0   subgroup of block a: waits  steps  waits  steps
  *      scheduler 1   subgroup of block b: waits  steps  waits  steps
  *
- * Here a and b run on different schedulers and so hide nothing of each other: both stall at the
- * same time. */
+ * Here a and b run on different schedulers: both stall at the same time. */
 static double waited(const struct device_row *d, const struct grid_work *w, double busy)
 {
     double held = held_blocks(d, w), waves = held * w->threads / d->wave;

@@ -494,8 +494,8 @@ static struct steps *new_steps(struct expander *e, struct kernel *kernel)
     return s;
 }
 
-/* If `at` begins a persistent tile loop with producers: returns its steps, before which threads
- * take their roles. Otherwise NULL. */
+/* The pipeline of the persistent tile loop, a band, that begins at `at`, if it has producers; else
+ * NULL. Before the loop, threads branch into producers and consumers. */
 static struct steps *find_roles_of_band(struct expander *e, struct kernel *kernel, int at)
 {
     struct steps *s =
