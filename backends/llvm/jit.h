@@ -32,6 +32,8 @@ struct llvm_program {
     int (*save)(const void *self, void *block);
     int (*restore)(void *self, const void *block);
 };
+/* Bytes of what lies where struct NAME does in an emitted program, at the begin of the arena. */
+size_t program_struct_nbytes(void);
 /* Makes code of the objects. needs: info, objects and weights */
 bool program_link(struct llvm_program *p, struct code_error *why);
 /* pack.c: the program of the bytes that the reader has, see llvm_program_unpack(). NULL: why says

@@ -122,3 +122,15 @@ bool value_streams_weight(const struct machine *m, const struct uop *v)
     return summed_product_behind(v, MOVES_OPERAND) && value_contracts_weight(v) &&
            value_nelem(v->src[0]) >= (double)cost_fit_nelem(m, FIT_OPERAND);
 }
+
+bool value_contains(struct tgc *t, struct uop *u, enum op a, enum op b)
+{
+    struct mem_mark mark = scratch_mark(t);
+    int n;
+    bool any = false;
+    struct uop **order = uop_toposort(t, &u, 1, &n);
+    for (int i = 0; i < n && !any; i++)
+        any = order[i]->op == a || order[i]->op == b;
+    scratch_release(t, mark);
+    return any;
+}

@@ -27,5 +27,7 @@ bool value_is_mask_of_places(const struct uop *v);
 /* A weight cast to a wider type than it is stored in: it stays narrow in memory, even if several
  * kernels or a loop read it. */
 bool value_is_widened_weight(const struct uop *v);
+/* Whether u is, or is computed from, a uop of one of the two ops. */
+bool value_contains(struct tgc *t, struct uop *u, enum op a, enum op b);
 
 #endif

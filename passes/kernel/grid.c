@@ -10,7 +10,10 @@
  *
  * Some kernels are split along one loop instead, as on processors (thread.c): bands, those whose
  * scratch exceeds a thread's stack, and those whose nests have nothing to share. */
+#include "passes/analysis/value.h"
 #include "passes/kernel/grid.h"
+
+#include <string.h>
 
 /* ------------------------------------------------------------------------------- lists of opts */
 
@@ -210,16 +213,6 @@ bool grid_repeats(struct tgc *t, struct uop *store, const struct uop *r)
     return false;
 }
 
-static bool has_sums(struct tgc *t, struct uop *store)
-{
-    int n;
-    struct uop **order = uop_toposort(t, &store, 1, &n);
-    for (int i = 0; i < n; i++)
-        if (order[i]->op == OP_REDUCE)
-            return true;
-    return false;
-}
-
 /* Whether vector loads of the store's straight-line code fit a thread's registers (a Winograd tile
  * loads all its positions). Sums load one by one. */
 static bool vectors_are_kept(struct tgc *t, struct uop *store, int lanes)
@@ -228,7 +221,7 @@ static bool vectors_are_kept(struct tgc *t, struct uop *store, int lanes)
     struct uop **order = nest_order(t, store->src[2], &n);
     for (int i = 0; i < n; i++)
         loads += order[i]->op == OP_LOAD;
-    return loads * lanes <= t->device->registers || has_sums(t, store);
+    return loads * lanes <= t->device->registers || value_contains(t, store, OP_REDUCE, OP_REDUCE);
 }
 
 /* The tag of the loop to vectorize by `lanes`; -1: none. Vectors must leave enough threads: one for
@@ -242,7 +235,7 @@ static int vector_tag(struct tgc *t, struct uop *store, int lanes)
             threads *= (double)store->src[i]->src[0]->vmax;
     bool pays =
         at >= 0 && !grid_repeats(t, store, store->src[at]) && vectors_are_kept(t, store, lanes) &&
-        threads / lanes >= (has_sums(t, store) ? cost_full_threads(t->device)
+        threads / lanes >= (value_contains(t, store, OP_REDUCE, OP_REDUCE) ? cost_full_threads(t->device)
                                                : (double)t->device->units * t->device->wave);
     return pays ? LOOP_GIVEN + at - first : -1;
 }
@@ -447,7 +440,7 @@ static void cut_vectors(struct tgc *t, struct kernel *k, int store, int lanes)
                       .n = n - n % lanes,
                       .from = n - n % lanes,
                       .to = store + 1};
-    if (at >= 0 && !has_sums(t, s) && opt_apply(t, &trial, NULL, &cut, 1, NULL) &&
+    if (at >= 0 && !value_contains(t, s, OP_REDUCE, OP_REDUCE) && opt_apply(t, &trial, NULL, &cut, 1, NULL) &&
         vector_tag(t, trial.ast->src[store], lanes) >= 0)
         *k = trial;
 }
@@ -560,4 +553,20 @@ bool pass_grid(struct tgc *t, struct schedule *s, struct kernel *k)
         note_schedule(t, k);
     }
     return true;
+}
+
+int grid_keep_best(void *best, int n, int most, size_t size, size_t ns, const void *candidate)
+{
+    char *list = best;
+    const double *new_ns = (const void *)((const char *)candidate + ns);
+    int at = n;
+    while (at > 0 && *(const double *)(const void *)(list + (size_t)(at - 1) * size + ns) > *new_ns)
+        at--;
+    if (at == most)
+        return n;
+    n = n < most ? n + 1 : most;
+    char *to = list + (size_t)at * size;
+    memmove(to + size, to, (size_t)(n - 1 - at) * size);
+    memcpy(to, candidate, size);
+    return n;
 }

@@ -129,4 +129,14 @@ bool grid_reads_vectors(struct tgc *t, struct uop *sum, const struct uop *r, int
 int grid_sum_lanes(struct tgc *t, struct uop *sum, int axis);
 /* The sum's loop that its threads share: the longest. */
 int grid_longest_loop(const struct uop *sum);
+
+static inline double ceil_div(int64_t a, int64_t b) { return (double)((a + b - 1) / b); }
+/* Adds a candidate to best[], a list of n, sorted by rising `ns`, of which the first `most` are
+ * kept; returns how many there are. Equal ones stay in the order in which they came. size: of one;
+ * ns: where its double `ns` is. */
+int grid_keep_best(void *best, int n, int most, size_t size, size_t ns, const void *candidate);
+#define KEEP_BEST(best, n, most, candidate)                                                        \
+    grid_keep_best(best, n, most, sizeof *(candidate),                                             \
+                   (size_t)((const char *)&(candidate)->ns - (const char *)(candidate)), candidate)
+
 #endif

@@ -215,12 +215,7 @@ static int list_shapes(struct tgc *t, const struct attention *x, struct shape *b
                 bool wide = rows >= 2 * x->queries || keys >= 2 * x->keys;
                 if (wide || !fill_shape(t, &s, x))
                     continue;
-                int at = n < SHAPES_MAX ? n++ : SHAPES_MAX - 1;
-                if (at == SHAPES_MAX - 1 && best[at].ns > 0 && best[at].ns <= s.ns)
-                    continue;
-                for (; at > 0 && best[at - 1].ns > s.ns; at--)
-                    best[at] = best[at - 1];
-                best[at] = s;
+                n = KEEP_BEST(best, n, SHAPES_MAX, &s);
             }
     return n;
 }

@@ -62,8 +62,6 @@ struct tiling {
 /* ------------------------------------------------------------------------------------- the cost */
 
 static int64_t whole(int64_t n, int64_t of) { return (n + of - 1) / of * of; }
-static double ceil_div(int64_t a, int64_t b) { return (double)((a + b - 1) / b); }
-
 static int64_t rows_of(const struct tiling *s)
 {
     return s->waves * s->tiles * s->row->size[MATRIX_M];
@@ -300,13 +298,7 @@ static int add_tiling(struct tgc *t, struct tiling *s, struct tiling *best, int 
     if (!fits(t, s))
         return n;
     s->ns = tiling_ns(t, s);
-    int at = n < CHOICES_MAX ? n++ : CHOICES_MAX;
-    for (; at > 0 && best[at - 1].ns > s->ns; at--)
-        if (at < CHOICES_MAX)
-            best[at] = best[at - 1];
-    if (at < CHOICES_MAX)
-        best[at] = *s;
-    return n;
+    return KEEP_BEST(best, n, CHOICES_MAX, s);
 }
 
 /* Adds tilings by instructions of warpgroups, with copies by the threads or as boxes. */

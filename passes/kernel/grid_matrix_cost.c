@@ -184,8 +184,6 @@ int choice_list(struct tgc *t, const struct product *x, struct matrix_choice *c)
     return n;
 }
 
-static double ceil_div(int64_t a, int64_t b) { return (double)((a + b - 1) / b); }
-
 int64_t wave_side(const struct matrix_choice *c, const struct wave_tile *w, int side)
 {
     return w->waves[side] * w->tiles[side] * c->row->size[side];
@@ -693,12 +691,7 @@ int choice_list_waves(const struct tgc *t, const struct matrix_choice *c, struct
         w = parted.ns < w.ns ? parted : w;
         for (int j = 0; j < c->joined; j++)
             w.ns /= RATIO_GRID_FLAT;
-        int at = n < CHOICES_MAX ? n++ : CHOICES_MAX;
-        for (; at > 0 && best[at - 1].ns > w.ns; at--)
-            if (at < CHOICES_MAX)
-                best[at] = best[at - 1];
-        if (at < CHOICES_MAX)
-            best[at] = w;
+        n = KEEP_BEST(best, n, CHOICES_MAX, &w);
     }
     return n;
 }

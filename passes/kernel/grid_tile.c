@@ -160,8 +160,6 @@ static bool gains_by_packing(const struct product *x, const struct uop *load, in
 
 /* ------------------------------------------------------------------------------------- the cost */
 
-static double ceil_div(int64_t a, int64_t b) { return (double)((a + b - 1) / b); }
-
 /* Whether a thread's columns are contiguous in the copy, so that it reads them as a vector although
  * the result has no vectors (its rows may be unaligned). */
 static bool columns_are_near(const struct tgc *t, const struct product *x,
@@ -254,12 +252,7 @@ static int list_tiles(const struct tgc *t, const struct product *x, struct block
         if (!tile_fits(t, x, &b))
             continue;
         b.ns = tile_ns(t, x, &b);
-        int at = n < TILES_MAX ? n++ : TILES_MAX - 1;
-        if (at == TILES_MAX - 1 && n == TILES_MAX && best[at].ns > 0 && best[at].ns <= b.ns)
-            continue;
-        for (; at > 0 && best[at - 1].ns > b.ns; at--)
-            best[at] = best[at - 1];
-        best[at] = b;
+        n = KEEP_BEST(best, n, TILES_MAX, &b);
     }
     return n;
 }

@@ -8,6 +8,7 @@
  * large negative number plus a multiple of a dot product of a query and a key, or neither. So it
  * does not matter how a model spells its mask: as a choice, a sum, conjunctions of visible keys or
  * disjunctions of hidden ones. */
+#include "passes/analysis/value.h"
 #include "passes/kernel/online_softmax.h"
 #include "passes/kernel/tile.h"
 
@@ -69,18 +70,6 @@ static struct uop *tighter(struct tgc *t, struct uop *a, struct uop *b, bool lea
     return !a ? b : least ? sym_min(t, a, b) : sym_max(t, a, b);
 }
 
-/* Whether u contains sums, which a loop's bound must not. Data that it reads, a length, is
- * allowed. */
-static bool has_sums(struct tgc *t, struct uop *u)
-{
-    int n;
-    struct uop **order = uop_toposort(t, &u, 1, &n);
-    for (int i = 0; i < n; i++)
-        if (order[i]->op == OP_STAGE || order[i]->op == OP_REDUCE)
-            return true;
-    return false;
-}
-
 /* cond, an LT, as a bound of key; false: it is not one. */
 static bool as_bound(struct tgc *t, struct uop *cond, struct uop *key, struct bound *b)
 {
@@ -120,7 +109,7 @@ void visible_find(struct tgc *t, struct uop *scores, struct uop *key, const stru
             !uop_depends_on(t, order[i], key) || !as_bound(t, order[i], key, &b))
             continue;
         v->bound[v->nbound++] = b;
-        for (int value = 0; value < 2 && !has_sums(t, b.at); value++) {
+        for (int value = 0; value < 2 && !value_contains(t, b.at, OP_REDUCE, OP_STAGE); value++) {
             struct limit l = hidden_limit(t, scores, dot, b.cond, value);
             if (l.known)
                 hide(t, v, &b, value, &l);

@@ -30,6 +30,7 @@
  *
  * Here n is the number of the sum's loop that is split; the sum needs another loop beside it.
  * Partial sums are added in order, whichever block does it, so results are the same in each run. */
+#include "passes/analysis/value.h"
 #include "passes/kernel/opts_work.h"
 
 enum { PAD_MOST = 64 };
@@ -103,16 +104,6 @@ static struct uop *rounded(struct tgc *t, struct uop *value, struct uop *sum)
     return best;
 }
 
-static bool has_sums(struct tgc *t, struct uop *value)
-{
-    int n;
-    bool any = false;
-    struct uop **order = uop_toposort(t, &value, 1, &n);
-    for (int i = 0; i < n; i++)
-        any |= order[i]->op == OP_REDUCE || order[i]->op == OP_STAGE;
-    return any;
-}
-
 /* What the first store passes to the second. */
 static struct uop *find_passed(struct work *w, const struct opt *opt, struct uop *store)
 {
@@ -181,7 +172,7 @@ bool apply_through(struct work *w, const struct opt *opt)
                                                : x.store->src[i],
                                         &x.as_band)
                    : x.store->src[0];
-    if (has_sums(t, src[2]))
+    if (value_contains(t, src[2], OP_REDUCE, OP_STAGE))
         return work_refuse(w, "what is left to compute has other sums");
     part[0] = store_of(t, &x, tile, 3, x.row, x.column);
     part[1] = store_of(t, &x, src, nvalue, row, column);
@@ -291,7 +282,7 @@ bool apply_parts(struct work *w, const struct opt *opt)
     map_set(&x.as_band, x.row, row);
     map_set(&x.as_band, x.column, column);
     struct uop *value = uop_substitute(t, x.store->src[2], sum, uop_consti(t, sum->dtype, 0));
-    if (has_sums(t, value))
+    if (value_contains(t, value, OP_REDUCE, OP_STAGE))
         return work_refuse(w, "what is left to compute has other sums");
     src[0] = x.store->src[0];
     src[1] = uop_substitute_all(t, x.store->src[1], &x.as_band);

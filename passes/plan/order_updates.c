@@ -145,18 +145,6 @@ static int64_t count_owners(struct tgc *t, const struct uop *store, double keys)
     return n;
 }
 
-/* A sum or stage outside of the loops that it does not depend on is computed once for all their
- * iterations; threads that share coordinates would repeat it. */
-static bool has_sums(struct tgc *t, struct uop *store)
-{
-    int n;
-    struct uop **order = uop_toposort(t, &store, 1, &n);
-    for (int i = 0; i < n; i++)
-        if (order[i]->op == OP_REDUCE || order[i]->op == OP_STAGE)
-            return true;
-    return false;
-}
-
 /* The value with its loads under the condition: elsewhere the coordinate is another thread's, which
  * may be storing to it. */
 static struct uop *load_where(struct tgc *t, struct uop *value, struct uop *is)
@@ -198,7 +186,7 @@ static struct uop *share_places(struct tgc *t, const struct segment *s, struct u
         }
     }
     int64_t owners = count_owners(t, store, keys);
-    if (owners < 2 || store->nsrc >= MAX_RANGES || has_sums(t, store))
+    if (owners < 2 || store->nsrc >= MAX_RANGES || value_contains(t, store, OP_REDUCE, OP_STAGE))
         return store;
     struct uop *owner = uop_axis(t, uop_int(t, owners), AXIS_LOOP, WORKER_EACH);
     uop_name_axes(t, owner, "owner");

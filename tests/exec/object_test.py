@@ -2,6 +2,7 @@
 of the same model says, of itself, of wrong calls and of a run. Machines other than this one by cross
 compilers and qemu, where they are installed."""
 
+import itertools
 import os
 import re
 import shutil
@@ -205,8 +206,41 @@ def check_object(tgc, model, folder, options, version=0):
         compare(T.must(T.run([mine / "run"], timeout=60)).out.decode(), expected)
 
 
-def has_avx2():
-    return "avx2" in Path("/proc/cpuinfo").read_text()
+def built_by(compiler, folder):
+    """A tgc of these sources that another compiler builds: a wheel's is zig's clang."""
+    if compiler == "gcc":
+        return None
+    need_compiler(compiler)
+    T.must(T.run(["meson", "setup", folder, ROOT], env={"CC": compiler}, timeout=300))
+    T.must(T.run(["ninja", "-C", folder, "cli/tgc"], timeout=1200))
+    return folder / "cli" / "tgc"
+
+
+def check_compilers(tgc, model, folder, built):
+    """No vector is passed to what another compiler made: objects and archives by tgc of gcc or clang, for each set, by each C compiler at each level."""
+    BY_LLVM.need(tgc)
+    expected = without_arena(answer_of_c(tgc, model))
+    program = T.shared("tgc", lambda where, of: built_by(of, where / "build") or tgc, built)
+    for cpu in ("auto", "avx2", "avx512"):
+        for kind, compiler, level in itertools.product("oa", ("gcc", "clang"), ("-O1", "-O2", "-O3")):
+            need_compiler(compiler)
+            mine = T.scratch(folder / "llvm")
+            T.must(T.run([program, "compile", model, "-o", mine / f"m.{kind}", LLVM, level, "--vectors=never", *(() if cpu == "auto" else (f"--cpu={cpu}",))],
+                         env={"CC": f"{compiler} {level}"}, timeout=120))
+            if cpu != "auto" and not has_set(cpu):
+                continue
+            T.must(T.run([compiler, level, "-I", mine, MAIN, mine / f"m.{kind}", "-lm", "-o", mine / "run"], timeout=120))
+            compare(without_arena(T.must(T.run([mine / "run"], timeout=60)).out.decode()), expected)
+
+
+def need_compiler(name):
+    if not shutil.which(name):
+        raise Skip(f"{name} is not installed")
+
+
+def has_set(name):
+    """avx2, avx512."""
+    return name in Path("/proc/cpuinfo").read_text()
 
 
 def check_node(tgc, case, folder):
@@ -564,7 +598,7 @@ def main():
     suite.add("tools", check_tools, tgc, scratch / "tools")
     for name in ("gelu", "layer_norm"):
         suite.add(f"libraries {name}", check_libraries, tgc, name, scratch / f"libraries-{name}", slow=name != "gelu")
-    wide = ("--cpu=avx2", "-O0") if has_avx2() else ("-O0",)
+    wide = ("--cpu=avx2", "-O0") if has_set("avx2") else ("-O0",)
     for number, path in enumerate(sorted((ROOT / "models").glob("*.tg"))):
         suite.add(path.stem, check_object, tgc, path, scratch / path.stem, ("",))
         for k, option in enumerate(wide):           # of every second model one, in turn
@@ -583,6 +617,10 @@ def main():
     bare = next(machine for machine in MACHINES if "none" in machine[0])
     suite.add(f"digits {bare[0]} by clang", check_machine, tgc, ROOT / "models" / "digits.tg",
               scratch / "digits-clang", *bare, CLANG, slow=True)
+    for built in ("gcc", "clang"):
+        for path in sorted((ROOT / "models").glob("*.tg")):
+            suite.add(f"{path.stem} by a tgc of {built}, every compiler and level", check_compilers, tgc, path,
+                      scratch / f"{path.stem}-{built}", built, slow=True)
     cases = N.load_cases(options.build)
     for name in NODES:
         suite.add(name, check_node, tgc, cases[name], scratch / name)
