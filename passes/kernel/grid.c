@@ -233,10 +233,11 @@ static int vector_tag(struct tgc *t, struct uop *store, int lanes)
     for (int i = first; i < store->nsrc && at >= 0; i++)
         if (!grid_repeats(t, store, store->src[i]))
             threads *= (double)store->src[i]->src[0]->vmax;
-    bool pays =
-        at >= 0 && !grid_repeats(t, store, store->src[at]) && vectors_are_kept(t, store, lanes) &&
-        threads / lanes >= (value_contains(t, store, OP_REDUCE, OP_REDUCE) ? cost_full_threads(t->device)
-                                               : (double)t->device->units * t->device->wave);
+    bool pays = at >= 0 && !grid_repeats(t, store, store->src[at]) &&
+                vectors_are_kept(t, store, lanes) &&
+                threads / lanes >= (value_contains(t, store, OP_REDUCE, OP_REDUCE)
+                                        ? cost_full_threads(t->device)
+                                        : (double)t->device->units * t->device->wave);
     return pays ? LOOP_GIVEN + at - first : -1;
 }
 
@@ -440,14 +441,16 @@ static void cut_vectors(struct tgc *t, struct kernel *k, int store, int lanes)
                       .n = n - n % lanes,
                       .from = n - n % lanes,
                       .to = store + 1};
-    if (at >= 0 && !value_contains(t, s, OP_REDUCE, OP_REDUCE) && opt_apply(t, &trial, NULL, &cut, 1, NULL) &&
+    if (at >= 0 && !value_contains(t, s, OP_REDUCE, OP_REDUCE) &&
+        opt_apply(t, &trial, NULL, &cut, 1, NULL) &&
         vector_tag(t, trial.ast->src[store], lanes) >= 0)
         *k = trial;
 }
 
-/* The axis of the outer one of two adjacent loops to merge; -1: none, or it is not needed. It is
- * needed if more loops could be axes of the grid than a grid has, and the largest of them have fewer
- * threads than the device can run. Chooses the pair with the smallest product of iterations. */
+/* The axis of the outer one of two adjacent loops to merge; -1: none, or it is not needed.
+ * It is needed if more loops could be axes of the grid than a grid has, and the largest of
+ * them have fewer threads than the device can run. Chooses the pair with the smallest
+ * product of iterations. */
 static int crowded_loops(struct tgc *t, struct uop *s, int lanes)
 {
     int first = store_first_range(s), best = -1,

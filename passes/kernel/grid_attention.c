@@ -6,11 +6,11 @@
  *      for block of keys                 s[j][r] = sum over e of q[e][r] * k[j, e]
  *        s, m, l, a as on processors     a[r][f] = c[r] * a[r][f] + sum over j of s[j][r] * v[j, f]
  *
- * m and l are the running maximum and sum, c rescales a, the result so far. All threads of the block
- * share each store of the kernel; a barrier follows it. In the two products each thread has a tile
- * of rows x columns in registers. k and v are staged some terms at a time. Shared memory holds the
- * scores of one block of keys, however many keys there are. All blocks of keys have one size: after
- * the last key nothing is read, and the scores are -inf.
+ * m and l are the running maximum and sum, c rescales a, the result so far. All threads of the
+ * block share each store of the kernel; a barrier follows it. In the two products each thread has a
+ * tile of rows x columns in registers. k and v are staged some terms at a time. Shared memory holds
+ * the scores of one block of keys, however many keys there are. All blocks of keys have one size:
+ * after the last key nothing is read, and the scores are -inf.
  *
  * The model counts what a thread issues for a block of keys, as grid_tile.c does, and the
  * occupancy, which shared memory limits. The alternative is a block of threads for each query
