@@ -552,10 +552,3 @@ static uint8_t f32_to_f8e8m0(float v)
 
 //@ round_f8e8m0 f8e8m0_to_f32 f32_to_f8e8m0
 static inline float round_f8e8m0(float v) { return f8e8m0_to_f32(f32_to_f8e8m0(v)); }
-
-//@ equal_string
-/* Strings are bytes; NULL is the empty one. */
-static inline bool equal_string(const char *a, const char *b)
-{
-    return strcmp(a ? a : "", b ? b : "") == 0;
-}

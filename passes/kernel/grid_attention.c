@@ -41,6 +41,9 @@ static int count_loads(struct tgc *t, struct uop *value)
     return count;
 }
 
+/* A longer axis is of a tensor that fits nowhere, which pass sizes says. */
+enum { AXIS_MOST = 1 << 30 };
+
 static bool find_sizes(struct tgc *t, const struct kernel *k, struct attention *x)
 {
     struct online o = {.t = t, .store = online_without_conditions(t, k->ast->src[0])};
@@ -63,6 +66,9 @@ static bool find_sizes(struct tgc *t, const struct kernel *k, struct attention *
         *of = sat_mul(*of, r->src[0]->vmax);
         x->inner = of == &x->columns ? r->src[0]->vmax : x->inner;
     }
+    if (x->queries > AXIS_MOST || x->keys > AXIS_MOST || x->features > AXIS_MOST ||
+        x->columns > AXIS_MOST)
+        return false;
     x->masks = count_loads(t, o.scores->src[0]) - count_loads(t, o.dot);
     visible_find(t, o.scores->src[0], o.key, o.dot, &o.visible);
     x->row = o.row;
@@ -114,7 +120,7 @@ static bool choose_part(const struct device_row *d, int64_t rows, int64_t column
             int64_t wide = p.column_items * lanes;
             p.tiles = ceil_of(columns, wide);
             p.step = choose_step(terms, wide, threads);
-            if (p.row_lanes > FEW || wide >= 2 * columns ||
+            if (p.row_lanes > FEW || wide / 2 >= columns ||
                 4 * (p.row_lanes * lanes + p.row_lanes + lanes) > 3 * d->registers)
                 continue;
             double work = work_of(d, &p, terms, threads);
@@ -212,7 +218,7 @@ static int list_shapes(struct tgc *t, const struct attention *x, struct shape *b
                 int groups = threads > rows ? (int)(threads / rows) : 1;
                 struct shape s = {.of = {rows, groups < 2 * FEW ? groups : 2 * FEW, keys, true},
                                   .threads = threads};
-                bool wide = rows >= 2 * x->queries || keys >= 2 * x->keys;
+                bool wide = rows / 2 >= x->queries || keys / 2 >= x->keys;
                 if (wide || !fill_shape(t, &s, x))
                     continue;
                 n = KEEP_BEST(best, n, SHAPES_MAX, &s);

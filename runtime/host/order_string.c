@@ -50,3 +50,10 @@ static inline int32_t utf8_next(const char *s, int64_t *n)
     }
     return c;
 }
+
+//@ equal_string
+/* Strings are bytes; NULL is the empty one. */
+static inline bool equal_string(const char *a, const char *b)
+{
+    return strcmp(a ? a : "", b ? b : "") == 0;
+}

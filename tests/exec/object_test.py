@@ -23,7 +23,8 @@ MAIN = HERE / "object.c"
 # Tests of the onnx package: host steps, conditions and loops, strings, sizes that a run finds.
 NODES = ("test_top_k", "test_unique_sorted_without_axis", "test_nonzero_example", "test_string_concat",
          "test_if", "test_loop11", "test_softmax_axis_1", "test_resize_upsample_scales_cubic",
-         "test_lstm_defaults", "test_quantizelinear", "test_cast_FLOAT_to_BFLOAT16", "test_compress_0")
+         "test_lstm_defaults", "test_quantizelinear", "test_cast_FLOAT_to_BFLOAT16", "test_compress_0",
+         "test_equal_string")
 # A model that calls nothing of the runtime.
 PLAIN = """tg 1
 graph "g"
