@@ -2,7 +2,7 @@
  * them (Winograd's products of them, panels for vectors, smaller numbers), in how many bytes, by
  * layer.
  *
- *      model's w1 ── Winograd ──> b10 ── panels of 32 ──> b17      buffer.of, the other way
+ *      model's w1 ── Winograd ──> b10 ── panels of 32 ──> b17      buffer.of points back
  *
  * A weight of the model stands at the end of each such chain; what is stored of it is the sum of
  * its chains' ends that the schedule has. Of equal weights the first one has the bytes.

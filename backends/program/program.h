@@ -175,7 +175,7 @@ struct program {
     bool device_doubles;
     size_t *place, device_nbytes;
     size_t device_states;        /* where states begin in the memory */
-    size_t device_verdicts;      /* the same of verdicts, a byte each */
+    size_t device_verdicts;      /* where verdicts begin in the memory, a byte each */
     /* tensors that have places of their own, after those of inputs and outputs: by buffer id, from
      * 1 on, and of the states together; 0: the memory's */
     int *own_place, place_of_states, nown;

@@ -185,11 +185,11 @@ struct uop *node_element(const struct node *n, struct uop *x, int64_t i);
 /* cond, a bool tensor, has to be true everywhere: otherwise a status at run time, or an error now
  * (`rule`, at input k) if it is known to be false. */
 bool node_require(const struct node *n, int k, struct uop *cond, const char *rule);
-/* The same of a condition that no size depends on: the status may come when all is computed. */
+/* Likewise, of a condition that no size depends on: the status may come when all is computed. */
 bool node_expect(const struct node *n, int k, struct uop *cond, const char *rule);
-/* -dim <= index < dim everywhere; of coordinates of INDEX or SCATTER, which stay within tensors. */
+/* -dim <= index < dim everywhere. expect: of coordinates of INDEX or SCATTER, which stay within
+ * tensors. require: of numbers that sizes depend on. */
 bool node_expect_index(const struct node *n, int k, struct uop *index, struct uop *dim);
-/* The same of numbers that sizes depend on. */
 bool node_require_index(const struct node *n, int k, struct uop *index, struct uop *dim);
 /* the AND of all elements */
 struct uop *node_all(const struct node *n, struct uop *cond);

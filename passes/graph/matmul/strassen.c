@@ -10,10 +10,11 @@
  *      P4 =  A22        (B21 - B11)                                 C22 = P1 - P2 + P3 + P6
  *
  * The sums of the weight's halves are computed here, in double, and rounded once: they take seven
- * quarters of its size. An odd number of rows gets a row of zeros. The error is about three times
- * that of the plain product if values are of similar magnitude, since the factors are sums of two
- * values (Higham, Accuracy and Stability of Numerical Algorithms, 23.2.2). The additional error is
- * taken from the budget of --error (error.h), first for the products that save most cycles for it.
+ * quarters of its size. An odd number of rows gets a row of zeros. The factors are sums of two
+ * values, so the error is about three times that of the plain product if values are of similar
+ * magnitude (Higham, Accuracy and Stability of Numerical Algorithms, 23.2.2). The additional error
+ * is taken from the budget of --error (error.h), first for the products that save most cycles for
+ * it.
  *
  * Rows that are added must belong to one sample of a batch (samples.c): a value that is not finite,
  * or large, in one of them affects the other's result. If all samples' rows are one axis, it is
