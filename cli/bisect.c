@@ -94,6 +94,11 @@ static const char *how(struct tgc *t, const struct trial *r)
 
 enum exit_status cmd_bisect(struct tgc *t, const struct options *o)
 {
+    if (strcmp(o->model, "-") == 0) {
+        diag_error(t, NULL,
+                   "--bisect reads the model many times, and standard input once: give a file");
+        return EXIT_FAILED;
+    }
     enum { ALL = 999999999 };
     char program[4096];
     struct trial none, all, good, now;

@@ -5,6 +5,7 @@
  * the kernel that it is like.
  */
 #include "passes/dump.h"
+#include "passes/place/memory.h"
 #include "passes/plan/plan.h"
 #include "passes/target/target.h"
 
@@ -136,6 +137,17 @@ static bool check_sizes(struct tgc *t, const struct graph *g)
                                 "%s%.100s%s makes a size of 2^63 or more, which cannot be "
                                 "counted: give its dimensions smaller bounds",
                                 o ? "node '" : "the graph", o ? o->node : "", o ? "'" : "");
+}
+
+/* Inputs that no memory holds, before any cost model counts them. */
+static bool check_inputs(struct tgc *t, const struct graph *g)
+{
+    for (int i = 0; i < graph_count_inputs(g); i++) {
+        struct buffer copy = *(const struct buffer *)g->input[i]->arg.p;
+        if (!buffer_set_size(t, &copy))
+            return false;
+    }
+    return true;
 }
 
 /* Facts that an `opt` pass left out at -O0 would make count as made. */
@@ -342,7 +354,7 @@ struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile
     t->architectures = o->architectures;
     t->by_llvm = o->by_llvm;
     t->scalar = !(o->isa & ~(1u << isa_portable()));
-    if (!check_sizes(t, g) || !graph_verify(t, g, "the frontend"))
+    if (!check_sizes(t, g) || !check_inputs(t, g) || !graph_verify(t, g, "the frontend"))
         return NULL;
     if (t->debug >= 4) {
         p.dump = dump_new(t);

@@ -82,6 +82,8 @@ def finds_nothing(folder):
 def refusals(folder):
     done = tgc(folder, "verify", ROOT / "models/mlp.tg", ROOT / "models/mlp.tg", "--bisect")
     expect(done.status == 2 and "--other=-O0" in done.err, f"status {done.status}\n{done.err}")
+    done = tgc(folder, "verify", "-", "-x", "tg", "--bisect")
+    expect(done.status == 1 and "give a file" in done.err, f"status {done.status}\n{done.err}")
     done = tgc(folder, ROOT / "models/mlp.tg", "-o", "-", limit="many")
     expect(done.status == 2 and "TGC_OPT_LIMIT" in done.err, f"status {done.status}\n{done.err}")
 
