@@ -1,14 +1,15 @@
 /* library_gradient.c - derivatives: reverse mode over tensor uops.
  *
  * Every uop between the variables and the result has an adjoint, the sum of its consumers'
- * contributions. The adjoint of a movement is the inverse movement (of a window and an INDEX a
- * SCATTER that adds), that of a sum an expansion; elementwise ops multiply by their derivative.
- * Discontinuous ops (comparisons, rounding, integers) have derivative 0; abs has 0 at 0, max and
- * min of equal operands pass it to the second one, and equal extremes of a reduction share it.
+ * contributions. The adjoint of a movement is the inverse movement (of an INDEX a SCATTER that
+ * adds), that of a sum an expansion; elementwise ops multiply by their derivative. Discontinuous
+ * ops (comparisons, rounding, integers) have derivative 0; abs has 0 at 0; equal operands of max
+ * and min have half each; equal extremes of a reduction share it.
  * Loops, branches and host calls are refused. source: Griewank and Walther, Evaluating Derivatives,
  * 2008, chapter 3
  */
 #include <math.h>
+#include <string.h>
 
 #include "frontend/library.h"
 
@@ -84,19 +85,66 @@ static void give_shrunk(struct gradient *g, const struct uop *u, struct uop *d)
     give(g, u->src[0], uop_pad(g->t, d, lib_scalar(g->l, d, 0), lo, hi));
 }
 
-/* Windows overlap: their contributions are added at the source. */
+/* x with `gap` zeros after each element of the axis but the last. */
+static struct uop *spread(const struct gradient *g, struct uop *x, int axis, int64_t gap)
+{
+    struct uop *dim[MAX_RANK + 1], *lo[MAX_RANK + 1], *hi[MAX_RANK + 1], *n = x->dim[axis];
+    struct uop *zero = uop_int(g->t, 0), *step = uop_int(g->t, gap + 1);
+    for (int a = 0; a <= x->ndim; a++) {
+        dim[a] = a <= axis ? x->dim[a] : a == axis + 1 ? uop_int(g->t, 1) : x->dim[a - 1];
+        lo[a] = zero;
+        hi[a] = a == axis + 1 ? uop_int(g->t, gap) : zero;
+    }
+    struct uop *rows = uop_reshape(g->t, x, dim, x->ndim + 1);
+    rows = uop_pad(g->t, rows, lib_scalar(g->l, x, 0), lo, hi);
+    memcpy(dim, x->dim, (size_t)x->ndim * sizeof *dim);
+    dim[axis] = sym_mul(g->t, n, step);
+    struct uop *flat = uop_reshape(g->t, rows, dim, x->ndim);
+    return lib_narrow(g->l, flat, axis, zero, sym_sub(g->t, dim[axis], uop_int(g->t, gap)));
+}
+
+/* The elements of x with equal coordinates of two adjacent axes of size n, which become one axis.
+ * They are n + 1 apart once the two are merged. */
+static struct uop *diagonal(const struct gradient *g, struct uop *x, int axis)
+{
+    struct uop *dim[MAX_RANK], *lo[MAX_RANK], *hi[MAX_RANK], *n = x->dim[axis];
+    struct uop *zero = uop_int(g->t, 0), *one = uop_int(g->t, 1);
+    int ndim = x->ndim;
+    for (int a = 0; a < ndim - 1; a++) {
+        dim[a] = a < axis ? x->dim[a] : a == axis ? sym_mul(g->t, n, n) : x->dim[a + 1];
+        lo[a] = zero;
+        hi[a] = a == axis ? n : zero;
+    }
+    x = uop_reshape(g->t, x, dim, ndim - 1);
+    x = uop_pad(g->t, x, lib_scalar(g->l, x, 0), lo, hi);
+    for (int a = ndim - 1; a > axis + 1; a--)
+        dim[a] = dim[a - 1];
+    dim[axis] = n;
+    dim[axis + 1] = sym_add(g->t, n, one);
+    x = lib_narrow(g->l, uop_reshape(g->t, x, dim, ndim), axis + 1, zero, one);
+    return lib_squeeze(g->l, x, 1u << (axis + 1));
+}
+
+/* Element i of x is in the windows o whose tap k is at i = stride * o + dilation * k. So its
+ * adjoint is the sum over k of d[o][k], once the o are `stride` apart: windows of the adjoint,
+ * whose taps run backwards. */
 static void give_window(struct gradient *g, const struct uop *u, struct uop *d)
 {
     struct tgc *t = g->t;
-    struct uop *x = u->src[0], *index[MAX_RANK];
+    struct uop *x = u->src[0], *lo[MAX_RANK], *hi[MAX_RANK], *zero = uop_int(t, 0);
+    struct uop *dilation = uop_int(t, WINDOW_DILATION(u->arg.i));
     int axis = WINDOW_AXIS(u->arg.i);
-    for (int a = 0; a < x->ndim; a++)
-        index[a] = tensor_iota(t, u->dim, u->ndim, a <= axis ? a : a + 1);
-    index[axis] =
-        lib_add(g->l, lib_binaryf(g->l, OP_MUL, index[axis], (double)WINDOW_STRIDE(u->arg.i)),
-                lib_binaryf(g->l, OP_MUL, tensor_iota(t, u->dim, u->ndim, axis + 1),
-                            (double)WINDOW_DILATION(u->arg.i)));
-    give(g, x, uop_scatter(t, OP_ADD, full_like(g, x, 0), d, index));
+    struct uop *taps = d->dim[axis + 1];
+    struct uop *before = sym_mul(t, sym_sub(t, taps, uop_int(t, 1)), dilation);
+    d = spread(g, d, axis, WINDOW_STRIDE(u->arg.i) - 1);
+    for (int a = 0; a < d->ndim; a++)
+        lo[a] = hi[a] = zero;
+    lo[axis] = before;
+    hi[axis] = sym_sub(t, x->dim[axis], d->dim[axis]);
+    d = uop_pad(t, uop_flip(t, d, 1u << (axis + 1)), lib_scalar(g->l, d, 0), lo, hi);
+    d = uop_window(t, d, axis, x->dim[axis], taps, 1, WINDOW_DILATION(u->arg.i));
+    d = uop_reduce(t, OP_ADD, diagonal(g, d, axis + 1), 1u << (axis + 1));
+    give(g, x, lib_squeeze(g->l, d, 1u << (axis + 1)));
 }
 
 static void give_joined(struct gradient *g, const struct uop *u, struct uop *d)
@@ -174,10 +222,24 @@ static void give_power(struct gradient *g, const struct uop *u, struct uop *d)
     give(g, b, lib_mul(l, d, by_b));
 }
 
+/* MAX or MIN of two: the one that counts; of equal ones each counts half, but none beside a value
+ * that does not depend on the variables, so that Relu has 0 at 0. */
+static void give_larger(struct gradient *g, const struct uop *u, struct uop *d)
+{
+    const struct lib *l = g->l;
+    struct uop *a = u->src[0], *b = u->src[1], *zero = lib_scalar(l, d, 0);
+    bool both = map_get(&g->depends, a) && map_get(&g->depends, b);
+    struct uop *half = both ? lib_binaryf(l, OP_MUL, d, 0.5) : zero;
+    struct uop *equal = lib_where(l, lib_binary(l, OP_EQ, a, b), half, zero);
+    bool is_max = u->op == OP_MAX;
+    give(g, a, lib_where(l, lib_binary(l, OP_LT, is_max ? b : a, is_max ? a : b), d, equal));
+    give(g, b, lib_where(l, lib_binary(l, OP_LT, is_max ? a : b, is_max ? b : a), d, equal));
+}
+
 static bool give_to_two(struct gradient *g, const struct uop *u, struct uop *d)
 {
     const struct lib *l = g->l;
-    struct uop *a = u->src[0], *b = u->src[1], *zero = lib_scalar(l, d, 0), *first, *size;
+    struct uop *a = u->src[0], *b = u->src[1], *size;
     switch (u->op) {
     case OP_ADD: give(g, a, d); give(g, b, d); return true;
     case OP_SUB: give(g, a, d); give(g, b, lib_unary(l, OP_NEG, d)); return true;
@@ -189,9 +251,7 @@ static bool give_to_two(struct gradient *g, const struct uop *u, struct uop *d)
         return true;
     case OP_MAX:
     case OP_MIN:
-        first = u->op == OP_MAX ? lib_binary(l, OP_LT, b, a) : lib_binary(l, OP_LT, a, b);
-        give(g, a, lib_where(l, first, d, zero));
-        give(g, b, lib_where(l, first, zero, d));
+        give_larger(g, u, d);
         return true;
     case OP_MOD:
     case OP_FLOORMOD:
@@ -212,13 +272,29 @@ static bool give_to_two(struct gradient *g, const struct uop *u, struct uop *d)
 
 /* ------------------------------------------------------------------------------------- the rest */
 
+/* A factor's derivative is the product of the others: where one factor is 0, only its own is not 0;
+ * where two are, all are 0. */
+static void give_product(struct gradient *g, const struct uop *u, struct uop *d)
+{
+    const struct lib *l = g->l;
+    uint32_t axes = REDUCE_AXES(u->arg.i);
+    struct uop *x = u->src[0], *is_zero = lib_binaryf(l, OP_EQ, x, 0), *zero = lib_scalar(l, x, 0);
+    struct uop *others = lib_where(l, is_zero, lib_scalar(l, x, 1), x);
+    struct uop *product = uop_reduce(g->t, OP_MUL, others, axes);
+    struct uop *zeros = uop_reduce(g->t, OP_ADD, lib_cast(l, x->dtype, is_zero), axes);
+    struct uop *by =
+        lib_where(l, is_zero, lib_where(l, lib_binaryf(l, OP_EQ, zeros, 1), product, zero),
+                  lib_where(l, lib_binaryf(l, OP_EQ, zeros, 0), lib_div(l, product, others), zero));
+    give(g, x, lib_mul(l, d, by));
+}
+
 static bool give_reduced(struct gradient *g, struct uop *u, struct uop *d)
 {
     const struct lib *l = g->l;
     struct uop *x = u->src[0], *same, *count;
     switch (REDUCE_OP(u->arg.i)) {
     case OP_ADD: give(g, x, uop_expand(g->t, d, x->dim)); return true;
-    case OP_MUL: give(g, x, lib_div(l, lib_mul(l, d, u), x)); return true;
+    case OP_MUL: give_product(g, u, d); return true;
     case OP_MAX:
     case OP_MIN: /* equal extremes share */
         same = lib_cast(l, x->dtype, lib_binary(l, OP_EQ, x, u));

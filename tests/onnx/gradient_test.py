@@ -149,6 +149,14 @@ suite.add("Einsum", check, "Einsum", one("Einsum", ["a", "b"], equation="bij,jk-
 suite.add("Conv", check, "Conv",
           one("Conv", ["x", "w", "b"], pads=[1, 0, 0, 1], strides=[1, 2], dilations=[2, 1], group=2),
           {"x": draw(1, 2, 5, 6), "w": draw(4, 1, 2, 3), "b": draw(4)})
+for name, shape, kernel, attributes in (
+        ("stride beyond the kernel", (1, 1, 9), (2,), {"strides": [4]}),
+        ("stride and dilation", (2, 1, 11), (3,), {"strides": [3], "dilations": [2], "pads": [2, 1]}),
+        ("elements that no window reads", (1, 1, 8), (2,), {"strides": [3]}),
+        ("one window", (1, 1, 4), (4,), {}),
+        ("three dimensions", (1, 1, 3, 4, 4), (2, 3, 2), {"strides": [1, 1, 2]})):
+    suite.add(f"Conv, {name}", check, f"Conv, {name}", one("Conv", ["x", "w"], **attributes),
+              {"x": draw(*shape), "w": draw(2, 1, *kernel)})
 suite.add("MaxPool", check, "MaxPool", one("MaxPool", ["x"], kernel_shape=[2, 3], strides=[1, 2]),
           {"x": draw(1, 2, 4, 7)})
 suite.add("AveragePool", check, "AveragePool",
@@ -204,6 +212,29 @@ def points():
             "mixed": 2 * w * np.cos(x * w) - w * w * x * np.sin(x * w), "none": np.zeros(4)}
     for name, expected in want.items():
         close(name, got[name], expected)
+
+
+def at(name, nodes, x, want, weights=()):
+    """The gradient of y at a point where it is a choice, or where differences fail."""
+    m = model([*nodes, gradient(["x"], ["d"], ["x"], "y")], {"x": x}, ["d"], weights)
+    close(name, run(SCRATCH / name, m, {"x": x})["d"], np.array(want))
+
+
+suite.add("products with no, one and two zeros", at, "products", [G.node("ReduceProd", ["x", "axes"], ["y"], keepdims=0)],
+          np.array([[2, 3, 4.0], [2, 0, 4], [0, 3, 0]]), [[12, 8, 6], [0, 8, 0], [0, 0, 0]], [("axes", ints(1))])
+suite.add("a maximum of equals shares, but not with a constant", at, "ties",
+          [G.node("Mul", ["x", "x"], ["xx"]), G.node("Max", ["x", "xx"], ["m"]), G.node("Relu", ["x"], ["r"]),
+           G.node("Add", ["m", "r"], ["y"])], np.array([1, 0, 2, -1.0]), [2.5, 0.5, 5, -2])
+
+
+@suite.case("the gradient of a window is no scatter")
+def window():
+    nodes = [G.node("Conv", ["x", "w"], ["y"], strides=[2], pads=[1, 1]), gradient(["x", "w"], ["d"], ["x"], "y", ["w"])]
+    variables = {"x": draw(1, 2, 9), "w": draw(3, 2, 3)}
+    onnx.save(model(nodes, variables, ["d"]), T.scratch(SCRATCH / "window") / "m.onnx")
+    done = T.must(T.run([TGC, "m.onnx", "-o", "m.tg"], cwd=SCRATCH / "window"))
+    text = (SCRATCH / "window" / "m.tg").read_text()
+    expect("window(" in text and "scatter" not in text, text)
 
 
 @suite.case("a step of training lowers the loss")
