@@ -12,6 +12,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE / "lib")]
 
 import check
+import mutate
 import since
 from suite import Suite, expect
 
@@ -201,6 +202,21 @@ def contributing():
     expect(len(found) >= 20, f"{len(found)} commands")
     problems = [f"{shlex.join(words)}: {problem}" for words in found if (problem := command_problem(words))]
     expect(not problems, "\n".join(problems))
+
+
+def stale(key):
+    """Whether the mutated line of a row is no line of its file any more."""
+    path, old, _ = key.split("\n")
+    file = ROOT / path
+    lines = file.read_text().splitlines() if file.exists() else []
+    return old.split(" ", 1)[1] not in map(mutate.squeeze, lines)
+
+
+@suite.case("rows of the lists of mutants are lines of the code")
+def mutants():
+    keys = [key for name in ("equivalent", "killed") for key in mutate.read_list(ROOT / f"tests/mutants_{name}.txt")]
+    expect(len(keys) > 20 and not any(map(stale, keys)), "\n\n".join(filter(stale, keys)))
+    expect(stale("passes/driver.c\n- no such line\n+ another") and stale("passes/none.c\n- }\n+ {"), "a stale row is not found")
 
 
 @suite.case("a command that does not exist is found")
