@@ -125,26 +125,126 @@ static struct uop *diagonal(const struct gradient *g, struct uop *x, int axis)
     return lib_squeeze(g->l, x, 1u << (axis + 1));
 }
 
-/* Element i of x is in the windows o whose tap k is at i = stride * o + dilation * k. So its
- * adjoint is the sum over k of d[o][k], once the o are `stride` apart: windows of the adjoint,
- * whose taps run backwards. */
+/* Whether x's elements do not depend on their coordinate of the axis; false: not known. */
+static bool is_constant_along(const struct gradient *g, const struct uop *x, int axis)
+{
+    if (axis >= x->ndim)
+        return true;
+    if (op_class(x->op) == CLASS_UNARY || op_class(x->op) == CLASS_BINARY) {
+        for (int k = 0; k < x->nsrc; k++)
+            if (!is_constant_along(g, x->src[k], axis))
+                return false;
+        return true;
+    }
+    const struct uop *from = x->nsrc ? x->src[0] : NULL;
+    struct uop *before = uop_int(g->t, 1), *there = before;
+    switch (x->op) {
+    case OP_EXPAND:
+        return !sym_equal(g->t, from->dim[axis], x->dim[axis]) || is_constant_along(g, from, axis);
+    case OP_PERMUTE: return is_constant_along(g, from, PERM_GET(x->arg.i, axis));
+    case OP_FLIP: return is_constant_along(g, from, axis);
+    case OP_RESHAPE: /* the axis stays, if what is before it has the same size */
+        for (int a = 0; a < axis; a++)
+            before = sym_mul(g->t, before, x->dim[a]);
+        for (int a = 0; a < from->ndim; there = sym_mul(g->t, there, from->dim[a++]))
+            if (sym_equal(g->t, before, there) && sym_equal(g->t, from->dim[a], x->dim[axis]))
+                return is_constant_along(g, from, a);
+        return false;
+    default: return false;
+    }
+}
+
+/* A value as a sum of products, over the last `nsum` axes: those of a REDUCE below reshapes and
+ * permutations, which become the factors'. b NULL: a alone. */
+struct sum { struct uop *a, *b; int nsum; };
+
+static struct uop *move_terms(const struct gradient *g, struct uop *x, struct uop *const *chain,
+                              int nchain, const struct uop *sum)
+{
+    struct uop *dim[MAX_RANK], *size[MAX_RANK];
+    uint32_t axes = REDUCE_AXES(sum->arg.i);
+    int perm[MAX_RANK], ndim = 0, nsum = 0;
+    for (int a = 0; a < sum->ndim; a++)
+        if (!(axes >> a & 1))
+            perm[ndim++] = a;
+    for (int a = 0; a < sum->ndim; a++)
+        if (axes >> a & 1)
+            perm[ndim + nsum] = a, size[nsum++] = sum->src[0]->dim[a];
+    x = uop_permute(g->t, x, perm);
+    for (int k = nchain; k >= 0; k--) { /* the REDUCE itself keeps axes of size 1 */
+        const struct uop *u = k == nchain ? sum : chain[k];
+        memcpy(dim, u->dim, (size_t)u->ndim * sizeof *dim);
+        memcpy(dim + u->ndim, size, (size_t)nsum * sizeof *dim);
+        for (int a = 0; a < u->ndim + nsum; a++)
+            perm[a] = a < u->ndim && u->op == OP_PERMUTE ? PERM_GET(u->arg.i, a) : a;
+        x = u->op == OP_PERMUTE ? uop_permute(g->t, x, perm)
+                                : uop_reshape(g->t, x, dim, u->ndim + nsum);
+    }
+    return x;
+}
+
+static struct sum sum_of(const struct gradient *g, struct uop *d)
+{
+    enum { MOST = 8 };
+    struct uop *chain[MOST], *x = d;
+    int nchain = 0, most = 0, nsum = 0;
+    for (; (x->op == OP_RESHAPE || x->op == OP_PERMUTE) && nchain < MOST; x = x->src[0]) {
+        most = x->ndim > most ? x->ndim : most;
+        chain[nchain++] = x;
+    }
+    if (x->op != OP_REDUCE || REDUCE_OP(x->arg.i) != OP_ADD || x->src[0]->op != OP_MUL)
+        return (struct sum){d, NULL, 0};
+    for (int a = 0; a < x->ndim; a++)
+        nsum += (int)(REDUCE_AXES(x->arg.i) >> a & 1);
+    struct uop *a = x->src[0]->src[0], *b = x->src[0]->src[1];
+    most = x->ndim > most ? x->ndim : most;
+    if (most + nsum >= MAX_RANK || a->ndim != x->ndim || b->ndim != x->ndim)
+        return (struct sum){d, NULL, 0};
+    a = move_terms(g, a, chain, nchain, x);
+    return (struct sum){a, move_terms(g, b, chain, nchain, x), nsum};
+}
+
+/* d[.. o ..] -> [.. i, k ..], the element of d at which tap k of window o = (i - dilation * k) /
+ * stride lies, 0 where there is none. The taps run backwards, from n - 1 to 0. */
+static struct uop *positions(const struct gradient *g, struct uop *d, const struct uop *u, int axis)
+{
+    struct tgc *t = g->t;
+    struct uop *lo[MAX_RANK], *hi[MAX_RANK], *taps = u->dim[axis + 1], *n = u->src[0]->dim[axis];
+    d = spread(g, d, axis, WINDOW_STRIDE(u->arg.i) - 1);
+    for (int a = 0; a < d->ndim; a++)
+        lo[a] = hi[a] = uop_int(t, 0);
+    lo[axis] = sym_mul(t, sym_sub(t, taps, uop_int(t, 1)), uop_int(t, WINDOW_DILATION(u->arg.i)));
+    hi[axis] = sym_sub(t, n, d->dim[axis]);
+    d = uop_pad(t, d, lib_scalar(g->l, d, 0), lo, hi);
+    return uop_window(t, d, axis, n, taps, 1, WINDOW_DILATION(u->arg.i));
+}
+
+/* Element i of x is in the windows o whose tap k is at i = stride * o + dilation * k, so its
+ * adjoint is a sum over k. Where the adjoint is a sum of products of which one factor does not
+ * depend on k and the other does not on o, as that of a convolution, it is a transposed
+ * convolution: one sum of products, too. */
 static void give_window(struct gradient *g, const struct uop *u, struct uop *d)
 {
     struct tgc *t = g->t;
-    struct uop *x = u->src[0], *lo[MAX_RANK], *hi[MAX_RANK], *zero = uop_int(t, 0);
-    struct uop *dilation = uop_int(t, WINDOW_DILATION(u->arg.i));
+    struct uop *x = u->src[0], *zero = uop_int(t, 0), *one = uop_int(t, 1), *terms;
     int axis = WINDOW_AXIS(u->arg.i);
-    struct uop *taps = d->dim[axis + 1];
-    struct uop *before = sym_mul(t, sym_sub(t, taps, uop_int(t, 1)), dilation);
-    d = spread(g, d, axis, WINDOW_STRIDE(u->arg.i) - 1);
-    for (int a = 0; a < d->ndim; a++)
-        lo[a] = hi[a] = zero;
-    lo[axis] = before;
-    hi[axis] = sym_sub(t, x->dim[axis], d->dim[axis]);
-    d = uop_pad(t, uop_flip(t, d, 1u << (axis + 1)), lib_scalar(g->l, d, 0), lo, hi);
-    d = uop_window(t, d, axis, x->dim[axis], taps, 1, WINDOW_DILATION(u->arg.i));
-    d = uop_reduce(t, OP_ADD, diagonal(g, d, axis + 1), 1u << (axis + 1));
-    give(g, x, lib_squeeze(g->l, d, 1u << (axis + 1)));
+    uint32_t tap = 1u << (axis + 1);
+    struct sum s = sum_of(g, d);
+    if (s.b && is_constant_along(g, s.a, axis) && is_constant_along(g, s.b, axis + 1)) {
+        struct uop *a = s.a;
+        s.a = s.b, s.b = a;
+    }
+    if (s.b && is_constant_along(g, s.b, axis) && is_constant_along(g, s.a, axis + 1)) {
+        struct uop *a = lib_narrow(g->l, s.a, axis + 1, zero, one);
+        struct uop *b = lib_narrow(g->l, uop_flip(t, s.b, tap), axis, zero, one);
+        a = positions(g, lib_squeeze(g->l, a, tap), u, axis);
+        terms = lib_mul(g->l, a, uop_expand(t, b, a->dim));
+    } else {
+        s.nsum = 0;
+        terms = diagonal(g, positions(g, uop_flip(t, d, tap), u, axis), axis + 1);
+    }
+    uint32_t summed = ((1u << s.nsum) - 1) << (terms->ndim - s.nsum) | tap;
+    give(g, x, lib_squeeze(g->l, uop_reduce(t, OP_ADD, terms, summed), summed));
 }
 
 static void give_joined(struct gradient *g, const struct uop *u, struct uop *d)
