@@ -222,11 +222,16 @@ static struct uop *constant_from(struct lower *l, const struct onnx_tensor *x)
     return uop_reshape(t, uop_const(t, x->dtype, scalar_load(x->dtype, x->data)), one, x->ndim);
 }
 
+/* A tensor without a name has that of what the node makes. */
 struct uop *lower_tensor(const struct node *n, const char *attribute, const TensorProto *p)
 {
     struct onnx_tensor x;
     struct place at = onnx_place_attr(n->lower->model, n->proto, attribute);
-    return onnx_decode_tensor(n->lower->model, &at, p, &x) ? constant_from(n->lower, &x) : NULL;
+    if (!onnx_decode_tensor(n->lower->model, &at, p, &x))
+        return NULL;
+    if (!*x.name && n->proto->n_output)
+        x.name = n->proto->output[0];
+    return constant_from(n->lower, &x);
 }
 
 struct uop *lower_sparse_tensor(const struct node *n, const char *attribute,

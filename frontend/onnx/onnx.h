@@ -266,4 +266,51 @@ struct onnx_graph_options {
 struct graph *onnx_lower(struct tgc *t, struct onnx_model *m,
                          const struct onnx_graph_options *options);
 
+/* --------------------------------------------------------------------------------------- save.c */
+
+/* Every tensor of a model: of its graphs, its functions and the attributes of their nodes. */
+TensorProto **onnx_tensors(struct tgc *t, const ModelProto *p, size_t *n);
+/* Tensors that are changed, and what they were. */
+struct onnx_edits {
+    struct onnx_edit { TensorProto *tensor, before; } *edit;
+    size_t n, cap;
+};
+/* Before p is changed. */
+void onnx_edit(struct tgc *t, struct onnx_edits *e, TensorProto *p);
+void onnx_edits_undo(struct onnx_edits *e);
+/* p's elements are these bytes, in the model's own file. */
+void onnx_set_raw(TensorProto *p, const void *data, size_t nbytes);
+
+/* Where a model is written to. */
+struct onnx_sink {
+    FILE *file;
+    const char *path;               /* its name, for messages */
+    size_t most;                    /* bytes of it; 0: protobuf's 2 GB */
+    /* Opens the second file, of path data_path, which the model names as `location`; NULL from it:
+     * reported. NULL: there can be none. */
+    FILE *(*open_data)(void *user, const char *path);
+    void *user;
+    const char *data_path, *location;
+};
+/* Writes p. from: what p was loaded as, whose tensors may have external data; NULL: p has none.
+ * Tensors beyond `most` go into the second file. false: a diagnostic. */
+bool onnx_save(struct tgc *t, struct onnx_model *from, const ModelProto *p,
+               const struct onnx_sink *to);
+
+/* ------------------------------------------------------------------------------------ replace.c */
+
+/* New values of a weight, in the storage format. */
+struct onnx_replacement {
+    const char *name;
+    enum dtype dtype;
+    int ndim;
+    const int64_t *dim;
+    const void *data;
+    size_t nbytes;
+};
+/* Writes a loaded model with these weights, and all else as it was read. A weight without a tensor
+ * of its name, dtype and shape is an error. */
+bool onnx_save_replaced(struct onnx_model *m, const struct onnx_replacement *r, int n,
+                        const struct onnx_sink *to);
+
 #endif
