@@ -100,30 +100,6 @@ static bool write_depfile(struct tgc *t, const struct options *o, const struct m
 
 /* -------------------------------------------------------------------------------------- outputs */
 
-static bool put_text(struct tgc *t, struct outputs *files, const char *path, const struct text *x)
-{
-    FILE *f = outputs_open(files, path);
-    if (!f)
-        return false;
-    if (x->n && fwrite(x->s, 1, x->n, f) != x->n)
-        return diag_error(t, &(struct place){.file = path}, "writing failed: %s", strerror(errno));
-    return true;
-}
-
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
-/* The output's path with another extension. */
-static const char *sibling(struct tgc *t, const char *path, const char *extension)
-{
-    const char *slash = strrchr(path, '/'), *dot = strrchr(slash ? slash + 1 : path, '.');
-    return mem_printf(t, "%.*s.%s", (int)(dot ? dot - path : (ptrdiff_t)strlen(path)), path,
-                      extension);
-}
-
 /* Reports what happens to weights that no linker accepts. */
 static void mention_weights(struct tgc *t, const struct schedule *s, enum weights_mode wanted,
                             const char *name)
@@ -236,18 +212,18 @@ static bool put_weights_beside(struct tgc *t, const struct options *o, const str
 static bool write_c(struct tgc *t, const struct options *o, const struct model *m,
                     struct outputs *files, const char *name)
 {
-    const char *header = sibling(t, o->output, "h"), *slash = strrchr(header, '/');
+    const char *header = path_sibling(t, o->output, "h"), *slash = strrchr(header, '/');
     struct emission e = {.name = name,
                          .clang = clang_of(t, o),
                          .header = strcmp(o->output, "-") == 0 ? NULL
                                    : slash                     ? slash + 1
                                                                : header};
     if ((e.header && !can_be_included(t, o, e.header)) || !emit(t, o, m, &e) ||
-        !put_text(t, files, o->output, &e.c))
+        !outputs_put(files, o->output, &e.c))
         return false;
     if (strcmp(o->output, "-") == 0)
         return true;
-    return put_text(t, files, sibling(t, o->output, "h"), &e.h) &&
+    return outputs_put(files, path_sibling(t, o->output, "h"), &e.h) &&
            (!e.beside || put_weights_beside(t, o, m, files, name, false));
 }
 
@@ -269,7 +245,7 @@ static bool write_binary(struct tgc *t, const struct options *o, const struct mo
     if (e.clang && !(compiler = clang_compiler(e.clang)))
         return false;
     const char *out = outputs_reserve(files, o->output);
-    if (!out || !emit(t, o, m, &e) || !put_text(t, files, sibling(t, o->output, "h"), &e.h))
+    if (!out || !emit(t, o, m, &e) || !outputs_put(files, path_sibling(t, o->output, "h"), &e.h))
         return false;
     struct held *held;
     const char *const *library = externals_files(t, o);
@@ -292,8 +268,8 @@ static bool write_binary(struct tgc *t, const struct options *o, const struct mo
                                 .nflag = nflag,
                                 .library = library,
                                 .nlibrary = o->nlink};
-    bool ok = put_text(t, inside, c_path, &e.c) &&
-              put_text(t, inside, mem_printf(t, "%s/%s.h", dir, name), &e.h) &&
+    bool ok = outputs_put(inside, c_path, &e.c) &&
+              outputs_put(inside, mem_printf(t, "%s/%s.h", dir, name), &e.h) &&
               (!e.beside ||
                put_weights(t, m, inside, mem_printf(t, "%s/%s.weights", dir, name), false)) &&
               outputs_commit(inside);
@@ -331,13 +307,13 @@ static bool put_parts(struct tgc *t, const struct model *m, const struct program
     bool ok;
     *source = mem_printf(t, "%s.%s", base, code->npiece ? "c" : "o");
     program_write_header(t, m->schedule, po, &h);
-    ok = put_text(t, inside, mem_printf(t, "%s.h", base), &h);
+    ok = outputs_put(inside, mem_printf(t, "%s.h", base), &h);
     if (code->npiece) {
         program_write_pieces(t, m->schedule, po, code->piece, code->npiece, &c);
-        ok = ok && put_text(t, inside, *source, &c) &&
-             put_text(t, inside, mem_printf(t, "%s_kernels.o", base), &code->code);
+        ok = ok && outputs_put(inside, *source, &c) &&
+             outputs_put(inside, mem_printf(t, "%s_kernels.o", base), &code->code);
     } else {
-        ok = ok && put_text(t, inside, *source, &code->code);
+        ok = ok && outputs_put(inside, *source, &code->code);
     }
     ok = ok && outputs_commit(inside);
     outputs_discard(inside);
@@ -386,7 +362,7 @@ static bool write_llvm(struct tgc *t, const struct options *o, const struct mode
                        struct outputs *files, const char *name)
 {
     bool to_stdout = strcmp(o->output, "-") == 0;
-    const char *listing = sibling(t, o->output, "uops");
+    const char *listing = path_sibling(t, o->output, "uops");
     struct program_options po = model_program_options(o, m, name);
     struct llvm_request r = {.file = o->emit == EMIT_LL    ? LLVM_FILE_IR
                                      : o->emit == EMIT_ASM ? LLVM_FILE_ASM
@@ -398,7 +374,7 @@ static bool write_llvm(struct tgc *t, const struct options *o, const struct mode
                              .processor = o->processor,
                              .weights = po.weights,
                              .entry = program_entry_names(t, m->schedule, &po),
-                             .listing = o->debug_info ? base_name(listing) : NULL};
+                             .listing = o->debug_info ? path_base(listing) : NULL};
     bool outside = program_weights_mode(m->schedule, po.weights) == WEIGHTS_FILE &&
                    m->schedule->nweight > 0;
     struct text h = {.t = t};
@@ -417,13 +393,13 @@ static bool write_llvm(struct tgc *t, const struct options *o, const struct mode
     report_stage(t, "LLVM", start);
     bool joins = ok && (code.npiece || o->emit == EMIT_SHARED || o->emit == EMIT_ARCHIVE);
     if (!ok || !(joins ? join_parts(t, o, m, files, &po, &code)
-                       : put_text(t, files, o->output, &code.code)))
+                       : outputs_put(files, o->output, &code.code)))
         return false;
     if (to_stdout)
         return true;
     program_write_header(t, m->schedule, &po, &h);
-    return put_text(t, files, sibling(t, o->output, "h"), &h) &&
-           (!r.listing || put_text(t, files, listing, &code.listing)) &&
+    return outputs_put(files, path_sibling(t, o->output, "h"), &h) &&
+           (!r.listing || outputs_put(files, listing, &code.listing)) &&
            (!outside || put_weights_beside(t, o, m, files, name, code.swapped));
 }
 
@@ -437,7 +413,7 @@ static bool write_view(struct tgc *t, const struct options *o, const struct mode
         schedule_write_dot(&x, t, m->schedule);
     else
         schedule_write_json(&x, t, m->schedule, name);
-    return put_text(t, files, o->output, &x);
+    return outputs_put(files, o->output, &x);
 }
 
 /* The kernels of a device, as text, as PTX, a code object or LLVM's text, and
@@ -447,7 +423,7 @@ static bool write_kernels(struct tgc *t, const struct options *o, const struct m
 {
     struct emission e = {.name = name};
     return emit(t, o, m, &e) &&
-           put_text(t, files, o->output, e.device_code.n > 0 ? &e.device_code : &e.kernels);
+           outputs_put(files, o->output, e.device_code.n > 0 ? &e.device_code : &e.kernels);
 }
 
 static size_t weight_nbytes(struct tgc *t, const struct graph *g)
@@ -479,11 +455,11 @@ static bool write_graph(struct tgc *t, const struct options *o, const struct mod
     bool to_stdout = strcmp(o->output, "-") == 0;
     bool beside = o->weights == WEIGHTS_FILE ||
                   (o->weights == WEIGHTS_AUTO && weight_nbytes(t, m->graph) > INLINE_NBYTES);
-    const char *path = sibling(t, o->output, "safetensors"), *slash = strrchr(path, '/');
+    const char *path = path_sibling(t, o->output, "safetensors"), *slash = strrchr(path, '/');
     struct tg_write_options write = {.side_file = beside && !to_stdout ? slash ? slash + 1 : path
                                                                        : NULL};
-    return tg_write(t, m->graph, &write, &x, &side) && put_text(t, files, o->output, &x) &&
-           (!side.n || put_text(t, files, path, &side));
+    return tg_write(t, m->graph, &write, &x, &side) && outputs_put(files, o->output, &x) &&
+           (!side.n || outputs_put(files, path, &side));
 }
 
 static bool write_outputs(struct tgc *t, const struct options *o, const struct model *m,

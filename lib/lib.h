@@ -211,6 +211,11 @@ bool outputs_may_write(const struct outputs *s, const char *path);
 bool outputs_replace(const struct outputs *s, const char *path);
 /* Opens a file to be written; NULL: a diagnostic names it. */
 FILE *outputs_open(struct outputs *s, const char *path);
+/* A whole file. */
+bool outputs_put(struct outputs *s, const char *path, const struct text *x);
+/* The last name of a path; a path with another extension. */
+const char *path_base(const char *path);
+const char *path_sibling(struct tgc *t, const char *path, const char *extension);
 /* The name under which another program writes the file, in a directory of its own beside it, where
  * what else the program writes goes, too. NULL: a diagnostic. */
 const char *outputs_reserve(struct outputs *s, const char *path);
@@ -321,6 +326,20 @@ bool program_emit(struct tgc *t, const struct options *o, const struct model *m,
 /* Writes what o->output and o->emit ask for, with a depfile if one is wanted. false: diagnostics,
  * and no files. */
 bool compile_model(struct tgc *t, const struct options *o, struct outputs *files);
+
+/* ------------------------------------------------------------------------------------ trained.c */
+
+/* Writes the model with other values for some weights, each of a name, dtype and shape as the model
+ * has it. By the extension of `path`:
+ *   - .onnx: an ONNX model as it was read, but for these initializers
+ *   - .tg: the graph as text, with all its weights in a .safetensors of the same stem
+ *   - .safetensors: the weights alone, by their names in the model
+ * needs: model_load(); o is what that was given. The files are opened in `files`, and complete
+ * after outputs_commit(). false: diagnostics. */
+struct array;
+bool trained_write(struct tgc *t, const struct options *o, const struct model *m,
+                   const struct array *weight, int nweight, const char *path,
+                   struct outputs *files);
 
 /* --------------------------------------------------------------------------------------- info.c */
 

@@ -132,6 +132,19 @@ struct outputs {
     struct input *input; size_t ninput, cap_input;
 };
 
+const char *path_base(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+const char *path_sibling(struct tgc *t, const char *path, const char *extension)
+{
+    const char *dot = strrchr(path_base(path), '.');
+    return mem_printf(t, "%.*s.%s", (int)(dot ? dot - path : (ptrdiff_t)strlen(path)), path,
+                      extension);
+}
+
 struct outputs *outputs_new(struct tgc *t)
 {
     struct outputs *s = MEM_NEW(t, struct outputs);
@@ -172,16 +185,10 @@ static bool is_no_input(const struct outputs *s, const char *path, const struct 
     return true;
 }
 
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 /* Checks that no two outputs are the same file. needs: o->target. */
 static bool is_no_other_output(const struct outputs *s, struct output *o)
 {
-    const char *base = base_name(o->target);
+    const char *base = path_base(o->target);
     struct stat st;
     const char *directory = base == o->target ? "."
                                               : mem_printf(s->t, "%.*s", (int)(base - o->target),
@@ -192,7 +199,7 @@ static bool is_no_other_output(const struct outputs *s, struct output *o)
     o->directory = st.st_ino;
     for (size_t i = 0; i < s->n; i++)
         if (s->v[i].temporary && s->v[i].temporary->path && s->v[i].device == o->device &&
-            s->v[i].directory == o->directory && strcmp(base_name(s->v[i].target), base) == 0)
+            s->v[i].directory == o->directory && strcmp(path_base(s->v[i].target), base) == 0)
             return diag_error(s->t, &(struct place){.file = o->path},
                               "is written as '%.200s' already; two outputs need two names",
                               s->v[i].path);
@@ -336,7 +343,7 @@ static const char *reserve_in_memory(struct outputs *s, const char *path)
     const char *directory = directory_make(s->t, &o.bytes->directory);
     if (!directory)
         return NULL;
-    o.bytes->from = mem_printf(s->t, "%s/%s", directory, base_name(path));
+    o.bytes->from = mem_printf(s->t, "%s/%s", directory, path_base(path));
     VEC_PUSH(s->t, s->v, s->n, s->cap, o);
     return o.bytes->from;
 }
@@ -358,7 +365,7 @@ const char *outputs_reserve(struct outputs *s, const char *path)
     o.temporary = unfinished_new(s->t, true, &o.held);
     if (make_temporary(s->t, &o, 0) < 0)
         return NULL;
-    o.made = mem_printf(s->t, "%s/%s", o.temporary->path, base_name(o.target));
+    o.made = mem_printf(s->t, "%s/%s", o.temporary->path, path_base(o.target));
     VEC_PUSH(s->t, s->v, s->n, s->cap, o);
     return o.made;
 }
@@ -485,6 +492,14 @@ static bool replace_targets(struct outputs *s)
     tgc_critical(s->t, false);
     errno = why;
     return nfine == n || complain(s->t, o[nfine]->path, "cannot be replaced");
+}
+
+bool outputs_put(struct outputs *s, const char *path, const struct text *x)
+{
+    FILE *f = outputs_open(s, path);
+    if (!f)
+        return false;
+    return (!x->n || fwrite(x->s, 1, x->n, f) == x->n) || complain(s->t, path, "writing failed");
 }
 
 bool outputs_commit(struct outputs *s)

@@ -374,8 +374,5 @@ struct safetensor {
  * exist. */
 bool safetensors_find(const void *bytes, size_t nbytes, const char *name, struct safetensor *found,
                       const char **error);
-bool safetensors_holds(enum dtype d);
-/* Writes a whole file. */
-void safetensors_write(struct text *out, struct buffer *const *w, const char *const *name, int n);
 
 #endif

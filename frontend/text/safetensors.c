@@ -244,7 +244,15 @@ static void put_json_string(struct text *out, const char *s)
     text_putc(out, '"');
 }
 
-void safetensors_write(struct text *out, struct buffer *const *w, const char *const *name, int n)
+/* Adds the size that the elements have; returns it. */
+static size_t add_nbytes(struct tgc *t, size_t at, const struct buffer *w)
+{
+    if (!size_add(at, w->nbytes, &at))
+        tgc_stop(t);
+    return at;
+}
+
+void safetensors_begin(struct text *out, struct buffer *const *w, const char *const *name, int n)
 {
     struct text header = {.t = out->t};
     size_t at = 0;
@@ -255,19 +263,27 @@ void safetensors_write(struct text *out, struct buffer *const *w, const char *co
         text_printf(&header, ":{\"dtype\":\"%s\",\"shape\":[", dtype_key(w[i]->dtype));
         for (int a = 0; a < w[i]->ndim; a++)
             text_printf(&header, "%s%lld", a ? "," : "", (long long)w[i]->dim[a]->arg.i);
-        text_printf(&header, "],\"data_offsets\":[%zu,%zu]}", at, at + w[i]->nbytes);
-        at += w[i]->nbytes;
+        text_printf(&header, "],\"data_offsets\":[%zu,", at);
+        at = add_nbytes(out->t, at, w[i]);
+        text_printf(&header, "%zu]}", at);
     }
     text_putc(&header, '}');
     while (header.n % 8)
         text_putc(&header, ' ');
-    size_t total = 0;
-    if (!size_add(at, header.n + 9, &total) || !size_add(total, out->n, &total))
-        tgc_stop(out->t);
-    out->s = mem_grow(out->t, out->s, &out->cap, total, 1);      /* at once: weights are large */
     for (int i = 0; i < 8; i++)
         text_putc(out, (char)(header.n >> (8 * i)));
     text_write(out, header.s, header.n);
+}
+
+void safetensors_write(struct text *out, struct buffer *const *w, const char *const *name, int n)
+{
+    size_t total = 1;
+    safetensors_begin(out, w, name, n);
+    for (int i = 0; i < n; i++)
+        total = add_nbytes(out->t, total, w[i]);
+    if (!size_add(total, out->n, &total))
+        tgc_stop(out->t);
+    out->s = mem_grow(out->t, out->s, &out->cap, total, 1);      /* at once: weights are large */
     for (int i = 0; i < n; i++)
         text_write(out, w[i]->data, w[i]->nbytes);
 }

@@ -95,6 +95,12 @@ struct tg_write_options {
 bool tg_write(struct tgc *t, const struct graph *g, const struct tg_write_options *options,
               struct text *out, struct text *side);
 
+/* Whether a safetensors file can have elements of this dtype. */
+bool safetensors_holds(enum dtype d);
+/* A whole file; and its beginning alone, after which the elements of each weight in turn follow. */
+void safetensors_write(struct text *out, struct buffer *const *w, const char *const *name, int n);
+void safetensors_begin(struct text *out, struct buffer *const *w, const char *const *name, int n);
+
 /* The functions of the format, in the order of the tables that calls are read by; NULL: no more.
  * *operands: "x, w, bias?", where ? marks optional ones and "more..." any number; *attributes:
  * "axis, keep=false, size?", with defaults. */

@@ -1,0 +1,221 @@
+"""Models that tgc writes: with new weights, and from text graphs.
+
+What is written must pass onnx.checker, give in ONNX Runtime what tgc gives, and be read by tgc again.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "lib"))
+
+import ml_dtypes
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+import graphs as G
+import tgc as T
+from suite import Suite, expect
+
+suite = Suite("written")
+OPTIONS = suite.parse()
+BUILD = Path(OPTIONS.build).resolve()
+TGC, TRAINED = T.find_tgc(OPTIONS.build).resolve(), BUILD / "tests/onnx/trained"
+SCRATCH = T.scratch(BUILD / "test-scratch" / "written")
+case = suite.folder_case(SCRATCH)
+DTYPES = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16, "I64": np.int64, "I32": np.int32, "U8": np.uint8, "BOOL": np.bool_}
+
+
+def random(seed=7):
+    return np.random.default_rng(seed)
+
+
+def safetensors(path):
+    """The tensors of a file, by name."""
+    data = path.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    tensors, end = {}, 0
+    for name, t in json.loads(data[8:8 + length]).items():
+        begin, end = t["data_offsets"]
+        tensors[name] = np.frombuffer(data[8 + length + begin:8 + length + end], DTYPES[t["dtype"]]).reshape(t["shape"])
+    expect(8 + length + end == len(data), f"{path.name}: its tensors end at {end}, the file at {len(data) - 8 - length}")
+    return tensors
+
+
+def trained(folder, source, out, weights, *options, status=0):
+    """Writes `source` with new weights as `out`; returns what was said."""
+    words = []
+    for i, (name, array) in enumerate(weights.items()):
+        narrow = array.dtype == ml_dtypes.bfloat16
+        np.save(folder / f"{i}.npy", array.view(np.uint16) if narrow else array)
+        words.append(f"{name}={i}.npy" + (",bf16" if narrow else ""))
+    done = T.must(T.run([TRAINED, *options, source, out, *words], cwd=folder), status)
+    return done.err
+
+
+def run_onnx(path, inputs):
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    return dict(zip((o.name for o in session.get_outputs()), session.run(None, inputs)))
+
+
+def run_tgc(folder, model, inputs, *options):
+    words = []
+    for i, (name, array) in enumerate(inputs.items()):
+        np.save(folder / f"in{i}.npy", array)
+        words += ["-i", f"{name}=in{i}.npy"]
+    T.must(T.run([TGC, "run", model, *words, "--out-dir", "out", *options], cwd=folder, env=T.quickly()))
+    return {p.stem: np.load(p) for p in (folder / "out").glob("*.npy")}
+
+
+def close(got, want, rtol=1e-5, atol=1e-6):
+    expect(set(got) == set(want), f"outputs {sorted(got)}, expected {sorted(want)}")
+    for name in want:
+        expect(got[name].shape == want[name].shape and np.allclose(got[name], want[name], rtol, atol, equal_nan=True),
+               f"{name}: {got[name].ravel()[:8]}\nexpected {want[name].ravel()[:8]}")
+
+
+def same_bits(got, want, name):
+    expect(got.dtype == want.dtype and got.shape == want.shape and got.tobytes() == want.tobytes(),
+           f"{name}: {got.dtype}{got.shape} {got.ravel()[:6]}\nexpected {want.dtype}{want.shape} {want.ravel()[:6]}")
+
+
+def without(m, names):
+    """A copy of a model without what these initializers hold."""
+    m = onnx.ModelProto.FromString(m.SerializeToString())
+    for t in m.graph.initializer:
+        if t.name in names:
+            for field in ("raw_data", "float_data", "int32_data", "double_data"):
+                t.ClearField(field)
+    return m
+
+
+# -------------------------------------------------------------------------------------------------- new weights
+
+
+def described():
+    """A perceptron with what a file may say besides: documentation, metadata, a producer, a type in between."""
+    m = G.perceptron()
+    m.producer_name, m.producer_version, m.doc_string, m.model_version = "trainer", "1.2", "what it is for", 3
+    m.metadata_props.add(key="license", value="MIT")
+    m.graph.doc_string = "two layers"
+    m.graph.node[0].doc_string = "the first"
+    m.graph.value_info.append(G.value("h", [1, 16]))
+    return m
+
+
+@case("initializers are replaced, all else is as it was")
+def initializers(folder):
+    m = described()
+    w1, b1, w2, b2 = m.graph.initializer
+    # three ways to store floats: raw, float_data, and another file
+    b1.CopyFrom(helper.make_tensor("b1", TensorProto.FLOAT, [16], numpy_helper.to_array(b1).tolist()))
+    onnx.save(m, folder / "m.onnx")
+    new = {"w1": random().standard_normal((8, 16), np.float32), "b1": np.full(16, -0.0, np.float32)}
+    trained(folder, "m.onnx", "n.onnx", new)
+    written = onnx.load(folder / "n.onnx")
+    onnx.checker.check_model(written, full_check=True)
+    for t in written.graph.initializer:
+        old = {"w2": w2, "b2": b2}.get(t.name)
+        same_bits(numpy_helper.to_array(t), new[t.name] if old is None else numpy_helper.to_array(old), t.name)
+    expect(without(written, new) == without(m, new), f"more than the weights differs:\n{written}")
+    x = random(1).standard_normal((1, 8), np.float32)
+    close(run_onnx(folder / "n.onnx", {"x": x}), {"y": G.perceptron_reference(written, x)})
+    close(run_tgc(folder, "n.onnx", {"x": x}), {"y": G.perceptron_reference(written, x)})
+
+
+@case("halves, doubles, a tied weight, one of a single element")
+def dtypes(folder):
+    f16, bf16, f64, one = (random().standard_normal((4, 4)).astype(d) for d in (np.float16, ml_dtypes.bfloat16, np.float64, np.float32))
+    one = one[:1, :1]
+    m = G.model(
+        [G.node("Cast", [n], [n + "f"], to=TensorProto.FLOAT) for n in ("h", "b", "d")] +
+        [G.node("MatMul", ["x", "hf"], ["1"]), G.node("MatMul", ["1", "bf"], ["2"]), G.node("MatMul", ["2", "hf"], ["3"]),
+         G.node("Mul", ["3", "one"], ["4"]), G.node("MatMul", ["4", "df"], ["y"])],
+        [G.value("x", [4, 4])], [G.value("y", [4, 4])],
+        [G.weight("h", f16), helper.make_tensor("b", TensorProto.BFLOAT16, [4, 4], bf16.tobytes(), raw=True), G.weight("d", f64), G.weight("one", one)], opset=18)
+    onnx.save(m, folder / "m.onnx")
+    new = {"h": f16 * np.float16(2), "b": (bf16 * bf16).astype(bf16.dtype), "d": -f64, "one": one + 1}
+    trained(folder, "m.onnx", "n.onnx", new)
+    written = onnx.load(folder / "n.onnx")
+    onnx.checker.check_model(written, full_check=True)
+    for t in written.graph.initializer:
+        same_bits(numpy_helper.to_array(t), new[t.name], t.name)
+    h, b, d = (new[n].astype(np.float32) for n in ("h", "b", "d"))
+    x = np.eye(4, dtype=np.float32)
+    close(run_onnx(folder / "n.onnx", {"x": x}), {"y": h @ b @ h * new["one"] @ d}, 1e-4)
+    trained(folder, "m.onnx", "n.safetensors", new)
+    for name, array in safetensors(folder / "n.safetensors").items():
+        same_bits(array, new[name], name)
+
+
+@case("Constant nodes: by the tensor's name, or that of what the node makes")
+def constants(folder):
+    w = random().standard_normal((3, 3), np.float32)
+    named, unnamed = numpy_helper.from_array(w, "kernel"), numpy_helper.from_array(w + 1)
+    m = G.model([G.node("Constant", [], ["k"], value=named), G.node("Constant", [], ["l"], value=unnamed),
+                 G.node("MatMul", ["x", "k"], ["1"]), G.node("MatMul", ["1", "l"], ["y"])], [G.value("x", [3, 3])], [G.value("y", [3, 3])])
+    onnx.save(m, folder / "m.onnx")
+    trained(folder, "m.onnx", "n.onnx", {"kernel": w * 2, "l": w * 3})
+    x = np.eye(3, dtype=np.float32)
+    close(run_onnx(folder / "n.onnx", {"x": x}), {"y": w @ w * 6})
+    trained(folder, "m.onnx", "n.tg", {"kernel": w * 2, "l": w * 3})
+    close(run_tgc(folder, "n.tg", {"x": x}), {"y": w @ w * 6})
+
+
+@case("weights in another file: inside where they fit, else beside the model")
+def external(folder):
+    w1, w2 = random().standard_normal((2, 32, 32), np.float32)
+    m = G.model([G.node("MatMul", ["x", "w1"], ["h"]), G.node("MatMul", ["h", "w2"], ["1"]), G.node("Reshape", ["1", "shape"], ["y"])],
+                [G.value("x", [2, 32])], [G.value("y", [64])], [G.weight("w1", w1), G.weight("w2", w2), G.weight("shape", np.array([64]))])
+    onnx.save(m, folder / "m.onnx", save_as_external_data=True, location="m.bin", size_threshold=0)
+    x = random(1).standard_normal((2, 32), np.float32)
+    want = {"y": (x @ (w1 + 1) @ w2).ravel()}
+    trained(folder, "m.onnx", "n.onnx", {"w1": w1 + 1})
+    trained(folder, "m.onnx", "o.onnx", {"w1": w1 + 1}, "-m", "4000")
+    (folder / "m.bin").unlink()
+    expect(not (folder / "n.onnx.data").exists(), "n.onnx.data was written, which nothing needs")
+    expect((folder / "o.onnx.data").stat().st_size == 2 * w1.nbytes and (folder / "o.onnx").stat().st_size < 1000,
+           "the weights are not in o.onnx.data alone")
+    for name in ("n.onnx", "o.onnx"):
+        onnx.checker.check_model(str(folder / name), full_check=True)
+        close(run_onnx(folder / name, {"x": x}), want, 1e-4, 1e-5)
+    T.must(T.run([TGC, "verify", "n.onnx", "o.onnx"], cwd=folder, env=T.quickly()))
+
+
+@case("a text graph: text and safetensors, safetensors alone")
+def text(folder):
+    source = T.ROOT / "models/digits.tg"
+    new = {"hidden.weight": random().standard_normal((64, 24), np.float32), "score.bias": np.arange(10, dtype=np.float32)}
+    trained(folder, source, "n.tg", new)
+    trained(folder, source, "old.safetensors", {})
+    trained(folder, source, "new.safetensors", new)
+    old, written = safetensors(folder / "old.safetensors"), safetensors(folder / "new.safetensors")
+    expect(sorted(written) == ["hidden.bias", "hidden.weight", "score.bias", "score.weight"], f"weights {sorted(written)}")
+    for name, array in written.items():
+        same_bits(array, new.get(name, old[name]), name)
+    x = random(1).uniform(0, 1, (1, 64)).astype(np.float32)
+    hidden = np.maximum(x @ written["hidden.weight"] + written["hidden.bias"], 0)
+    e = np.exp(hidden @ written["score.weight"] + written["score.bias"])
+    close(run_tgc(folder, "n.tg", {"picture": x}), {"probabilities": e / e.sum()}, 1e-4)
+
+
+@case("what cannot be written is refused, and nothing is left")
+def refused(folder):
+    onnx.save(G.perceptron(), folder / "m.onnx")
+    for out, weights, words in (
+            ("n.onnx", {"w3": np.zeros(3, np.float32)}, "weight 'w3': error: the model has no weight of this name"),
+            ("n.tg", {"w3": np.zeros(3, np.float32)}, "weight 'w3': error: the model has no weight of this name"),
+            ("n.onnx", {"b1": np.zeros(3, np.float32)}, "is f32[16] in the model, but its new values are f32[3]"),
+            ("n.safetensors", {"b1": np.zeros(16)}, "is f32[16] in the model, but its new values are f64[16]"),
+            ("n.c", {}, "is written as .onnx, .tg or .safetensors")):
+        said = trained(folder, "m.onnx", out, weights, status=1)
+        expect(words in said, f"{out}: {said}")
+    expect(sorted(p.name for p in folder.iterdir()) == ["0.npy", "m.onnx"], f"left: {sorted(p.name for p in folder.iterdir())}")
+
+
+suite.main()
