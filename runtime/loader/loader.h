@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: 0BSD */
+/* loader.h - data sets in files, for training: arrays whose leading axis counts the samples.
+ *
+ *      .npy .npz IDX (each also as .gz)  --dataset_open()-->  arrays  --dataset_gather()-->  rows
+ *
+ * The loader needs libc alone. It never prints and never exits: a function that can fail returns
+ * false and leaves a sentence in dataset.error, with the file, what was found, what was expected
+ * and what to do. Files are data of unknown origin: every size and offset in them is checked before
+ * it is used, and `most_nbytes` bounds the memory that they can ask for.
+ *
+ * The files of this folder are also pieces that a program can carry (runtime/embed.c). There
+ * LOADER_API is `static`. MODEL_NO_MMAP: files are read instead of mapped.
+ */
+//@ loader
+#ifndef LOADER_H
+#define LOADER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifndef LOADER_API
+#define LOADER_API
+#endif
+
+enum {
+    LOADER_ERROR_NBYTES = 2048,
+    LOADER_RANK = 8,
+    LOADER_NAME_NBYTES = 256 /* of an array's name, with the zero at its end */
+};
+
+/* The element types of files, which are also those that rows are converted to: name, text, C type,
+ * NumPy's kind, IDX's code (0: IDX has none). f16 is stored as its bits, since pictures and tokens
+ * are kept so to save space; u16 and u32 are usual for tokens. NumPy's remaining kinds (complex,
+ * text, dates, objects) are refused. */
+#define LOADER_TYPES(TYPE)                \
+    TYPE(BOOL, "bool", uint8_t, 'b', 0)   \
+    TYPE(U8, "u8", uint8_t, 'u', 0x08)    \
+    TYPE(I8, "i8", int8_t, 'i', 0x09)     \
+    TYPE(U16, "u16", uint16_t, 'u', 0)    \
+    TYPE(I16, "i16", int16_t, 'i', 0x0b)  \
+    TYPE(U32, "u32", uint32_t, 'u', 0)    \
+    TYPE(I32, "i32", int32_t, 'i', 0x0c)  \
+    TYPE(U64, "u64", uint64_t, 'u', 0)    \
+    TYPE(I64, "i64", int64_t, 'i', 0)     \
+    TYPE(F16, "f16", uint16_t, 'f', 0)    \
+    TYPE(F32, "f32", float, 'f', 0x0d)    \
+    TYPE(F64, "f64", double, 'f', 0x0e)
+
+enum loader_type {
+#define LOADER_ENUM(name, text, type, kind, code) LOADER_##name,
+    LOADER_TYPES(LOADER_ENUM)
+#undef LOADER_ENUM
+    LOADER_NTYPE
+};
+
+LOADER_API const char *loader_type_name(enum loader_type type);
+LOADER_API size_t loader_type_nbytes(enum loader_type type);
+
+/* One array of a data set. */
+struct dataset_array {
+    const char *name, *file;
+    enum loader_type type;
+    int rank;                 /* at least 1 */
+    int64_t dim[LOADER_RANK]; /* each at least 1; dim[0] is the number of samples */
+    int64_t row_nelem;        /* elements of one sample: the product of the other dimensions */
+    const void *data;         /* in C order and the machine's byte order, of any alignment */
+    size_t nbytes;
+};
+
+/* Begins as all zeros. */
+struct dataset {
+    /* Set by the caller before dataset_open(): how many bytes all files together may ask of memory,
+     * and how many of an archive's entry may be read to check it; 0 means 16 GiB. Files that are
+     * mapped as they are do not count. */
+    size_t most_nbytes;
+
+    int64_t nsample;
+    int narray;
+    struct dataset_array *array; /* moves when another file is opened */
+    char error[LOADER_ERROR_NBYTES];
+
+    size_t used_nbytes; /* of most_nbytes */
+    struct loader_block *block;
+};
+
+/* ------------------------------------------------------------------------------------ dataset.c */
+
+/* Opens a file and adds its arrays. What the file is, its first bytes say:
+ *
+ *      .npy    versions 1 to 3, in C order. `as` is the array's name.
+ *      IDX     MNIST's format: 0 0 type rank, big-endian dimensions and elements. `as` likewise.
+ *      .npz    stored and deflated entries, also of zip64. `as` NULL: all arrays, by their names.
+ *              "NAME": the only array, else the one of this name. "NAME=ENTRY": that entry as NAME.
+ *      .gz     of .npy or IDX, of one or several members
+ *
+ * Elements in the other byte order are copied and swapped; those in the machine's order are used
+ * where the mapped file has them. Others must not shorten a file while it is mapped. CRC-32 of gzip
+ * members and zip entries is checked. All arrays must have the same number of samples, and none may
+ * be empty. false: d->error says why, and no array was added. */
+LOADER_API bool dataset_open(struct dataset *d, const char *path, const char *as);
+
+/* The array of that name; NULL: there is none. */
+LOADER_API const struct dataset_array *dataset_find(const struct dataset *d, const char *name);
+
+/* Releases all; the data set is as new, but for what the caller had set. */
+LOADER_API void dataset_close(struct dataset *d);
+
+#endif

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: 0BSD */
+/* parts.h - what the loader's files have in common, and others do not see. Functions that return
+ * bool write the reason to `error` (LOADER_ERROR_NBYTES) where they return false. `where` is the
+ * file as errors name it. */
+#include "runtime/loader/loader.h"
+
+//@ loader_parts loader
+#ifndef LOADER_PARTS_H
+#define LOADER_PARTS_H
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --------------------------------------------------------------------------------------- file.c */
+
+/* Always false. */
+#ifdef __GNUC__
+__attribute__((format(printf, 2, 3)))
+#endif
+LOADER_API bool
+loader_fail(char *error, const char *format, ...);
+
+/* Checked arithmetic: false on overflow, *r untouched then. */
+LOADER_API bool loader_add(size_t a, size_t b, size_t *r);
+LOADER_API bool loader_mul(size_t a, size_t b, size_t *r);
+
+LOADER_API uint64_t loader_uint(const uint8_t *s, int nbytes, bool is_big);
+LOADER_API bool loader_is_little_endian(void);
+
+/* Memory that dataset_close() releases, and that counts towards most_nbytes. NULL: d->error says
+ * why. `where` names the file that needs it. */
+LOADER_API void *loader_take(struct dataset *d, const char *where, size_t nbytes);
+LOADER_API char *loader_copy_text(struct dataset *d, const char *where, const char *text);
+
+/* Releases the blocks that came after `last`. */
+LOADER_API void loader_release(struct dataset *d, const struct loader_block *last);
+
+/* What most_nbytes leaves. */
+LOADER_API size_t loader_room(const struct dataset *d);
+
+/* A regular file's bytes, mapped or read; they last as long as the data set. */
+LOADER_API const uint8_t *loader_map(struct dataset *d, const char *path, size_t *nbytes);
+
+/* ------------------------------------------------------------------------------------ inflate.c */
+
+/* Where inflated bytes go. data[size] grows with realloc() up to `most`; it is not reallocated
+ * where size == most. */
+struct loader_output {
+    uint8_t *data;
+    size_t n, size, most;
+};
+enum loader_inflated { INFLATE_DONE, INFLATE_FULL, INFLATE_BROKEN, INFLATE_NO_MEMORY };
+
+/* Inflates one stream of RFC 1951, which begins at from[0]; *used: its length. FULL: it holds more
+ * than `most` bytes, of which the first are there. */
+LOADER_API enum loader_inflated loader_inflate(const uint8_t *from, size_t size, size_t *used,
+                                               struct loader_output *out);
+
+/* Inflates all members of a gzip file (RFC 1952) and checks their CRC-32 and length. */
+LOADER_API enum loader_inflated loader_gunzip(const uint8_t *from, size_t size,
+                                              struct loader_output *out);
+
+/* CRC-32 as of gzip and zip. */
+LOADER_API uint32_t loader_crc(const uint8_t *data, size_t nbytes);
+
+/* Whether so many deflated bytes can hold so many: deflate's ratio is at most 1032. */
+LOADER_API bool loader_can_hold(size_t deflated, size_t nbytes);
+
+/* ---------------------------------------------------------------------------------------- npy.c */
+
+/* What a header says: `header` bytes, then nbytes of elements. */
+struct loader_shape {
+    enum loader_type type;
+    bool is_swapped; /* against the machine's byte order */
+    int rank;
+    int64_t dim[LOADER_RANK];
+    size_t header, nbytes;
+};
+
+enum { LOADER_HEADER_NBYTES = (1 << 16) + 12 }; /* the longest that is read */
+
+LOADER_API bool loader_is_npy(const uint8_t *data, size_t n);
+LOADER_API bool loader_is_idx(const uint8_t *data, size_t n);
+LOADER_API bool loader_read_npy(const uint8_t *data, size_t n, const char *where,
+                                struct loader_shape *s, char *error);
+LOADER_API bool loader_read_idx(const uint8_t *data, size_t n, const char *where,
+                                struct loader_shape *s, char *error);
+
+/* -------------------------------------------------------------------------------------- array.c */
+
+/* 1 to LOADER_NAME_NBYTES - 1 bytes without control characters. */
+LOADER_API bool loader_is_name(const char *name);
+
+/* The shape of a .npy file or, if it does not begin as one, of IDX; data[n]: its first bytes. */
+LOADER_API bool loader_read_shape(struct dataset *d, const char *where, const uint8_t *data,
+                                  size_t n, struct loader_shape *s);
+
+/* Adds a file whose bytes are data[n]: a .npy file, or IDX. */
+LOADER_API bool loader_add_file(struct dataset *d, const char *where, const char *name,
+                                const uint8_t *data, size_t n);
+
+/* Adds an array; checks its name, its size, and the number of samples. */
+LOADER_API bool loader_add_array(struct dataset *d, const char *where, const char *name,
+                                 const struct loader_shape *s, const void *data);
+
+/* ---------------------------------------------------------------------------------------- zip.c */
+
+LOADER_API bool loader_open_npz(struct dataset *d, const char *path, const char *as,
+                                const uint8_t *data, size_t n);
+#endif
