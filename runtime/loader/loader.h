@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: 0BSD */
 /* loader.h - data sets in files, for training: arrays whose leading axis counts the samples.
  *
- *      .npy .npz IDX (each also as .gz)  --dataset_open()-->  arrays  --dataset_gather()-->  rows
+ *      .npy .npz IDX, .gz  --dataset_open()-->  arrays  --dataset_gather()--------->  rows
+ *                                                       --dataset_stream_next()---->  batches
  *
  * The loader needs libc alone. It never prints and never exits: a function that can fail returns
  * false and leaves a sentence in dataset.error, with the file, what was found, what was expected
@@ -9,7 +10,8 @@
  * it is used, and `most_nbytes` bounds the memory that they can ask for.
  *
  * The files of this folder are also pieces that a program can carry (runtime/embed.c). There
- * LOADER_API is `static`. MODEL_NO_MMAP: files are read instead of mapped.
+ * LOADER_API is `static`. MODEL_NO_MMAP: files are read instead of mapped. MODEL_NO_PTHREADS:
+ * batches are made in the caller's thread.
  */
 //@ loader
 #ifndef LOADER_H
@@ -33,23 +35,24 @@ enum {
  * NumPy's kind, IDX's code (0: IDX has none). f16 is stored as its bits, since pictures and tokens
  * are kept so to save space; u16 and u32 are usual for tokens. NumPy's remaining kinds (complex,
  * text, dates, objects) are refused. */
-#define LOADER_TYPES(TYPE)                \
-    TYPE(BOOL, "bool", uint8_t, 'b', 0)   \
-    TYPE(U8, "u8", uint8_t, 'u', 0x08)    \
-    TYPE(I8, "i8", int8_t, 'i', 0x09)     \
-    TYPE(U16, "u16", uint16_t, 'u', 0)    \
-    TYPE(I16, "i16", int16_t, 'i', 0x0b)  \
-    TYPE(U32, "u32", uint32_t, 'u', 0)    \
-    TYPE(I32, "i32", int32_t, 'i', 0x0c)  \
-    TYPE(U64, "u64", uint64_t, 'u', 0)    \
-    TYPE(I64, "i64", int64_t, 'i', 0)     \
-    TYPE(F16, "f16", uint16_t, 'f', 0)    \
-    TYPE(F32, "f32", float, 'f', 0x0d)    \
+#define LOADER_INTEGERS(TYPE)            \
+    TYPE(BOOL, "bool", uint8_t, 'b', 0)  \
+    TYPE(U8, "u8", uint8_t, 'u', 0x08)   \
+    TYPE(I8, "i8", int8_t, 'i', 0x09)    \
+    TYPE(U16, "u16", uint16_t, 'u', 0)   \
+    TYPE(I16, "i16", int16_t, 'i', 0x0b) \
+    TYPE(U32, "u32", uint32_t, 'u', 0)   \
+    TYPE(I32, "i32", int32_t, 'i', 0x0c) \
+    TYPE(U64, "u64", uint64_t, 'u', 0)   \
+    TYPE(I64, "i64", int64_t, 'i', 0)
+#define LOADER_FLOATS(TYPE)            \
+    TYPE(F16, "f16", uint16_t, 'f', 0) \
+    TYPE(F32, "f32", float, 'f', 0x0d) \
     TYPE(F64, "f64", double, 'f', 0x0e)
 
 enum loader_type {
 #define LOADER_ENUM(name, text, type, kind, code) LOADER_##name,
-    LOADER_TYPES(LOADER_ENUM)
+    LOADER_INTEGERS(LOADER_ENUM) LOADER_FLOATS(LOADER_ENUM)
 #undef LOADER_ENUM
     LOADER_NTYPE
 };
@@ -105,5 +108,87 @@ LOADER_API const struct dataset_array *dataset_find(const struct dataset *d, con
 
 /* Releases all; the data set is as new, but for what the caller had set. */
 LOADER_API void dataset_close(struct dataset *d);
+
+/* ------------------------------------------------------------------------------------- gather.c */
+
+/* Rows of an array by their numbers, converted: out[n][row_nelem] of that type. Floats are rounded
+ * to nearest, ties to even. A value that the type does not hold is an error: a fraction or NaN as
+ * an integer, a number beyond the type's range. false: d->error says which sample.
+ * needs: an array of this data set */
+LOADER_API bool dataset_gather(struct dataset *d, const struct dataset_array *a,
+                               const int64_t *index, int64_t n, void *out, enum loader_type type);
+
+/* -------------------------------------------------------------------------------------- order.c */
+
+/* Threefry-2x32, 20 rounds. source: Salmon et al. 2011 */
+LOADER_API void loader_threefry(const uint32_t key[2], const uint32_t counter[2], uint32_t out[2]);
+
+/* The order of n samples in an epoch: order[0..n) is a permutation that depends on nothing else.
+ *
+ *      key   = threefry(seed, (epoch, 0))                    low halves of 64 bits first
+ *      for i = n - 1, n - 2, ... 1:  swap order[i], order[threefry(key, i) mod (i + 1)]
+ *
+ * needs: epoch < 2^32 */
+LOADER_API void dataset_order(uint64_t seed, int64_t epoch, int64_t n, int64_t *order);
+
+/* ------------------------------------------------------------------------------------- stream.c */
+
+/* An array that a stream delivers, and the type of its elements there. */
+struct stream_field {
+    const char *name;
+    enum loader_type type;
+};
+
+/* Zeros are fine but for `batch` and the fields. */
+struct stream_options {
+    int64_t batch; /* samples in a batch; an epoch's last one may have fewer */
+    uint64_t seed;
+    int64_t epoch, step; /* where to begin: that many batches of that epoch are done already */
+    int64_t epochs;      /* the stream ends before that epoch; 0: never */
+    bool in_order;       /* samples as the files have them, in each epoch */
+    bool no_thread;      /* batches are made when they are asked for */
+    int nfield;
+    const struct stream_field *field;
+};
+
+/* A batch. What it points to is valid until the next call for the stream. */
+struct stream_batch {
+    int64_t epoch, step, n;
+    bool is_last;         /* of its epoch */
+    const int64_t *index; /* [n], the samples' numbers */
+    void *const *data;    /* [nfield]: of each field [n][row_nelem] */
+};
+
+/* What a field delivers. dim[0] is a full batch's. */
+struct stream_array {
+    enum loader_type type;
+    int rank;
+    int64_t dim[LOADER_RANK];
+    int64_t row_nelem;
+};
+
+struct stream {
+    int64_t nstep;              /* batches of an epoch */
+    struct stream_array *array; /* [nfield] */
+    char error[LOADER_ERROR_NBYTES];
+    struct stream_state *state;
+};
+
+/* Batches of a data set, in an order that (seed, epoch) determines. A thread prepares the next
+ * batch while the caller works with one; what comes does not depend on it. To go on after batch
+ * (epoch, step), begin at (epoch, step + 1); nothing is replayed.
+ * false: s->error says why, and nothing is to be stopped.
+ * needs: the data set open and unchanged until dataset_stream_stop(); most_nbytes bounds what the
+ * stream takes, too */
+LOADER_API bool dataset_stream_start(struct stream *s, const struct dataset *d,
+                                     const struct stream_options *options);
+
+enum stream_status { STREAM_FAILED = -1, STREAM_ENDED, STREAM_BATCH };
+
+/* FAILED: s->error says why, and remains the answer. */
+LOADER_API enum stream_status dataset_stream_next(struct stream *s, struct stream_batch *b);
+
+/* Ends the thread and releases all. Also after a failure; twice is harmless. */
+LOADER_API void dataset_stream_stop(struct stream *s);
 
 #endif

@@ -19,7 +19,7 @@ static const struct {
     uint8_t code;
 } loader_types[] = {
 #define LOADER_ROW(name, text, type, kind, code) {text, sizeof(type), kind, code},
-    LOADER_TYPES(LOADER_ROW)
+    LOADER_INTEGERS(LOADER_ROW) LOADER_FLOATS(LOADER_ROW)
 #undef LOADER_ROW
 };
 

@@ -109,4 +109,41 @@ LOADER_API bool loader_add_array(struct dataset *d, const char *where, const cha
 
 LOADER_API bool loader_open_npz(struct dataset *d, const char *path, const char *as,
                                 const uint8_t *data, size_t n);
+
+/* ------------------------------------------------------------------------------------- gather.c */
+
+enum { LOADER_CHUNK = 256 }; /* elements that are converted at a time */
+
+/* n elements as integers or as doubles, n <= LOADER_CHUNK. Integers: the number of elements before
+ * the first that is beyond int64_t. needs: a type of that kind */
+LOADER_API bool loader_is_float(enum loader_type type);
+LOADER_API int64_t loader_load_integers(const uint8_t *from, enum loader_type type, int64_t n,
+                                        int64_t *v);
+LOADER_API void loader_load_floats(const uint8_t *from, enum loader_type type, int64_t n,
+                                   double *v);
+
+/* The other way, to any type. Returns the number of elements before the first that it cannot hold.
+ */
+LOADER_API int64_t loader_store_integers(const int64_t *v, int64_t n, uint8_t *to,
+                                         enum loader_type type);
+LOADER_API int64_t loader_store_floats(const double *v, int64_t n, uint8_t *to,
+                                       enum loader_type type);
+
+/* One row of a->row_nelem elements, converted. */
+LOADER_API bool loader_convert(const struct dataset_array *a, int64_t sample, const uint8_t *from,
+                               uint8_t *to, enum loader_type type, char *error);
+
+/* A value of sample `sample` that the type cannot hold. Always false. */
+LOADER_API bool loader_misfit(const struct dataset_array *a, int64_t sample, double value,
+                              enum loader_type type, char *error);
+
+/* The elements of one sample, as the array has them. NULL: `error` says why. */
+LOADER_API const uint8_t *loader_row(const struct dataset_array *a, int64_t sample, char *error);
+
+/* -------------------------------------------------------------------------------------- order.c */
+
+/* The key for one purpose in one epoch. */
+enum loader_purpose { LOADER_ORDER, LOADER_AUGMENT };
+LOADER_API void loader_key(uint64_t seed, int64_t epoch, enum loader_purpose purpose,
+                           uint32_t key[2]);
 #endif

@@ -10,6 +10,14 @@
  *                          turn AS PATH TEMPORARY N SEED   opens N copies with changed bytes
  *                          inflate PATH    of each stream in the file, after its length in 4 bytes
  *                                          (little-endian): status, length and CRC-32 of its data
+ *                          gather NAME TYPE FILE I,I,...
+ *                          order SEED EPOCH N FILE
+ *                          batch=N seed=N epoch=N step=N epochs=N in_order no_thread
+ *                                          options of the streams that follow
+ *                          field NAME TYPE     what they deliver
+ *                          stream FILE N       up to N batches: prints epoch, step, n, is_last and
+ *                                          indices of each; appends the K-th field to FILE.K
+ *                          slow            batches are asked for after a while
  *
  * An error is printed to standard output, and the exit status is 1. With LOADER_TEXT the loader is
  * the text of that file, as a program carries it.
@@ -21,9 +29,16 @@
 #include "runtime/loader/parts.h"
 #endif
 
+#include <time.h>
+
+enum { FIELDS = 4 };
+
 struct driver {
     struct dataset d;
     char **word, **end;
+    struct stream_options options;
+    struct stream_field field[FIELDS];
+    bool is_slow;
 };
 
 static _Noreturn void stop(const char *what)
@@ -172,38 +187,175 @@ static void inflate(struct driver *v)
     free(data);
 }
 
+static enum loader_type read_type(struct driver *v)
+{
+    const char *name = next(v);
+    for (int i = 0; i < LOADER_NTYPE; i++)
+        if (strcmp(loader_type_name((enum loader_type)i), name) == 0)
+            return (enum loader_type)i;
+    stop(name);
+}
+
+static void gather(struct driver *v)
+{
+    const struct dataset_array *a = array(v);
+    enum loader_type type = read_type(v);
+    const char *path = next(v);
+    char *list_of = next(v);
+    int64_t index[1024], n = 0;
+    for (char *word = strtok(list_of, ","); word && n < 1024; word = strtok(NULL, ","))
+        index[n++] = atoll(word);
+    size_t nbytes = (size_t)(n * a->row_nelem) * loader_type_nbytes(type);
+    void *out = malloc(nbytes + 1);
+    bool ok = out && dataset_gather(&v->d, a, index, n, out, type);
+    if (ok)
+        write_file(path, out, nbytes);
+    free(out);
+    check(v, ok);
+}
+
+static void order(struct driver *v)
+{
+    unsigned long long seed = strtoull(next(v), NULL, 10);
+    int64_t epoch = atoll(next(v)), n = atoll(next(v));
+    int64_t *to = malloc((size_t)n * sizeof *to);
+    if (!to)
+        stop("memory");
+    dataset_order(seed, epoch, n, to);
+    write_file(next(v), to, (size_t)n * sizeof *to);
+    free(to);
+}
+
+static void put_batch(const struct stream *s, const struct stream_batch *b, int nfield,
+                      const char *path)
+{
+    printf("%lld %lld %lld %d", (long long)b->epoch, (long long)b->step, (long long)b->n,
+           b->is_last);
+    for (int64_t i = 0; i < b->n; i++)
+        printf(" %lld", (long long)b->index[i]);
+    puts("");
+    for (int k = 0; k < nfield; k++) {
+        char name[512];
+        size_t nbytes = (size_t)s->array[k].row_nelem * loader_type_nbytes(s->array[k].type);
+        snprintf(name, sizeof name, "%s.%d", path, k);
+        FILE *f = fopen(name, "ab");
+        if (!f || fwrite(b->data[k], nbytes, (size_t)b->n, f) != (size_t)b->n || fclose(f) != 0)
+            stop(name);
+    }
+}
+
+static void stream(struct driver *v)
+{
+    const char *path = next(v);
+    long most = atol(next(v));
+    static struct stream s;
+    struct stream_batch b;
+    v->options.field = v->field;
+    bool ok = dataset_stream_start(&s, &v->d, &v->options);
+    enum stream_status status = ok ? STREAM_BATCH : STREAM_FAILED;
+    for (long i = 0; status == STREAM_BATCH && i < most; i++) {
+        const struct timespec while_ = {0, i % 3 * 2000000};
+        if (v->is_slow)
+            nanosleep(&while_, NULL);
+        status = dataset_stream_next(&s, &b);
+        if (status == STREAM_BATCH)
+            put_batch(&s, &b, v->options.nfield, path);
+    }
+    if (status == STREAM_ENDED)
+        puts("end");
+    if (status == STREAM_FAILED && dataset_stream_next(&s, &b) != STREAM_FAILED)
+        stop("a failed stream goes on");
+    memcpy(v->d.error, s.error, sizeof s.error);
+    dataset_stream_stop(&s);
+    dataset_stream_stop(&s);
+    check(v, status != STREAM_FAILED);
+}
+
+/* A word of a stream's options. */
+static bool set_option(struct driver *v, const char *word, const char *value)
+{
+    const struct {
+        const char *name;
+        int64_t *to;
+    } number[] = {
+        {"batch=", &v->options.batch},
+        {"epoch=", &v->options.epoch},
+        {"step=", &v->options.step},
+        {"epochs=", &v->options.epochs},
+    };
+    for (size_t i = 0; i < sizeof number / sizeof *number; i++)
+        if (strncmp(word, number[i].name, strlen(number[i].name)) == 0) {
+            *number[i].to = atoll(value);
+            return true;
+        }
+    if (strncmp(word, "most=", 5) == 0)
+        v->d.most_nbytes = (size_t)strtoull(value, NULL, 10);
+    else if (strncmp(word, "seed=", 5) == 0)
+        v->options.seed = strtoull(value, NULL, 10);
+    else if (strcmp(word, "in_order") == 0)
+        v->options.in_order = true;
+    else if (strcmp(word, "no_thread") == 0)
+        v->options.no_thread = true;
+    else if (strcmp(word, "slow") == 0)
+        v->is_slow = true;
+    else
+        return false;
+    return true;
+}
+
+static void field(struct driver *v)
+{
+    if (v->options.nfield == FIELDS)
+        stop("too many fields");
+    struct stream_field *f = &v->field[v->options.nfield++];
+    f->name = next(v);
+    f->type = read_type(v);
+}
+
+static void open_word(struct driver *v)
+{
+    const char *as = next(v);
+    check(v, open_as(v, as, next(v)));
+}
+
+static void try_word(struct driver *v)
+{
+    const char *as = next(v);
+    puts(open_as(v, as, next(v)) ? "opened" : v->d.error);
+}
+
+static void save(struct driver *v)
+{
+    const struct dataset_array *a = array(v);
+    write_file(next(v), a->data, a->nbytes);
+}
+
+static void list_word(struct driver *v) { list(&v->d); }
+static void close_word(struct driver *v) { dataset_close(&v->d); }
+
 int main(int argc, char **argv)
 {
+    static const struct {
+        const char *word;
+        void (*run)(struct driver *v);
+    } table[] = {
+        {"open", open_word},   {"try", try_word}, {"list", list_word}, {"save", save},
+        {"close", close_word}, {"cut", cut},      {"turn", turn},      {"inflate", inflate},
+        {"gather", gather},    {"order", order},  {"field", field},    {"stream", stream},
+    };
     static struct driver v;
     v.word = argv + 1;
     v.end = argv + argc;
     while (v.word < v.end) {
         const char *word = next(&v), *value = word + strcspn(word, "=");
-        value += *value == '=';
-        if (strncmp(word, "most=", 5) == 0) {
-            v.d.most_nbytes = (size_t)strtoull(value, NULL, 10);
-        } else if (strcmp(word, "open") == 0) {
-            const char *as = next(&v);
-            check(&v, open_as(&v, as, next(&v)));
-        } else if (strcmp(word, "try") == 0) {
-            const char *as = next(&v);
-            puts(open_as(&v, as, next(&v)) ? "opened" : v.d.error);
-        } else if (strcmp(word, "list") == 0) {
-            list(&v.d);
-        } else if (strcmp(word, "save") == 0) {
-            const struct dataset_array *a = array(&v);
-            write_file(next(&v), a->data, a->nbytes);
-        } else if (strcmp(word, "close") == 0) {
-            dataset_close(&v.d);
-        } else if (strcmp(word, "cut") == 0) {
-            cut(&v);
-        } else if (strcmp(word, "turn") == 0) {
-            turn(&v);
-        } else if (strcmp(word, "inflate") == 0) {
-            inflate(&v);
-        } else {
+        size_t i = 0;
+        if (set_option(&v, word, value + (*value == '=')))
+            continue;
+        while (i < sizeof table / sizeof *table && strcmp(table[i].word, word) != 0)
+            i++;
+        if (i == sizeof table / sizeof *table)
             stop(word);
-        }
+        table[i].run(&v);
     }
     dataset_close(&v.d);
     return 0;

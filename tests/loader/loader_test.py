@@ -30,7 +30,8 @@ BUILD = Path(OPTIONS.build).resolve()
 DRIVER = BUILD / "tests" / "loader" / "loader_driver"
 SCRATCH = BUILD / "test-scratch" / "loader"
 case = suite.folder_case(SCRATCH)
-PIECES = ["loader.h", "parts.h", "file.c", "inflate.c", "npy.c", "array.c", "zip.c", "dataset.c"]
+PIECES = ["loader.h", "parts.h", "file.c", "inflate.c", "npy.c", "array.c", "zip.c", "dataset.c", "gather.c", "order.c",
+          "stream.c"]
 TURNS = 4000 if OPTIONS.all else 400
 TYPES = {"bool": "?", "u8": "u1", "i8": "i1", "u16": "u2", "i16": "i2", "u32": "u4", "i32": "i4", "u64": "u8", "i64": "i8",
          "f16": "f2", "f32": "f4", "f64": "f8"}
@@ -220,6 +221,188 @@ def _(folder):
     refused(folder, "a.npy", "name", name="x" * 256)
 
 
+# ------------------------------------------------------------------------------- rows and batches
+
+
+def converted(array, dtype):
+    """As the loader converts, by NumPy; None for a value that it refuses."""
+    if dtype == array.dtype:
+        return array
+    with np.errstate(all="ignore"):
+        wanted = array.astype(dtype)
+    if array.dtype == bool or np.issubdtype(dtype, np.floating):
+        fits = np.isfinite(wanted) | ~np.isfinite(array)
+    elif dtype == bool:
+        fits = (array == 0) | (array == 1)
+    elif np.issubdtype(array.dtype, np.floating):
+        fits = np.isfinite(array) & (np.trunc(array) == array)
+        fits &= np.array([np.iinfo(dtype).min <= int(v) <= min(np.iinfo(dtype).max, 2**63 - 1) if ok else False
+                          for v, ok in zip(array.tolist(), fits)], bool)
+    else:
+        fits = np.array([np.iinfo(dtype).min <= v <= np.iinfo(dtype).max for v in array.tolist()], bool)
+    if array.dtype == np.uint64:
+        fits = np.asarray(fits) & (array < 2**63)
+    return np.where(fits, wanted.astype(object), None)
+
+
+VALUES = {
+    "i": [0, 1, -1, 2, 127, 128, -128, -129, 255, 256, 32767, 32768, -32769, 65504, 65519, 65520, 65535, 65536, 2**24 + 1, 2**31 - 1,
+          -2**31, 2**31, 2**32 - 1, 2**32, 2**53 + 1, -2**53 - 1, 2**55 + 2**31 + 1, 2**63 - 1, -2**63, 2**64 - 1],
+    "f": [0., 1., -1., .5, 1.5, 255., 255.5, 256., 65519.9, 65520., -65519., 65504., 2.**24 + 1, 1e10, 1e38, 3.5e38, 1e300, 6e-8, 2.9e-8, 2.98e-8,
+          6.1e-5, 6.103515625e-5, 6.09e-5, 8.94e-8, 1e-45, 1e-320, 2.**63, -2.**63, 2.**64, np.inf, -np.inf, np.nan, -0., 1 / 3, 2049., 2051.],
+}
+
+
+@case("gather: every type to every type")
+def _(folder):
+    words, checks = [], []
+    for kind, dtype in TYPES.items():
+        dtype = np.dtype(dtype)
+        if dtype.kind == "f":
+            with np.errstate(all="ignore"):
+                array = np.concatenate([np.array(VALUES["f"]), RANDOM.standard_normal(400) * 10.**RANDOM.integers(-8, 8, 400)]).astype(dtype)
+        else:
+            low, high = (0, 1) if kind == "bool" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+            array = np.array([v for v in VALUES["i"] if low <= v <= high], dtype)
+        np.save(folder / f"{kind}.npy", array)
+        words += ["open", kind, f"{kind}.npy"]
+        for to in TYPES:
+            wanted = converted(array, np.dtype(TYPES[to]))
+            fits = [i for i, v in enumerate(wanted) if v is not None]
+            misfits = [i for i in range(len(wanted)) if i not in fits]
+            words += ["gather", kind, to, f"{kind}.{to}", ",".join(map(str, fits))]
+            checks.append((kind, to, wanted[fits].astype(TYPES[to])))
+            if misfits:
+                bad = misfits[len(checks) % len(misfits)]
+                text = drive(folder, "open", "x", f"{kind}.npy", "gather", "x", to, "out", f"0,{bad}", status=1)
+                expect(f"sample {bad} of 'x'" in text and f"no {to} is" in text and f"{kind}.npy" in text, f"{kind} to {to}: {text}")
+        words.append("close")
+    drive(folder, *words)
+    for kind, to, wanted in checks:
+        got = np.fromfile(folder / f"{kind}.{to}", TYPES[to])
+        expect(len(got) == len(wanted), f"{kind} to {to}: {len(got)} elements")
+        nan = np.isnan(got.astype("f8")) & np.isnan(wanted.astype("f8"))
+        same(np.where(nan, 0, got).astype(TYPES[to]), np.where(nan, 0, wanted).astype(TYPES[to]), f"{kind} to {to}")
+
+
+@case("gather: rows, long ones, and numbers out of range")
+def _(folder):
+    x = RANDOM.integers(-100, 100, (9, 7, 111), "i2")
+    np.save(folder / "x.npy", x)
+    drive(folder, "open", "x", "x.npy", "gather", "x", "f32", "out", "8,0,3,3")
+    same(np.fromfile(folder / "out", "f4").reshape(4, 7, 111), x[[8, 0, 3, 3]].astype("f4"), "rows")
+    np.save(folder / "bool.npy", np.zeros(4, bool))
+    with open(folder / "bool.npy", "r+b") as f:
+        f.seek(-4, 2)
+        f.write(b"\2\0\xff\1")
+    drive(folder, "open", "b", "bool.npy", "gather", "b", "bool", "out", "0,1,2,3")
+    same(np.fromfile(folder / "out", "u1"), np.array([1, 0, 1, 1], "u1"), "bool")
+    for bad in (9, -1, 2**62):
+        text = drive(folder, "open", "x", "x.npy", "gather", "x", "f32", "out", f"0,{bad}", status=1)
+        expect(f"no sample {bad}" in text and "it has 9" in text, text)
+
+
+def threefry(key, counter):
+    """Threefry-2x32, 20 rounds, from the paper."""
+    def mask(v):
+        return v & 0xffffffff
+    k = [*key, 0x1BD11BDA ^ key[0] ^ key[1]]
+    x = [mask(counter[0] + k[0]), mask(counter[1] + k[1])]
+    for r in range(20):
+        x[0] = mask(x[0] + x[1])
+        turn = [13, 15, 26, 6, 17, 29, 16, 24][r % 8]
+        x[1] = mask(x[1] << turn | x[1] >> (32 - turn)) ^ x[0]
+        if r % 4 == 3:
+            x = [mask(x[0] + k[(r // 4 + 1) % 3]), mask(x[1] + k[(r // 4 + 2) % 3] + r // 4 + 1)]
+    return x
+
+
+def halves(v):
+    return [v & 0xffffffff, v >> 32]
+
+
+def shuffled(seed, epoch, n):
+    key = threefry(halves(seed), [epoch, 0])
+    order = list(range(n))
+    for i in range(n - 1, 0, -1):
+        low, high = threefry(key, halves(i))
+        j = (high << 32 | low) % (i + 1)
+        order[i], order[j] = order[j], order[i]
+    return order
+
+
+@case("order: as an independent Threefry has it")
+def _(folder):
+    known = [((0, 0), (0, 0), (0x6b200159, 0x99ba4efe)), ((0xffffffff,) * 2, (0xffffffff,) * 2, (0x1cb996fc, 0xbb002be7)),
+             ((0x13198a2e, 0x03707344), (0x243f6a88, 0x85a308d3), (0xc4923a9c, 0x483df7a0))]     # Random123's kat_vectors
+    for key, counter, wanted in known:
+        expect(tuple(threefry(key, counter)) == wanted, "the test's own Threefry is wrong")
+    rows = [(0, 0, 1), (0, 0, 2), (1, 0, 1000), (1, 1, 1000), (2**64 - 1, 2**32 - 1, 500), (2**40, 7, 3000)]
+    drive(folder, *[word for i, row in enumerate(rows) for word in ("order", *map(str, row), f"{i}")])
+    for i, row in enumerate(rows):
+        expect(np.fromfile(folder / f"{i}", "i8").tolist() == shuffled(*row), f"seed, epoch, n: {row}")
+    drive(folder, *[word for epoch in range(200) for word in ("order", "3", str(epoch), "20", f"e{epoch}")])
+    first = np.bincount([np.fromfile(folder / f"e{epoch}", "i8")[5] for epoch in range(200)], minlength=20)
+    expect(first.max() <= 24 and first.min() >= 1, f"one sample comes there too often: {first}")
+
+
+def streamed(folder, *words, count=1000, driver=DRIVER, status=0):
+    """[(epoch, step, is_last, indices)], whether the stream ended, and the bytes of field 0, 1, ..."""
+    for old in folder.glob("out.*"):
+        old.unlink()
+    lines = drive(folder, *words, "stream", "out", str(count), driver=driver, status=status).splitlines()
+    batches = [list(map(int, line.split())) for line in lines if line[:1].isdigit()]
+    for batch in batches:
+        expect(batch[2] == len(batch) - 4, f"{batch}")
+    return ([(b[0], b[1], b[3], b[4:]) for b in batches], lines[-1:] == ["end"],
+            [(folder / f"out.{k}").read_bytes() for k in range(len(list(folder.glob("out.*"))))])
+
+
+@case("stream: batches, epochs, going on at any step")
+def _(folder):
+    n, batch, seed = 23, 5, 77
+    x, y = RANDOM.integers(0, 256, (n, 3), "u1"), np.arange(n)
+    np.savez(folder / "a.npz", x=x, y=y)
+    base = ["open", "-", "a.npz", "field", "x", "f32", "field", "y", "i32", f"batch={batch}", f"seed={seed}"]
+    orders = [shuffled(seed, epoch, n) for epoch in range(4)]
+    wanted = [(epoch, step, step == 4, orders[epoch][5 * step:5 * step + 5]) for epoch in range(3) for step in range(5)]
+    whole = streamed(folder, *base, "epochs=3")
+    expect(whole[0] == wanted and whole[1], f"{whole[0]}")
+    index = np.concatenate(orders[:3])
+    expect(whole[2] == [x[index].astype("f4").tobytes(), y[index].astype("i4").tobytes()], "other rows")
+    for words in (["no_thread"], ["slow"]):
+        expect(streamed(folder, *base, "epochs=3", *words) == whole, f"{words}: other batches")
+    for epoch in range(3):
+        for step in range(6):
+            got = streamed(folder, *base, "epochs=3", f"epoch={epoch}", f"step={step}", "no_thread")
+            rest = wanted[5 * epoch + step:]
+            expect(got[0] == rest and (not rest or whole[2][0].endswith(got[2][0])), f"from {epoch}, {step}: {got[0]}")
+    got = streamed(folder, *base, "in_order", "epoch=7", count=7)
+    expect(got[0] == [(7 + k // 5, k % 5, k % 5 == 4, list(range(n))[k % 5 * 5:][:5]) for k in range(7)] and not got[1], "in order, without end")
+    got = streamed(folder, "open", "-", "a.npz", "field", "y", "i64", "batch=100", "epochs=1")
+    expect(sorted(got[0][0][3]) == list(range(n)) and len(got[0]) == 1, "a batch of more samples than there are")
+    expect(streamed(folder, *base, f"epoch={2**32 - 1}", "step=4", count=1)[0][0][0] == 2**32 - 1, "the last epoch")
+
+
+@case("stream: what is refused, and errors in order")
+def _(folder):
+    x = np.arange(12.)
+    x[7] = np.nan
+    np.save(folder / "x.npy", x)
+    base = ["open", "x", "x.npy"]
+    for words, word in ((["field", "x", "f32"], "at least one sample"), (["batch=2"], "no array is asked for"),
+                        (["batch=2", "field", "y", "f32"], "named 'y'"), (["batch=2", "field", "x", "f32", "step=7"], "6 steps"),
+                        (["batch=2", "field", "x", "f32", "epoch=-1"], "epoch -1"), ([f"batch={2**62}", "field", "x", "f32"], "too large"),
+                        ([f"batch={2**40}", "field", "x", "f32"], "limit"),
+                        (["batch=2", "field", "x", "f32", f"epoch={2**32}"], "2^32")):
+        text = drive(folder, *base, *words, "stream", "out", "9", status=1)
+        expect(word in text, text)
+    expect("open a file" in drive(folder, "batch=2", "field", "x", "f32", "stream", "out", "9", status=1), "an empty data set")
+    for words in ([], ["no_thread"], ["slow"]):
+        text = drive(folder, *base, "batch=2", "in_order", "field", "x", "i32", *words, "stream", "out", "9", status=1).splitlines()
+        expect(len(text) == 4 and "sample 7 of 'x' has nan" in text[3], f"{text}")
+
+
 # ------------------------------------------------------------------------------- what is refused
 
 
@@ -342,20 +525,41 @@ def _(folder):
 
 
 @functools.cache
-def make_sanitized():
+def make_sanitized(kind="address,undefined"):
     folder = SCRATCH / "sanitized"
     folder.mkdir(parents=True, exist_ok=True)
     text = folder / "loader.inc"
     T.must(T.run([BUILD / "runtime" / "embed", "--code", text, *[T.ROOT / "runtime" / "loader" / name for name in PIECES]]))
-    words = ["gcc", *T.WARNINGS, "-Wno-unused-function", "-DPROGRAM_NO_MMAP", f'-DLOADER_TEXT="{text}"', HERE / "driver.c"]
-    T.must(T.run([*words, *T.SANITIZE, "-pthread", "-o", folder / "driver"]))
-    return folder / "driver"
+    exe = folder / f"driver-{kind}"
+    T.must(T.run(["gcc", *T.WARNINGS, "-Wno-unused-function", "-DPROGRAM_NO_MMAP", f'-DLOADER_TEXT="{text}"', HERE / "driver.c", "-g1", "-O0",
+                  f"-fsanitize={kind}", "-pthread", "-o", exe]))
+    return exe
 
 
-def sanitized():
+def sanitized(*kind):
     """The driver with the text that programs carry."""
     with LOCK:
-        return make_sanitized()
+        return make_sanitized(*kind)
+
+
+def streams_under(folder, driver):
+    np.savez(folder / "a.npz", x=np.arange(60, dtype="u1").reshape(20, 3), y=np.arange(20))
+    base = ["open", "-", "a.npz", "field", "x", "f32", "field", "y", "f16", "batch=3"]
+    wanted = streamed(folder, *base, "epochs=4")
+    for words in (["slow"], ["no_thread"], []):
+        expect(streamed(folder, *base, "epochs=4", *words, driver=driver) == wanted, f"{words}: other batches")
+        for count in (0, 1, 3):
+            streamed(folder, *base, *words, count=count, driver=driver)
+
+
+@case("streams under sanitizers of addresses")
+def _(folder):
+    streams_under(folder, sanitized())
+
+
+@case("streams under a sanitizer of threads", slow=True)
+def _(folder):
+    streams_under(folder, sanitized("thread"))
 
 
 @case("the text that programs carry is C11 and C++17")
