@@ -91,6 +91,26 @@ static struct uop *at_point(struct tgc *t, void *ctx, struct uop *u)
     return NULL;
 }
 
+/* The conditions and host calls that the lowering of the nodes added from these marks on are about
+ * the unknowns, too. */
+static void move_checks(const struct node *n, int ncheck, int nhost, struct point *p)
+{
+    struct lower *l = n->lower;
+    int left = ncheck;
+    uop_rewrite(n->t, l->host + nhost, l->nhost - nhost, at_point, p);
+    for (int i = ncheck; i < l->ncheck; i++) {
+        struct check c = l->check[i];
+        bool seen = false;
+        uop_rewrite(n->t, &c.cond, 1, at_point, p);
+        for (int k = 0; k < left && !seen; k++)
+            if ((seen = l->check[k].cond == c.cond))
+                l->check[k].is_late &= c.is_late;
+        if (!seen)
+            l->check[left++] = c;
+    }
+    l->ncheck = left;
+}
+
 bool lower_gradient(struct node *n)
 {
     struct tgc *t = n->t;
@@ -116,6 +136,7 @@ bool lower_gradient(struct node *n)
         unknown[k] = uop_buffer(t, buffer_new(t, BUFFER_INPUT, x->dtype, x->dim, x->ndim, name));
         args[k] = value_tensor(t, unknown[k]);
     }
+    int ncheck = n->lower->ncheck, nhost = n->lower->nhost;
     if (!lower_subgraph(n, part_of_graph(n, y, &names), args, n->nin, &result))
         return false;
     if (result->kind != VALUE_TENSOR)
@@ -124,6 +145,7 @@ bool lower_gradient(struct node *n)
         return false;
     struct point p = {n->nin, unknown, n->in};
     uop_rewrite(t, dx, nx, at_point, &p);
+    move_checks(n, ncheck, nhost, &p);
     for (int k = 0; k < n->nout; k++)
         if (*n->proto->output[k] && !node_set(n, k, dx[k]))
             return false;
