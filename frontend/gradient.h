@@ -1,0 +1,50 @@
+/* gradient.h - private to the library: reverse mode, one context for each region of the graph.
+ *
+ * A context is a graph between its anchors and its roots: all of it between the variables and the
+ * result, the body of a LOOP, or a side of an IF. gradient_run() goes through it from its roots to
+ * its anchors; the files below have the rules, which give each source its part.
+ */
+#ifndef TGC_GRADIENT_H
+#define TGC_GRADIENT_H
+
+#include "frontend/library.h"
+
+struct gradient {
+    const struct lib *l;
+    struct tgc *t;
+    struct uop_map adjoint;              /* of a uop: the sum of what its consumers gave so far */
+    struct uop_map depends;              /* uops that depend on an anchor */
+    struct uop_map stop;                 /* the anchors: nothing is propagated further */
+    const struct uop *at;                /* the uop that has no derivative, and what to say of it */
+    const char *why, *cure;
+};
+
+/* ------------------------------------------------------------------------- library_gradient.c */
+struct uop *gradient_full_like(const struct gradient *g, const struct uop *x, double v);
+/* Adds d to x's adjoint; if x is a scalar next to tensors, the sum of d. d NULL: nothing. */
+void gradient_give(struct gradient *g, struct uop *x, struct uop *d);
+/* Whether the adjoint of x is wanted. */
+bool gradient_wants(const struct gradient *g, const struct uop *x);
+/* Notes why there is no derivative, and what to do; false. */
+bool gradient_refuse(struct gradient *g, const char *why, const char *cure);
+/* Marks what depends on the marked ones and the anchors of g, and carries a derivative. */
+void gradient_mark(struct gradient *g, struct uop *const *order, int n);
+/* From adjoints of the roots to those of the anchors. order: sources first. false: refused. */
+bool gradient_run(struct gradient *g, struct uop *const *order, int n);
+
+/* Each gives d, the adjoint of u, to u's sources. false: refused, or (why NULL) no rule. */
+/* ---------------------------------------------------------------------------- gradient_move.c */
+bool gradient_moved(struct gradient *g, const struct uop *u, struct uop *d);
+/* Whether x's elements do not depend on their coordinate of the axis; false: not known. */
+bool gradient_is_constant_along(const struct gradient *g, const struct uop *x, int axis);
+/* A value as a sum of products, over the last `nsum` axes: those of a REDUCE below reshapes and
+ * permutations, which become the factors'. b NULL: a alone. */
+struct gradient_sum { struct uop *a, *b; int nsum; };
+struct gradient_sum gradient_sum_of(const struct gradient *g, struct uop *d);
+/* --------------------------------------------------------------------- gradient_elementwise.c */
+bool gradient_elementwise(struct gradient *g, struct uop *u, struct uop *d);
+bool gradient_reduced(struct gradient *g, struct uop *u, struct uop *d);
+/* --------------------------------------------------------------------------- gradient_index.c */
+bool gradient_indexed(struct gradient *g, const struct uop *u, struct uop *d);
+
+#endif

@@ -1,0 +1,246 @@
+/* gradient_move.c - the adjoint of a movement is the inverse movement. That of a WINDOW is a
+ * window, too, and that of a contraction over windows is one sum of products.
+ */
+#include <string.h>
+
+#include "frontend/gradient.h"
+
+static void give_permuted(struct gradient *g, const struct uop *u, struct uop *d)
+{
+    int back[MAX_RANK];
+    for (int a = 0; a < u->ndim; a++)
+        back[PERM_GET(u->arg.i, a)] = a;
+    gradient_give(g, u->src[0], uop_permute(g->t, d, back));
+}
+
+static void give_expanded(struct gradient *g, const struct uop *u, struct uop *d)
+{
+    uint32_t axes = 0;
+    for (int a = 0; a < u->ndim; a++)
+        if (!sym_equal(g->t, u->src[0]->dim[a], u->dim[a]))
+            axes |= 1u << a;
+    gradient_give(g, u->src[0], axes ? uop_reduce(g->t, OP_ADD, d, axes) : d);
+}
+
+/* src: (x, value, lo, hi, ...) */
+static void give_padded(struct gradient *g, const struct uop *u, struct uop *d)
+{
+    struct uop *begin[MAX_RANK], *inside = uop_bool(g->t, true);
+    const struct uop *x = u->src[0];
+    for (int a = 0; a < u->ndim; a++)
+        begin[a] = u->src[2 + 2 * a];
+    gradient_give(g, u->src[0], uop_shrink(g->t, d, begin, x->dim));
+    for (int a = 0; a < u->ndim && gradient_wants(g, u->src[1]); a++) {
+        struct uop *i = tensor_iota(g->t, u->dim, u->ndim, a);
+        struct uop *ok = uop_not(
+            g->t, lib_binary(g->l, OP_OR, lib_binary(g->l, OP_LT, i, begin[a]),
+                             uop_not(g->t, lib_binary(g->l, OP_LT, i,
+                                                      sym_add(g->t, begin[a], x->dim[a])))));
+        inside = lib_binary(g->l, OP_AND, inside, ok);
+    }
+    gradient_give(g, u->src[1], lib_where(g->l, inside, lib_scalar(g->l, d, 0), d));
+}
+
+/* src: (x, begin, size, ...) */
+static void give_shrunk(struct gradient *g, const struct uop *u, struct uop *d)
+{
+    struct uop *lo[MAX_RANK], *hi[MAX_RANK];
+    const struct uop *x = u->src[0];
+    for (int a = 0; a < u->ndim; a++) {
+        lo[a] = u->src[1 + 2 * a];
+        hi[a] = sym_sub(g->t, sym_sub(g->t, x->dim[a], lo[a]), u->dim[a]);
+    }
+    gradient_give(g, u->src[0], uop_pad(g->t, d, lib_scalar(g->l, d, 0), lo, hi));
+}
+
+/* x with `gap` zeros after each element of the axis but the last. */
+static struct uop *spread(const struct gradient *g, struct uop *x, int axis, int64_t gap)
+{
+    struct uop *dim[MAX_RANK + 1], *lo[MAX_RANK + 1], *hi[MAX_RANK + 1], *n = x->dim[axis];
+    struct uop *zero = uop_int(g->t, 0), *step = uop_int(g->t, gap + 1);
+    for (int a = 0; a <= x->ndim; a++) {
+        dim[a] = a <= axis ? x->dim[a] : a == axis + 1 ? uop_int(g->t, 1) : x->dim[a - 1];
+        lo[a] = zero;
+        hi[a] = a == axis + 1 ? uop_int(g->t, gap) : zero;
+    }
+    struct uop *rows = uop_reshape(g->t, x, dim, x->ndim + 1);
+    rows = uop_pad(g->t, rows, lib_scalar(g->l, x, 0), lo, hi);
+    memcpy(dim, x->dim, (size_t)x->ndim * sizeof *dim);
+    dim[axis] = sym_mul(g->t, n, step);
+    struct uop *flat = uop_reshape(g->t, rows, dim, x->ndim);
+    return lib_narrow(g->l, flat, axis, zero, sym_sub(g->t, dim[axis], uop_int(g->t, gap)));
+}
+
+/* The elements of x with equal coordinates of two adjacent axes of size n, which become one axis.
+ * They are n + 1 apart once the two are merged. */
+static struct uop *diagonal(const struct gradient *g, struct uop *x, int axis)
+{
+    struct uop *dim[MAX_RANK], *lo[MAX_RANK], *hi[MAX_RANK], *n = x->dim[axis];
+    struct uop *zero = uop_int(g->t, 0), *one = uop_int(g->t, 1);
+    int ndim = x->ndim;
+    for (int a = 0; a < ndim - 1; a++) {
+        dim[a] = a < axis ? x->dim[a] : a == axis ? sym_mul(g->t, n, n) : x->dim[a + 1];
+        lo[a] = zero;
+        hi[a] = a == axis ? n : zero;
+    }
+    x = uop_reshape(g->t, x, dim, ndim - 1);
+    x = uop_pad(g->t, x, lib_scalar(g->l, x, 0), lo, hi);
+    for (int a = ndim - 1; a > axis + 1; a--)
+        dim[a] = dim[a - 1];
+    dim[axis] = n;
+    dim[axis + 1] = sym_add(g->t, n, one);
+    x = lib_narrow(g->l, uop_reshape(g->t, x, dim, ndim), axis + 1, zero, one);
+    return lib_squeeze(g->l, x, 1u << (axis + 1));
+}
+
+bool gradient_is_constant_along(const struct gradient *g, const struct uop *x, int axis)
+{
+    if (axis >= x->ndim)
+        return true;
+    if (op_class(x->op) == CLASS_UNARY || op_class(x->op) == CLASS_BINARY) {
+        for (int k = 0; k < x->nsrc; k++)
+            if (!gradient_is_constant_along(g, x->src[k], axis))
+                return false;
+        return true;
+    }
+    const struct uop *from = x->nsrc ? x->src[0] : NULL;
+    struct uop *before = uop_int(g->t, 1), *there = before;
+    switch (x->op) {
+    case OP_EXPAND:
+        return !sym_equal(g->t, from->dim[axis], x->dim[axis]) ||
+               gradient_is_constant_along(g, from, axis);
+    case OP_PERMUTE: return gradient_is_constant_along(g, from, PERM_GET(x->arg.i, axis));
+    case OP_FLIP: return gradient_is_constant_along(g, from, axis);
+    case OP_RESHAPE: /* the axis stays, if what is before it has the same size */
+        for (int a = 0; a < axis; a++)
+            before = sym_mul(g->t, before, x->dim[a]);
+        for (int a = 0; a < from->ndim; there = sym_mul(g->t, there, from->dim[a++]))
+            if (sym_equal(g->t, before, there) && sym_equal(g->t, from->dim[a], x->dim[axis]))
+                return gradient_is_constant_along(g, from, a);
+        return false;
+    default: return false;
+    }
+}
+
+static struct uop *move_terms(const struct gradient *g, struct uop *x, struct uop *const *chain,
+                              int nchain, const struct uop *sum)
+{
+    struct uop *dim[MAX_RANK], *size[MAX_RANK];
+    uint32_t axes = REDUCE_AXES(sum->arg.i);
+    int perm[MAX_RANK], ndim = 0, nsum = 0;
+    for (int a = 0; a < sum->ndim; a++)
+        if (!(axes >> a & 1))
+            perm[ndim++] = a;
+    for (int a = 0; a < sum->ndim; a++)
+        if (axes >> a & 1)
+            perm[ndim + nsum] = a, size[nsum++] = sum->src[0]->dim[a];
+    x = uop_permute(g->t, x, perm);
+    for (int k = nchain; k >= 0; k--) { /* the REDUCE itself keeps axes of size 1 */
+        const struct uop *u = k == nchain ? sum : chain[k];
+        memcpy(dim, u->dim, (size_t)u->ndim * sizeof *dim);
+        memcpy(dim + u->ndim, size, (size_t)nsum * sizeof *dim);
+        for (int a = 0; a < u->ndim + nsum; a++)
+            perm[a] = a < u->ndim && u->op == OP_PERMUTE ? PERM_GET(u->arg.i, a) : a;
+        x = u->op == OP_PERMUTE ? uop_permute(g->t, x, perm)
+                                : uop_reshape(g->t, x, dim, u->ndim + nsum);
+    }
+    return x;
+}
+
+struct gradient_sum gradient_sum_of(const struct gradient *g, struct uop *d)
+{
+    enum { MOST = 8 };
+    struct uop *chain[MOST], *x = d;
+    int nchain = 0, most = 0, nsum = 0;
+    for (; (x->op == OP_RESHAPE || x->op == OP_PERMUTE) && nchain < MOST; x = x->src[0]) {
+        most = x->ndim > most ? x->ndim : most;
+        chain[nchain++] = x;
+    }
+    if (x->op != OP_REDUCE || REDUCE_OP(x->arg.i) != OP_ADD || x->src[0]->op != OP_MUL)
+        return (struct gradient_sum){d, NULL, 0};
+    for (int a = 0; a < x->ndim; a++)
+        nsum += (int)(REDUCE_AXES(x->arg.i) >> a & 1);
+    struct uop *a = x->src[0]->src[0], *b = x->src[0]->src[1];
+    most = x->ndim > most ? x->ndim : most;
+    if (most + nsum >= MAX_RANK || a->ndim != x->ndim || b->ndim != x->ndim)
+        return (struct gradient_sum){d, NULL, 0};
+    a = move_terms(g, a, chain, nchain, x);
+    return (struct gradient_sum){a, move_terms(g, b, chain, nchain, x), nsum};
+}
+
+/* d[.. o ..] -> [.. i, k ..], the element of d at which tap k of window o = (i - dilation * k) /
+ * stride lies, 0 where there is none. The taps run backwards, from n - 1 to 0. */
+static struct uop *positions(const struct gradient *g, struct uop *d, const struct uop *u, int axis)
+{
+    struct tgc *t = g->t;
+    struct uop *lo[MAX_RANK], *hi[MAX_RANK], *taps = u->dim[axis + 1], *n = u->src[0]->dim[axis];
+    d = spread(g, d, axis, WINDOW_STRIDE(u->arg.i) - 1);
+    for (int a = 0; a < d->ndim; a++)
+        lo[a] = hi[a] = uop_int(t, 0);
+    lo[axis] = sym_mul(t, sym_sub(t, taps, uop_int(t, 1)), uop_int(t, WINDOW_DILATION(u->arg.i)));
+    hi[axis] = sym_sub(t, n, d->dim[axis]);
+    d = uop_pad(t, d, lib_scalar(g->l, d, 0), lo, hi);
+    return uop_window(t, d, axis, n, taps, 1, WINDOW_DILATION(u->arg.i));
+}
+
+/* Whether a depends on the windows' place, not on their tap, and b on the tap alone. */
+static bool are_of_place_and_tap(const struct gradient *g, const struct uop *a,
+                                   const struct uop *b, int axis)
+{
+    return gradient_is_constant_along(g, b, axis) && gradient_is_constant_along(g, a, axis + 1);
+}
+
+/* Element i of x is in the windows o whose tap k is at i = stride * o + dilation * k, so its
+ * adjoint is a sum over k. Where the adjoint is a sum of products of which one factor does not
+ * depend on k and the other does not on o, as that of a convolution, it is a transposed
+ * convolution: one sum of products, too. */
+static void give_window(struct gradient *g, const struct uop *u, struct uop *d)
+{
+    struct tgc *t = g->t;
+    struct uop *x = u->src[0], *zero = uop_int(t, 0), *one = uop_int(t, 1), *terms;
+    int axis = WINDOW_AXIS(u->arg.i);
+    uint32_t tap = 1u << (axis + 1);
+    struct gradient_sum s = gradient_sum_of(g, d);
+    if (s.b && are_of_place_and_tap(g, s.b, s.a, axis)) {
+        struct uop *a = s.a;
+        s.a = s.b, s.b = a;
+    }
+    if (s.b && are_of_place_and_tap(g, s.a, s.b, axis)) {
+        struct uop *a = lib_narrow(g->l, s.a, axis + 1, zero, one);
+        struct uop *b = lib_narrow(g->l, uop_flip(t, s.b, tap), axis, zero, one);
+        a = positions(g, lib_squeeze(g->l, a, tap), u, axis);
+        terms = lib_mul(g->l, a, uop_expand(t, b, a->dim));
+    } else {
+        s.nsum = 0;
+        terms = diagonal(g, positions(g, uop_flip(t, d, tap), u, axis), axis + 1);
+    }
+    uint32_t summed = ((1u << s.nsum) - 1) << (terms->ndim - s.nsum) | tap;
+    gradient_give(g, x, lib_squeeze(g->l, uop_reduce(t, OP_ADD, terms, summed), summed));
+}
+
+static void give_joined(struct gradient *g, const struct uop *u, struct uop *d)
+{
+    int axis = (int)u->arg.i;
+    struct uop *at = uop_int(g->t, 0);
+    for (int k = 0; k < u->nsrc; k++) {
+        gradient_give(g, u->src[k], lib_narrow(g->l, d, axis, at, u->src[k]->dim[axis]));
+        at = sym_add(g->t, at, u->src[k]->dim[axis]);
+    }
+}
+
+bool gradient_moved(struct gradient *g, const struct uop *u, struct uop *d)
+{
+    struct uop *from = u->src[0];
+    const struct uop *x = from;
+    switch (u->op) {
+    case OP_RESHAPE: gradient_give(g, from, uop_reshape(g->t, d, x->dim, x->ndim)); return true;
+    case OP_PERMUTE: give_permuted(g, u, d); return true;
+    case OP_EXPAND: give_expanded(g, u, d); return true;
+    case OP_PAD: give_padded(g, u, d); return true;
+    case OP_SHRINK: give_shrunk(g, u, d); return true;
+    case OP_FLIP: gradient_give(g, from, uop_flip(g->t, d, (uint32_t)u->arg.i)); return true;
+    case OP_WINDOW: give_window(g, u, d); return true;
+    case OP_CONCAT: give_joined(g, u, d); return true;
+    default: return false;
+    }
+}
