@@ -15,12 +15,15 @@ struct gradient {
     struct uop_map adjoint;              /* of a uop: the sum of what its consumers gave so far */
     struct uop_map depends;              /* uops that depend on an anchor */
     struct uop_map stop;                 /* the anchors: nothing is propagated further */
+    struct uop_map axes;                 /* gradient_axes_of(): 2 * mask + 1 */
     const struct uop *at;                /* the uop that has no derivative, and what to say of it */
     const char *why, *cure;
 };
 
 /* ------------------------------------------------------------------------- library_gradient.c */
 struct uop *gradient_full_like(const struct gradient *g, const struct uop *x, double v);
+/* A sum in the dtype that sums have. */
+struct uop *gradient_sum(const struct gradient *g, struct uop *x, uint32_t axes, bool keep);
 /* Adds d to x's adjoint; if x is a scalar next to tensors, the sum of d. d NULL: nothing. */
 void gradient_give(struct gradient *g, struct uop *x, struct uop *d);
 /* Whether the adjoint of x is wanted. */
@@ -35,8 +38,8 @@ bool gradient_run(struct gradient *g, struct uop *const *order, int n);
 /* Each gives d, the adjoint of u, to u's sources. false: refused, or (why NULL) no rule. */
 /* ---------------------------------------------------------------------------- gradient_move.c */
 bool gradient_moved(struct gradient *g, const struct uop *u, struct uop *d);
-/* Whether x's elements do not depend on their coordinate of the axis; false: not known. */
-bool gradient_is_constant_along(const struct gradient *g, const struct uop *x, int axis);
+/* The axes on whose coordinates x's elements may depend. */
+uint32_t gradient_axes_of(struct gradient *g, struct uop *x);
 /* A value as a sum of products, over the last `nsum` axes: those of a REDUCE below reshapes and
  * permutations, which become the factors'. b NULL: a alone. */
 struct gradient_sum { struct uop *a, *b; int nsum; };
@@ -44,7 +47,11 @@ struct gradient_sum gradient_sum_of(const struct gradient *g, struct uop *d);
 /* --------------------------------------------------------------------- gradient_elementwise.c */
 bool gradient_elementwise(struct gradient *g, struct uop *u, struct uop *d);
 bool gradient_reduced(struct gradient *g, struct uop *u, struct uop *d);
+/* The derivative of a product by x, one of its factors. `product` is that of all factors `other`,
+ * which has 1 for each x that is 0; `zeros` counts those. */
+struct uop *gradient_by_factor(const struct lib *l, struct uop *x, struct uop *other,
+                               struct uop *product, struct uop *zeros);
 /* --------------------------------------------------------------------------- gradient_index.c */
-bool gradient_indexed(struct gradient *g, const struct uop *u, struct uop *d);
+bool gradient_indexed(struct gradient *g, struct uop *u, struct uop *d);
 
 #endif

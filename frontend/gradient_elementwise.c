@@ -113,18 +113,24 @@ static bool give_to_two(struct gradient *g, const struct uop *u, struct uop *d)
 
 /* A factor's derivative is the product of the others: where one factor is 0, only its own is not 0;
  * where two are, all are 0. */
+struct uop *gradient_by_factor(const struct lib *l, struct uop *x, struct uop *other,
+                               struct uop *product, struct uop *zeros)
+{
+    struct uop *zero = lib_scalar(l, x, 0), *none = lib_binaryf(l, OP_EQ, zeros, 0),
+               *one = lib_binaryf(l, OP_EQ, zeros, 1);
+    return lib_where(l, lib_binaryf(l, OP_EQ, x, 0), lib_where(l, one, product, zero),
+                     lib_where(l, none, lib_div(l, product, other), zero));
+}
+
 static void give_product(struct gradient *g, const struct uop *u, struct uop *d)
 {
     const struct lib *l = g->l;
     uint32_t axes = REDUCE_AXES(u->arg.i);
-    struct uop *x = u->src[0], *is_zero = lib_binaryf(l, OP_EQ, x, 0), *zero = lib_scalar(l, x, 0);
-    struct uop *others = lib_where(l, is_zero, lib_scalar(l, x, 1), x);
-    struct uop *product = uop_reduce(g->t, OP_MUL, others, axes);
-    struct uop *zeros = uop_reduce(g->t, OP_ADD, lib_cast(l, x->dtype, is_zero), axes);
-    struct uop *by =
-        lib_where(l, is_zero, lib_where(l, lib_binaryf(l, OP_EQ, zeros, 1), product, zero),
-                  lib_where(l, lib_binaryf(l, OP_EQ, zeros, 0), lib_div(l, product, others), zero));
-    gradient_give(g, x, lib_mul(l, d, by));
+    struct uop *x = u->src[0], *is_zero = lib_binaryf(l, OP_EQ, x, 0);
+    struct uop *other = lib_where(l, is_zero, lib_scalar(l, x, 1), x);
+    struct uop *product = uop_reduce(g->t, OP_MUL, other, axes);
+    struct uop *zeros = gradient_sum(g, lib_cast(l, x->dtype, is_zero), axes, true);
+    gradient_give(g, x, lib_mul(l, d, gradient_by_factor(l, x, other, product, zeros)));
 }
 
 bool gradient_reduced(struct gradient *g, struct uop *u, struct uop *d)
@@ -137,7 +143,7 @@ bool gradient_reduced(struct gradient *g, struct uop *u, struct uop *d)
     case OP_MAX:
     case OP_MIN: /* equal extremes share */
         same = lib_cast(l, x->dtype, lib_binary(l, OP_EQ, x, u));
-        count = uop_reduce(g->t, OP_ADD, same, REDUCE_AXES(u->arg.i));
+        count = gradient_sum(g, same, REDUCE_AXES(u->arg.i), true);
         gradient_give(g, x, lib_mul(l, same, lib_div(l, d, count)));
         return true;
     default: return false;

@@ -19,7 +19,7 @@ static void give_expanded(struct gradient *g, const struct uop *u, struct uop *d
     for (int a = 0; a < u->ndim; a++)
         if (!sym_equal(g->t, u->src[0]->dim[a], u->dim[a]))
             axes |= 1u << a;
-    gradient_give(g, u->src[0], axes ? uop_reduce(g->t, OP_ADD, d, axes) : d);
+    gradient_give(g, u->src[0], axes ? gradient_sum(g, d, axes, true) : d);
 }
 
 /* src: (x, value, lo, hi, ...) */
@@ -93,33 +93,72 @@ static struct uop *diagonal(const struct gradient *g, struct uop *x, int axis)
     return lib_squeeze(g->l, x, 1u << (axis + 1));
 }
 
-bool gradient_is_constant_along(const struct gradient *g, const struct uop *x, int axis)
+/* Which axes of a RESHAPE x's result depend on their coordinate, given those of its source: an axis
+ * stays one if what is before it has the same size. */
+static uint32_t axes_of_reshape(const struct gradient *g, const struct uop *x, uint32_t axes)
 {
-    if (axis >= x->ndim)
-        return true;
-    if (op_class(x->op) == CLASS_UNARY || op_class(x->op) == CLASS_BINARY) {
-        for (int k = 0; k < x->nsrc; k++)
-            if (!gradient_is_constant_along(g, x->src[k], axis))
-                return false;
-        return true;
-    }
-    const struct uop *from = x->nsrc ? x->src[0] : NULL;
-    struct uop *before = uop_int(g->t, 1), *there = before;
-    switch (x->op) {
-    case OP_EXPAND:
-        return !sym_equal(g->t, from->dim[axis], x->dim[axis]) ||
-               gradient_is_constant_along(g, from, axis);
-    case OP_PERMUTE: return gradient_is_constant_along(g, from, PERM_GET(x->arg.i, axis));
-    case OP_FLIP: return gradient_is_constant_along(g, from, axis);
-    case OP_RESHAPE: /* the axis stays, if what is before it has the same size */
-        for (int a = 0; a < axis; a++)
-            before = sym_mul(g->t, before, x->dim[a]);
+    const struct uop *from = x->src[0];
+    uint32_t mask = lib_all_axes(x);
+    struct uop *before = uop_int(g->t, 1);
+    for (int i = 0; i < x->ndim; before = sym_mul(g->t, before, x->dim[i++])) {
+        struct uop *there = uop_int(g->t, 1);
         for (int a = 0; a < from->ndim; there = sym_mul(g->t, there, from->dim[a++]))
-            if (sym_equal(g->t, before, there) && sym_equal(g->t, from->dim[a], x->dim[axis]))
-                return gradient_is_constant_along(g, from, a);
-        return false;
-    default: return false;
+            if (!(axes >> a & 1) && sym_equal(g->t, before, there) &&
+                sym_equal(g->t, from->dim[a], x->dim[i]))
+                mask &= ~(1u << i);
     }
+    return mask;
+}
+
+/* The sources of which x is a function at each place: *first and as many as are returned; 0: x is
+ * taken as it is. */
+static int sources_of_axes(const struct uop *x, int *first)
+{
+    *first = x->op == OP_INDEX;
+    if (op_is_elementwise(x->op) || x->op == OP_INDEX)
+        return x->nsrc - *first;
+    bool one = x->op == OP_EXPAND || x->op == OP_PERMUTE || x->op == OP_FLIP ||
+               x->op == OP_RESHAPE || x->op == OP_SHRINK || x->op == OP_CONTIGUOUS ||
+               x->op == OP_REDUCE;
+    return one;
+}
+
+static uint32_t axes_from_sources(const struct gradient *g, const struct uop *x)
+{
+    int first, n = sources_of_axes(x, &first);
+    uint32_t axes = 0, mask = n ? 0 : lib_all_axes(x);
+    for (int k = first; k < first + n; k++)
+        axes |= (uint32_t)(uintptr_t)map_get(&g->axes, x->src[k]) >> 1;
+    if (n && x->op == OP_RESHAPE)
+        mask = axes_of_reshape(g, x, axes);
+    for (int a = 0; n && a < x->ndim && x->op != OP_RESHAPE; a++)
+        if (axes >> (x->op == OP_PERMUTE ? PERM_GET(x->arg.i, a) : a) & 1 &&
+            !(x->op == OP_EXPAND && !sym_equal(g->t, x->src[0]->dim[a], x->dim[a])))
+            mask |= 1u << a;
+    for (int a = 0; a < x->ndim; a++)
+        if (uop_is_int(x->dim[a], 1))
+            mask &= ~(1u << a);
+    return mask;
+}
+
+uint32_t gradient_axes_of(struct gradient *g, struct uop *x)
+{
+    struct uop **todo = NULL;
+    int n = 0, first;
+    size_t cap = 0;
+    VEC_PUSH(g->t, todo, n, cap, x);
+    while (n) {
+        struct uop *u = todo[n - 1];
+        int before = n, count = sources_of_axes(u, &first);
+        for (int k = first; k < first + count && !map_get(&g->axes, u); k++)
+            if (!map_get(&g->axes, u->src[k]))
+                VEC_PUSH(g->t, todo, n, cap, u->src[k]);
+        if (n > before)
+            continue;
+        n--;
+        map_set(&g->axes, u, (void *)(uintptr_t)(axes_from_sources(g, u) << 1 | 1));
+    }
+    return (uint32_t)(uintptr_t)map_get(&g->axes, x) >> 1;
 }
 
 static struct uop *move_terms(const struct gradient *g, struct uop *x, struct uop *const *chain,
@@ -184,10 +223,9 @@ static struct uop *positions(const struct gradient *g, struct uop *d, const stru
 }
 
 /* Whether a depends on the windows' place, not on their tap, and b on the tap alone. */
-static bool are_of_place_and_tap(const struct gradient *g, const struct uop *a,
-                                   const struct uop *b, int axis)
+static bool are_of_place_and_tap(struct gradient *g, struct uop *a, struct uop *b, int axis)
 {
-    return gradient_is_constant_along(g, b, axis) && gradient_is_constant_along(g, a, axis + 1);
+    return !(gradient_axes_of(g, b) >> axis & 1) && !(gradient_axes_of(g, a) >> (axis + 1) & 1);
 }
 
 /* Element i of x is in the windows o whose tap k is at i = stride * o + dilation * k, so its
@@ -215,7 +253,7 @@ static void give_window(struct gradient *g, const struct uop *u, struct uop *d)
         terms = diagonal(g, positions(g, uop_flip(t, d, tap), u, axis), axis + 1);
     }
     uint32_t summed = ((1u << s.nsum) - 1) << (terms->ndim - s.nsum) | tap;
-    gradient_give(g, x, lib_squeeze(g->l, uop_reduce(t, OP_ADD, terms, summed), summed));
+    gradient_give(g, x, gradient_sum(g, terms, summed, false));
 }
 
 static void give_joined(struct gradient *g, const struct uop *u, struct uop *d)

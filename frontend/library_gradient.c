@@ -13,6 +13,12 @@ struct uop *gradient_full_like(const struct gradient *g, const struct uop *x, do
     return tensor_full(g->t, uop_constf(g->t, x->dtype, v), x->dim, x->ndim);
 }
 
+struct uop *gradient_sum(const struct gradient *g, struct uop *x, uint32_t axes, bool keep)
+{
+    struct uop *sum = tensor_sum(g->t, lib_cast(g->l, lib_acc_dtype(x->dtype), x), axes, keep);
+    return lib_cast(g->l, x->dtype, sum);
+}
+
 bool gradient_wants(const struct gradient *g, const struct uop *x)
 {
     return map_get(&g->depends, x) != NULL;
@@ -23,7 +29,7 @@ void gradient_give(struct gradient *g, struct uop *x, struct uop *d)
     if (!d || !gradient_wants(g, x))
         return;
     if (x->ndim == 0 && d->ndim > 0)
-        d = tensor_sum(g->t, d, lib_all_axes(d), false);
+        d = gradient_sum(g, d, lib_all_axes(d), false);
     struct uop *before = map_get(&g->adjoint, x);
     map_set(&g->adjoint, x, before ? lib_add(g->l, before, d) : d);
 }
@@ -111,8 +117,12 @@ static void report(const struct gradient *g)
 bool lib_gradient(const struct lib *l, struct uop *y, struct uop *const *x, int n, struct uop **dx)
 {
     struct tgc *t = l->t;
-    struct gradient g = {
-        .l = l, .t = t, .adjoint = {.t = t}, .depends = {.t = t}, .stop = {.t = t}};
+    struct gradient g = {.l = l,
+                         .t = t,
+                         .adjoint = {.t = t},
+                         .depends = {.t = t},
+                         .stop = {.t = t},
+                         .axes = {.t = t}};
     int count;
     if (!y)
         return false;

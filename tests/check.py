@@ -110,6 +110,7 @@ SUITES = [
     ("images", "tests/onnx/image_test.py", 300, 300, 4, "frontend/onnx/lower_sample.c runtime/host/"),
     ("written", "tests/onnx/written_test.py", 300, 300, 10, "frontend/onnx/save.c frontend/onnx/replace.c lib/trained.c"),
     ("gradient", "tests/onnx/gradient_test.py", 300, 300, 15, "frontend/onnx/lower_gradient.c frontend/library_gradient.c frontend/gradient"),
+    ("gradient", "tests/onnx/gradient_test.py", 600, 600, 27, "frontend/onnx/lower_gradient.c frontend/library_gradient.c frontend/gradient"),
     ("custom", "tests/onnx/custom_test.py", 300, 600, 12,
      "frontend/onnx/lower_custom.c frontend/text/custom.c frontend/text/expand.c frontend/text/call.c backends/program/external.c "
      "backends/llvm/external.c"),

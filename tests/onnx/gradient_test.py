@@ -146,6 +146,57 @@ suite.add("a maximum of equals shares, but not with a constant", at, "ties",
            G.node("Add", ["m", "r"], ["y"])], np.array([1, 0, 2, -1.0]), [2.5, 0.5, 5, -2])
 
 
+ONTO = np.random.default_rng(2).integers(-3, 3, (2, 4, 5))
+for name, x, nodes, weights in (
+        ("Resize, nearest down", draw(1, 2, 7, 5), one("Resize", ["x", "", "", "s"]), [("s", ints(1, 2, 3, 4))]),
+        ("Resize, nearest up", draw(1, 2, 3, 5), one("Resize", ["x", "", "", "s"]), [("s", ints(1, 2, 7, 5))]),
+        ("Resize, linear up", draw(1, 2, 3, 4), one("Resize", ["x", "", "", "s"], mode="linear"),
+         [("s", ints(1, 2, 6, 7))]),
+        ("Resize, linear down", draw(1, 1, 8, 5),
+         one("Resize", ["x", "", "", "s"], mode="linear", coordinate_transformation_mode="align_corners"),
+         [("s", ints(1, 1, 3, 4))]),
+        ("Resize, cubic", draw(1, 1, 5, 4), one("Resize", ["x", "", "", "s"], mode="cubic"), [("s", ints(1, 1, 7, 3))]),
+        ("Resize, antialiased", draw(1, 1, 9), one("Resize", ["x", "", "", "s"], mode="linear", antialias=1),
+         [("s", ints(1, 1, 4))]),
+        ("Gather of rows, some often, some never", draw(5, 3), one("Gather", ["x", "i"]), [("i", ints(4, 1, 4, -1, 0))]),
+        ("Gather by a matrix", draw(2, 4, 3), one("Gather", ["x", "i"], axis=1), [("i", np.array([[3, 0], [0, 2]]))]),
+        ("Gather of one", draw(3, 4), one("Gather", ["x", "i"], axis=1), [("i", np.array(2))]),
+        ("GatherElements", draw(2, 3, 5), one("GatherElements", ["x", "i"], axis=1), [("i", ONTO)]),
+        ("GatherND", draw(3, 4, 2), one("GatherND", ["x", "i"]), [("i", np.array([[[1, 2], [0, 3]], [[1, 2], [2, 0]]]))]),
+        ("GatherND, batched", draw(2, 3, 4), one("GatherND", ["x", "i"], batch_dims=1), [("i", np.array([[2], [1]]))])):
+    @suite.case(f"known places: {name} has a gradient without scatter, of second order, too")
+    def known(name=name, x=x, nodes=nodes, weights=weights):
+        check(name, nodes, {"x": x}, weights)
+        twice = [*nodes, G.node("Sin", ["r"], ["y"]), gradient(["x"], ["d"], ["x"], "y"), G.node("Mul", ["d", "d"], ["dd"]),
+                 gradient(["x"], ["second"], ["x"], "dd", None, "second")]
+        m = model(twice, {"x": x}, ["d", "second"], weights)
+        expect("scatter" not in GRADIENTS.text(f"{name}, text", m), "a scatter")
+        step, sides = 1e-5, []
+        way = draw(*x.shape)
+        for at_x in (x - step * way, x + step * way):
+            sides.append((run(f"{name}, side", m, {"x": at_x})["d"] ** 2).sum())
+        close(name, (run(f"{name}, twice", m, {"x": x})["second"] * way).sum(), np.array(sides[1] - sides[0]) / (2 * step))
+
+
+for kind in ("add", "mul", "max", "min"):
+    suite.add(f"ScatterElements of {kind}", check, f"ScatterElements of {kind}",
+              one("ScatterElements", ["x", "i", "u"], axis=1, reduction=kind),
+              {"x": draw(2, 4), "u": draw(2, 5)}, [("i", np.array([[0, 3, 3, 1, 0], [2, 2, 2, 2, 1]]))])
+
+
+@suite.case("a sum of many halves is one of singles")
+def halves():
+    graph = helper.make_graph(
+        [G.node("Mul", ["x", "b"], ["m"]), G.node("ReduceMax", ["m", "axes"], ["y"], keepdims=0),
+         gradient(["b", "x"], ["d"], ["b"], "m", ["x"])], "halves",
+        [G.value("x", [5000], TensorProto.FLOAT16), G.value("b", [1], TensorProto.FLOAT16)],
+        [G.value("d", None, TensorProto.FLOAT16)], [G.weight("axes", ints(0))])
+    m = helper.make_model(graph, ir_version=8, opset_imports=[
+        helper.make_opsetid("", 20), helper.make_opsetid("ai.onnx.preview.training", 1)])
+    got = run("halves", m, {"x": np.ones(5000, np.float16), "b": np.ones(1, np.float16)})["d"]
+    close("halves", got.astype(float), np.array([5000.0]))
+
+
 @suite.case("what has no derivative is named, with its cause; as a step of an index it is none")
 def refused():
     x = draw(1, 1, 4, 4)
