@@ -47,11 +47,9 @@ struct gradient_sum gradient_sum_of(const struct gradient *g, struct uop *d);
 /* --------------------------------------------------------------------- gradient_elementwise.c */
 bool gradient_elementwise(struct gradient *g, struct uop *u, struct uop *d);
 bool gradient_reduced(struct gradient *g, struct uop *u, struct uop *d);
-/* The derivative of a product by x, one of its factors. `product` is that of all factors `other`,
- * which has 1 for each x that is 0; `zeros` counts those. */
-struct uop *gradient_by_factor(const struct lib *l, struct uop *x, struct uop *other,
-                               struct uop *product, struct uop *zeros);
 /* --------------------------------------------------------------------------- gradient_index.c */
 bool gradient_indexed(struct gradient *g, struct uop *u, struct uop *d);
+/* A GET of a HOST that only selects. */
+bool gradient_selected(struct gradient *g, const struct uop *u, struct uop *d);
 
 #endif

@@ -1,8 +1,9 @@
 /* gradient_elementwise.c - derivatives of elementwise ops and of reductions. Discontinuous ops
- * (comparisons, rounding, integers) have derivative 0; abs has 0 at 0; equal operands of max and
- * min have half each; equal extremes of a reduction share it.
+ * (comparisons, rounding, integers) have derivative 0; abs, norms and atan2 have 0 at 0; equal
+ * operands of max and min have half each; equal extremes of a reduction share it.
  */
 #include <math.h>
+#include <string.h>
 
 #include "frontend/gradient.h"
 
@@ -16,7 +17,6 @@ static struct uop *slope(const struct lib *l, const struct uop *of, struct uop *
     case OP_ABS:
         return lib_where(l, lib_binaryf(l, OP_LT, x, 0), lib_scalar(l, u, -1),
                          lib_where(l, lib_binary(l, OP_LT, zero, x), one, zero));
-    case OP_SQRT: return lib_div(l, lib_scalar(l, u, 0.5), u);
     case OP_RECIP: return lib_unary(l, OP_NEG, lib_mul(l, u, u));
     case OP_EXP: return u;
     case OP_LOG: return lib_div(l, one, x);
@@ -39,18 +39,61 @@ static struct uop *slope(const struct lib *l, const struct uop *of, struct uop *
     }
 }
 
-static void give_power(struct gradient *g, const struct uop *u, struct uop *d)
+/* A value that is 0, and nothing is divided by it: 1. */
+static struct uop *not_zero(const struct lib *l, struct uop *x)
+{
+    return lib_where(l, lib_binaryf(l, OP_EQ, x, 0), lib_scalar(l, x, 1), x);
+}
+
+/* a^b. By a it is 0 where b is 0, for x^0 is 1 everywhere, and b / a has the right derivative by b;
+ * by b at a = 0 it is 0, but minus infinity where b < 0. Its own derivatives meet no 0 * infinity
+ * there. */
+static void give_power(struct gradient *g, struct uop *u, struct uop *d)
 {
     const struct lib *l = g->l;
-    struct uop *a = u->src[0], *b = u->src[1], *self = lib_binary(l, OP_POW, a, b);
+    struct uop *a = u->src[0], *b = u->src[1], *zero = lib_scalar(l, b, 0);
     struct uop *below = lib_binary(l, OP_POW, a, lib_binaryf(l, OP_SUB, b, 1));
-    /* x^0 is 1 everywhere, and 0^b is constant in b */
-    struct uop *by_a =
-        lib_where(l, lib_binaryf(l, OP_EQ, b, 0), lib_scalar(l, b, 0), lib_mul(l, b, below));
-    struct uop *by_b = lib_where(l, lib_binaryf(l, OP_EQ, a, 0), lib_scalar(l, a, 0),
-                                 lib_mul(l, self, lib_unary(l, OP_LOG, a)));
+    struct uop *by_a = lib_where(l, lib_binaryf(l, OP_EQ, b, 0), lib_div(l, b, not_zero(l, a)),
+                                 lib_mul(l, b, below));
+    struct uop *at_zero = lib_where(l, lib_binaryf(l, OP_LT, b, 0), lib_scalar(l, b, -INFINITY),
+                                    zero);
+    struct uop *by_b = lib_where(l, lib_binaryf(l, OP_EQ, a, 0), at_zero,
+                                 lib_mul(l, u, lib_unary(l, OP_LOG, not_zero(l, a))));
     gradient_give(g, a, lib_mul(l, d, by_a));
     gradient_give(g, b, lib_mul(l, d, by_b));
+}
+
+/* Is x a sum of squares, perhaps divided by a constant? Its root is a norm. */
+static bool is_sum_of_squares(const struct uop *x)
+{
+    enum { MOST = 16 };
+    for (int i = 0; i < MOST; i++) {
+        if (x->op == OP_MUL && x->src[0] == x->src[1])
+            return true;
+        if ((x->op == OP_MUL || x->op == OP_DIV) && x->src[1]->op == OP_CONST)
+            x = x->src[0];
+        else if (x->op == OP_MUL && x->src[0]->op == OP_CONST)
+            x = x->src[1];
+        else if (op_class(x->op) == CLASS_MOVE ? x->op == OP_RESHAPE || x->op == OP_PERMUTE ||
+                                                     x->op == OP_EXPAND
+                                               : x->op == OP_CAST || x->op == OP_CONTIGUOUS ||
+                                                     (x->op == OP_REDUCE &&
+                                                      REDUCE_OP(x->arg.i) == OP_ADD))
+            x = x->src[0];
+        else
+            return false;
+    }
+    return false;
+}
+
+/* 1 / 2u, which is infinite at 0; but a norm has 0 there: all squares are 0, and have slope 0. */
+static struct uop *slope_of_root(const struct lib *l, const struct uop *x, struct uop *u)
+{
+    struct uop *half = lib_scalar(l, u, 0.5);
+    if (!is_sum_of_squares(x))
+        return lib_div(l, half, u);
+    return lib_where(l, lib_binaryf(l, OP_EQ, u, 0), lib_scalar(l, u, 0),
+                     lib_div(l, half, not_zero(l, u)));
 }
 
 /* MAX or MIN of two: the one that counts; of equal ones each counts half, but none beside a value
@@ -68,7 +111,7 @@ static void give_larger(struct gradient *g, const struct uop *u, struct uop *d)
     gradient_give(g, b, lib_where(l, lib_binary(l, OP_LT, lower, upper), d, equal));
 }
 
-static bool give_to_two(struct gradient *g, const struct uop *u, struct uop *d)
+static bool give_to_two(struct gradient *g, struct uop *u, struct uop *d)
 {
     const struct lib *l = g->l;
     struct uop *a = u->src[0], *b = u->src[1], *size;
@@ -103,7 +146,7 @@ static bool give_to_two(struct gradient *g, const struct uop *u, struct uop *d)
         return true;
     case OP_POW: give_power(g, u, d); return true;
     case OP_ATAN2:
-        d = lib_div(l, d, lib_add(l, lib_mul(l, a, a), lib_mul(l, b, b)));
+        d = lib_div(l, d, not_zero(l, lib_add(l, lib_mul(l, a, a), lib_mul(l, b, b))));
         gradient_give(g, a, lib_mul(l, d, b));
         gradient_give(g, b, lib_unary(l, OP_NEG, lib_mul(l, d, a)));
         return true;
@@ -111,26 +154,46 @@ static bool give_to_two(struct gradient *g, const struct uop *u, struct uop *d)
     }
 }
 
-/* A factor's derivative is the product of the others: where one factor is 0, only its own is not 0;
- * where two are, all are 0. */
-struct uop *gradient_by_factor(const struct lib *l, struct uop *x, struct uop *other,
-                               struct uop *product, struct uop *zeros)
+/* The product of the others of each factor along an axis. Nothing is divided, so that zeros have
+ * derivatives of every order. */
+static struct uop *product_of_others(const struct lib *l, struct uop *x, int axis)
 {
-    struct uop *zero = lib_scalar(l, x, 0), *none = lib_binaryf(l, OP_EQ, zeros, 0),
-               *one = lib_binaryf(l, OP_EQ, zeros, 1);
-    return lib_where(l, lib_binaryf(l, OP_EQ, x, 0), lib_where(l, one, product, zero),
-                     lib_where(l, none, lib_div(l, product, other), zero));
+    enum { SHORT = 64 }; /* above: of those before and those after, in O(n) */
+    struct tgc *t = l->t;
+    struct uop *n = x->dim[axis], *dim[MAX_RANK];
+    if (n->vmax > SHORT)
+        return lib_mul(l, lib_cumulative(l, OP_MUL, x, axis, true, false),
+                       lib_cumulative(l, OP_MUL, x, axis, true, true));
+    for (int a = 0; a <= x->ndim; a++)
+        dim[a] = a < axis ? x->dim[a] : a <= axis + 1 ? n : x->dim[a - 1];
+    struct uop *self = lib_binary(l, OP_EQ, tensor_iota(t, dim, x->ndim + 1, axis),
+                                  tensor_iota(t, dim, x->ndim + 1, axis + 1));
+    struct uop *all = uop_expand(t, tensor_insert_axis(t, x, axis), dim);
+    struct uop *u = lib_where(l, self, lib_scalar(l, x, 1), all);
+    return tensor_drop_axes(t, uop_reduce(t, OP_MUL, u, 2u << axis), 2u << axis);
 }
 
 static void give_product(struct gradient *g, const struct uop *u, struct uop *d)
 {
-    const struct lib *l = g->l;
+    struct tgc *t = g->t;
+    struct uop *x = u->src[0], *dim[MAX_RANK], *n = uop_int(t, 1);
     uint32_t axes = REDUCE_AXES(u->arg.i);
-    struct uop *x = u->src[0], *is_zero = lib_binaryf(l, OP_EQ, x, 0);
-    struct uop *other = lib_where(l, is_zero, lib_scalar(l, x, 1), x);
-    struct uop *product = uop_reduce(g->t, OP_MUL, other, axes);
-    struct uop *zeros = gradient_sum(g, lib_cast(l, x->dtype, is_zero), axes, true);
-    gradient_give(g, x, lib_mul(l, d, gradient_by_factor(l, x, other, product, zeros)));
+    int perm[MAX_RANK], back[MAX_RANK], kept = 0, nperm;
+    for (int a = 0; a < x->ndim; a++)
+        if (!(axes >> a & 1))
+            perm[kept++] = a;
+    nperm = kept;
+    for (int a = 0; a < x->ndim; a++)
+        if (axes >> a & 1)
+            perm[nperm++] = a, n = sym_mul(t, n, x->dim[a]);
+    struct uop *moved = uop_permute(t, x, perm);
+    memcpy(dim, moved->dim, (size_t)kept * sizeof *dim);
+    dim[kept] = n;
+    struct uop *by = product_of_others(g->l, uop_reshape(t, moved, dim, kept + 1), kept);
+    for (int i = 0; i < x->ndim; i++)
+        back[perm[i]] = i;
+    by = uop_permute(t, uop_reshape(t, by, moved->dim, x->ndim), back);
+    gradient_give(g, x, lib_mul(g->l, d, by));
 }
 
 bool gradient_reduced(struct gradient *g, struct uop *u, struct uop *d)
@@ -169,7 +232,7 @@ bool gradient_elementwise(struct gradient *g, struct uop *u, struct uop *d)
     default:
         if (op_class(u->op) != CLASS_UNARY)
             return give_to_two(g, u, d);
-        if (!(by = slope(l, u, x, u)))
+        if (!(by = u->op == OP_SQRT ? slope_of_root(l, x, u) : slope(l, u, x, u)))
             return false;
         gradient_give(g, x, lib_mul(l, d, by));
         return true;

@@ -203,7 +203,18 @@ static void give_to_extremes(struct gradient *g, struct uop *u, struct uop *d)
     gradient_give(g, v, lib_mul(l, at_index(g, u, d), of_v));
 }
 
-/* As in a REDUCE: product and zeros are those of an element and all values that meet there. */
+/* The derivative of a product by x, one of its factors. `product` is that of all factors `other`,
+ * which has 1 for each x that is 0; `zeros` counts those. */
+static struct uop *by_factor(const struct lib *l, struct uop *x, struct uop *other,
+                             struct uop *product, struct uop *zeros)
+{
+    struct uop *zero = lib_scalar(l, x, 0), *none = lib_binaryf(l, OP_EQ, zeros, 0),
+               *one = lib_binaryf(l, OP_EQ, zeros, 1);
+    return lib_where(l, lib_binaryf(l, OP_EQ, x, 0), lib_where(l, one, product, zero),
+                     lib_where(l, none, lib_div(l, product, other), zero));
+}
+
+/* Product and zeros are those of an element and all values that meet there. */
 static void give_to_factors(struct gradient *g, const struct uop *u, struct uop *d)
 {
     const struct lib *l = g->l;
@@ -218,7 +229,7 @@ static void give_to_factors(struct gradient *g, const struct uop *u, struct uop 
     for (int k = 0; k < 2; k++) {
         struct uop *p = k ? at_index(g, u, product) : product,
                    *z = k ? at_index(g, u, zeros) : zeros;
-        struct uop *by = gradient_by_factor(l, of[k], other[k], p, z);
+        struct uop *by = by_factor(l, of[k], other[k], p, z);
         gradient_give(g, of[k], lib_mul(l, k ? at_index(g, u, d) : d, by));
     }
 }
@@ -253,4 +264,21 @@ bool gradient_indexed(struct gradient *g, struct uop *u, struct uop *d)
     gradient_give(g, x, by ? by : uop_scatter(g->t, OP_ADD, gradient_full_like(g, x, 0), d,
                                               u->src + 1));
     return true;
+}
+
+/* A HOST that takes the largest, sorted or not, has as its second result where they were. */
+bool gradient_selected(struct gradient *g, const struct uop *u, struct uop *d)
+{
+    struct uop *host = u->src[0], *x = host->nsrc ? host->src[0] : NULL;
+    const struct host_call *h = host->arg.p;
+    if (h->external || strncmp(h->function, "topk_", 5) != 0 || u->arg.i != 0)
+        return false;
+    for (int a = 0; a < x->ndim; a++)
+        if (sym_equal(g->t, sym_prod(g->t, x->dim, a), h->param[0]) &&
+            sym_equal(g->t, x->dim[a], h->param[1])) {
+            gradient_give(g, x, lib_scatter_elements(g->l, OP_ADD, gradient_full_like(g, x, 0),
+                                                     lib_get(g->l, host, 1), d, a));
+            return true;
+        }
+    return false;
 }

@@ -83,7 +83,7 @@ static bool propagate(struct gradient *g, struct uop *u, struct uop *d)
     case OP_SCATTER: return gradient_indexed(g, u, d);
     case OP_GET:
         if (x->op == OP_HOST)
-            return refuse_host(g, x->arg.p);
+            return gradient_selected(g, u, d) || refuse_host(g, x->arg.p);
         return gradient_refuse(g,
                                x->op == OP_LOOP ? "loops have none yet" : "branches have none yet",
                                "export the model with its backward pass as ordinary nodes");
