@@ -52,10 +52,8 @@ def samples(folder):
         paths.append(folder / name)
         paths[-1].write_bytes(content)
     kinds = ("*.md", "*.py", "*.c", "*.h", "*.sh", "meson.build", "Makefile", "LICENSE", "*.def")
-    skipped = {".cache", ".venv", ".git", "build"}
     for kind in kinds:
-        found = [p for p in sorted(ROOT.rglob(kind)) if not skipped & set(p.relative_to(ROOT).parts)]
-        paths += found[:4]
+        paths += T.source_files(kind)[:4]
     return paths + [Path(sys.executable).resolve()]
 
 

@@ -5,6 +5,7 @@ Nothing here knows a model.
 
 import atexit
 import contextlib
+import fnmatch
 import functools
 import hashlib
 import json
@@ -130,6 +131,15 @@ def must(done, status=0):
     if done.status != status or done.timed_out:
         raise Failure(f"expected exit status {status}: {done.describe()}")
     return done
+
+
+def source_files(pattern):
+    """Files of the project whose names match, in order. Build folders, in which other suites make and delete files meanwhile, are not entered."""
+    found = []
+    for folder, folders, names in os.walk(ROOT):
+        folders[:] = [name for name in folders if name not in ("build", ".git", ".venv", ".cache")]
+        found += [Path(folder) / name for name in fnmatch.filter(names, pattern)]
+    return sorted(found)
 
 
 def find_tgc(build):
