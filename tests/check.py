@@ -95,6 +95,7 @@ SUITES = [
     ("demo", "tests/demo/demo_test.py", 600, 600, 14, "models/demo/ scripts/setup.sh scripts/installed.py"),
     ("guide", "tests/guide/guide_test.py", 300, 600, 30, "docs/ README.md CONTRIBUTING.md cli/help.c cli/message.c"),
     ("documents", "tests/guide/documents_test.py", 60, 60, 2, "docs/ README.md CONTRIBUTING.md SECURITY.md passes/passes.def passes/opts.def lib/options.def cli/tiers.def cli/help.c scripts/sbom.py bench/tables.py bench/results/"),
+    ("adding", "tests/guide/adding_test.py", 300, 3600, 15, "docs/adding-a-pass.md docs/adding-an-operator.md passes/passes.def frontend/onnx/operators.def scripts/schemas.py"),
     ("packaging", "tests/packaging/packaging_test.py", 120, 1800, 2, "packaging/ debian/ scripts/ LICENSE"),
     ("format", "tests/format_test.py", 60, 60, 1, ".clang-format"),
     ("check", "tests/check_test.py", 120, 120, 4, "CONTRIBUTING.md tests/since.py"),
