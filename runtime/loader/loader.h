@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: 0BSD */
 /* loader.h - data sets in files, for training: arrays whose leading axis counts the samples.
  *
- *      .npy .npz IDX, .gz  --dataset_open()-->  arrays  --dataset_gather()--------->  rows
+ *      .npy .npz IDX .csv  --dataset_open()-->  arrays  --dataset_gather()--------->  rows
  *                                                       --dataset_stream_next()---->  batches
  *
  * The loader needs libc alone. It never prints and never exits: a function that can fail returns
@@ -77,10 +77,16 @@ struct dataset {
      * and how many of an archive's entry may be read to check it; 0 means 16 GiB. Files that are
      * mapped as they are do not count. */
     size_t most_nbytes;
+    /* CSV: the column of targets, by its name in the first line; NULL: there is none. */
+    const char *target_column;
+    /* The training data, where this is data to validate with: classes have its numbers. */
+    const struct dataset *classes;
 
     int64_t nsample;
     int narray;
     struct dataset_array *array; /* moves when another file is opened */
+    int64_t nclass; /* where targets are names in the file: target k is class_name[k] */
+    char **class_name;
     char error[LOADER_ERROR_NBYTES];
 
     size_t used_nbytes; /* of most_nbytes */
@@ -95,7 +101,13 @@ struct dataset {
  *      IDX     MNIST's format: 0 0 type rank, big-endian dimensions and elements. `as` likewise.
  *      .npz    stored and deflated entries, also of zip64. `as` NULL: all arrays, by their names.
  *              "NAME": the only array, else the one of this name. "NAME=ENTRY": that entry as NAME.
- *      .gz     of .npy or IDX, of one or several members
+ *      .csv    by its name: f32[samples, columns], named `as` or else "input". The column
+ *              `target_column` becomes "target": i64 where all of it are integers, else f32 where
+ *              all are numbers, else i64 class numbers of texts, sorted by bytes. The first line
+ *              names the columns if target_column is set, or if a field of it is no number. Fields
+ *              and quotes are as in RFC 4180; empty lines are skipped. NaN and infinity are
+ *              refused.
+ *      .gz     of .npy, IDX or .csv, of one or several members
  *
  * Elements in the other byte order are copied and swapped; those in the machine's order are used
  * where the mapped file has them. Others must not shorten a file while it is mapped. CRC-32 of gzip

@@ -110,6 +110,20 @@ LOADER_API bool loader_add_array(struct dataset *d, const char *where, const cha
 LOADER_API bool loader_open_npz(struct dataset *d, const char *path, const char *as,
                                 const uint8_t *data, size_t n);
 
+/* ------------------------------------------------------------------------------------ classes.c */
+
+LOADER_API void loader_sort_texts(char **text, int64_t n); /* by bytes */
+
+/* Numbers the classes of n samples, by d->classes if that is set, else in sorted order; sets
+ * d->class_name. sorted[n]: scratch. */
+LOADER_API bool loader_number_classes(struct dataset *d, const char *where, char *const *name,
+                                      char **sorted, int64_t n, int64_t *number);
+
+/* ---------------------------------------------------------------------------------------- csv.c */
+
+LOADER_API bool loader_open_csv(struct dataset *d, const char *path, const char *as,
+                                const uint8_t *data, size_t n);
+
 /* ------------------------------------------------------------------------------------- gather.c */
 
 enum { LOADER_CHUNK = 256 }; /* elements that are converted at a time */

@@ -3,6 +3,9 @@
  *      driver WORD...      most=N          sets most_nbytes
  *                          open AS PATH    AS "-" is NULL
  *                          try AS PATH     the same; prints the error and goes on
+ *                          target=NAME     sets target_column
+ *                          classes         prints the names of classes
+ *                          train           what is open becomes `classes` of what is opened next
  *                          list            prints each array: name type dims nbytes
  *                          save NAME FILE  the elements as they are
  *                          close
@@ -34,7 +37,7 @@
 enum { FIELDS = 4 };
 
 struct driver {
-    struct dataset d;
+    struct dataset d, train;
     char **word, **end;
     struct stream_options options;
     struct stream_field field[FIELDS];
@@ -60,6 +63,7 @@ static void check(struct driver *v, bool ok)
         return;
     puts(v->d.error);
     dataset_close(&v->d);
+    dataset_close(&v->train);
     exit(1);
 }
 
@@ -290,6 +294,8 @@ static bool set_option(struct driver *v, const char *word, const char *value)
         }
     if (strncmp(word, "most=", 5) == 0)
         v->d.most_nbytes = (size_t)strtoull(value, NULL, 10);
+    else if (strncmp(word, "target=", 7) == 0)
+        v->d.target_column = value;
     else if (strncmp(word, "seed=", 5) == 0)
         v->options.seed = strtoull(value, NULL, 10);
     else if (strcmp(word, "in_order") == 0)
@@ -330,6 +336,20 @@ static void save(struct driver *v)
     write_file(next(v), a->data, a->nbytes);
 }
 
+static void classes(struct driver *v)
+{
+    for (int64_t i = 0; i < v->d.nclass; i++)
+        puts(v->d.class_name[i]);
+}
+
+static void train(struct driver *v)
+{
+    v->train = v->d;
+    memset(&v->d, 0, sizeof v->d);
+    v->d.target_column = v->train.target_column;
+    v->d.classes = &v->train;
+}
+
 static void list_word(struct driver *v) { list(&v->d); }
 static void close_word(struct driver *v) { dataset_close(&v->d); }
 
@@ -342,6 +362,7 @@ int main(int argc, char **argv)
         {"open", open_word},   {"try", try_word}, {"list", list_word}, {"save", save},
         {"close", close_word}, {"cut", cut},      {"turn", turn},      {"inflate", inflate},
         {"gather", gather},    {"order", order},  {"field", field},    {"stream", stream},
+        {"classes", classes},  {"train", train},
     };
     static struct driver v;
     v.word = argv + 1;
@@ -358,5 +379,6 @@ int main(int argc, char **argv)
         table[i].run(&v);
     }
     dataset_close(&v.d);
+    dataset_close(&v.train);
     return 0;
 }

@@ -4,6 +4,7 @@ Damaged files run under sanitizers: cut off after every byte, and with bytes cha
 the text that programs carry (runtime/embed.c), with files read instead of mapped, so that sanitizers see where they end.
 """
 
+import csv
 import functools
 import gzip
 import io
@@ -14,6 +15,7 @@ import sys
 import threading
 import zipfile
 import zlib
+from fractions import Fraction
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -30,7 +32,7 @@ BUILD = Path(OPTIONS.build).resolve()
 DRIVER = BUILD / "tests" / "loader" / "loader_driver"
 SCRATCH = BUILD / "test-scratch" / "loader"
 case = suite.folder_case(SCRATCH)
-PIECES = ["loader.h", "parts.h", "file.c", "inflate.c", "npy.c", "array.c", "zip.c", "dataset.c", "gather.c", "order.c",
+PIECES = ["loader.h", "parts.h", "file.c", "inflate.c", "npy.c", "array.c", "zip.c", "classes.c", "csv.c", "dataset.c", "gather.c", "order.c",
           "stream.c"]
 TURNS = 4000 if OPTIONS.all else 400
 TYPES = {"bool": "?", "u8": "u1", "i8": "i1", "u16": "u2", "i16": "i2", "u32": "u4", "i32": "i4", "u64": "u8", "i64": "i8",
@@ -219,6 +221,105 @@ def _(folder):
     refused(folder, "a.npy", "name", name="-")
     refused(folder, "a.npy", "name", name="")
     refused(folder, "a.npy", "name", name="x" * 256)
+
+
+def table(folder, rows, name="a.csv", **how):
+    with open(folder / name, "w", newline="") as f:
+        csv.writer(f, **how).writerows(rows)
+
+
+@case("csv: as Python's csv reads it")
+def _(folder):
+    rng = random.Random(8)
+    number = ["0", "-0.0", "+1.5", "1e10", "1E-3", ".5", "7.", "  3\t", "16777217", "0.1", "123456789.123456789", "1e-46", "3.4028235e38",
+              "1.00000017881393432617187500", "1.00000017881393432617187499", "0" * 100 + "7", "9" * 30 + "e-25"]
+    words = ["cat", "Dog", "a,b", 'say "no"', "two\nlines", " blanks ", "é", "12x", '"', "\r\n"]
+    for i, how in enumerate(({}, {"lineterminator": "\n"}, {"quoting": csv.QUOTE_ALL}, {"lineterminator": "\r"}, {"quoting": csv.QUOTE_ALL})):
+        targets = (words, ["3", "-7", "+12", "9223372036854775807"], ["1.5", "2"], ["cat", "1"], words)[i]
+        rows = [[rng.choice(number) for _ in range(3)] + [rng.choice(targets)] + [str(rng.uniform(-1e6, 1e6))] for _ in range(60)]
+        rows += [[*number[k:k + 3], targets[k % len(targets)], "1"] for k in range(len(number) - 2)]
+        table(folder, [["one", 'tw"o', "a,b", "the kind", ""], *rows], **how)
+        words_ = ["target=the kind", "open", "x", "a.csv", "list", "classes", "save", "x", "x", "save", "target", "target"]
+        out = drive(folder, *words_)
+        with open(folder / "a.csv", newline="") as f:
+            back = list(csv.reader(f))[1:]
+        expect(back == rows, "the test's own table")
+        wanted = np.array([[nearest(row[k]) for k in (0, 1, 2, 4)] for row in rows], "f4")
+        same(np.fromfile(folder / "x", "f4").reshape(len(rows), 4), wanted, f"{how}")
+        last = [row[3] for row in rows]
+        if i in (1, 2):
+            wanted = np.array([int(v) for v in last]) if i == 1 else np.array([float(v) for v in last], "f4")
+            expect(out.count("\n") == 2, out)
+        else:
+            names = sorted(set(last), key=lambda v: v.encode())
+            wanted = np.array([names.index(v) for v in last])
+            expect(out.split("\n", 2)[2] == "".join(name + "\n" for name in names), out)
+        same(np.fromfile(folder / "target", wanted.dtype), wanted, f"targets of {how}")
+
+
+def nearest(text):
+    """The f32 that a decimal is nearest to, ties to even: NumPy rounds twice."""
+    exact = Fraction(text.strip())
+    guess = np.float32(float(text))
+    with np.errstate(over="ignore"):
+        around = [guess, np.nextafter(guess, np.float32(np.inf)), np.nextafter(guess, np.float32(-np.inf))]
+    return min((v for v in around if np.isfinite(v)), key=lambda v: (abs(Fraction(float(v)) - exact), v.view("u4") & 1)) if exact else guess
+
+
+@case("csv: headers, line ends, marks, gzip")
+def _(folder):
+    for text, wanted in ((b"1,2\n3,4\n", [[1, 2], [3, 4]]), (b"\n\n1,2\r\n\r\n3,4", [[1, 2], [3, 4]]), (b"a,2\n3,4\n\n", [[3, 4]]),
+                         (b"\xef\xbb\xbf1,2", [[1, 2]]), (b',1\n3,"4"', [[3, 4]]), (b"1\r2\r3", [[1], [2], [3]]), (b'"1"\n"2"', [[1], [2]])):
+        (folder / "a.CSV").write_bytes(text)
+        (folder / "b.csv.gz").write_bytes(gzip.compress(text))
+        for path in ("a.CSV", "b.csv.gz"):
+            same(read(folder, ("-", path))["input"], np.array(wanted, "f4"), f"{path}: {text}")
+    large = "".join(f"{i},{i * i}\n" for i in range(30000)).encode()
+    (folder / "b.csv.gz").write_bytes(gzip.compress(large[:70000]) + gzip.compress(large[70000:]))
+    same(read(folder, ("x", "b.csv.gz"))["x"], np.array([[i, i * i] for i in range(30000)], "f4"), "a large one")
+    refused(folder, "b.csv.gz", "limit", before=["most=100000"])
+    (folder / "b.csv.gz").write_bytes(gzip.compress(b""))
+    refused(folder, "b.csv.gz", "holds nothing")
+
+
+@case("csv: mistakes, by file, line and column")
+def _(folder):
+    rows = [
+        (b"a,b\n1,2\n3\n", ":3", "1 fields", "has 2"), (b"a,b\n1,2\n3,4,5\n", ":3", "3 fields"), (b"a,b\n1,2\n3,\n", ":3", "column 2 ('b')", "''"),
+        (b"a,b\n1,2\n\n3,x y\x01\xff\n", ":4", "column 2 ('b')", "'x y??' is no number"), (b"1,2\n1,x", ":2", "column 2: 'x'"),
+        (b"a,b\n1,0x10\n", "0x10"), (b"a,b\n1,nan\n", "'nan' is no number"), (b"a,b\n1,inf\n", "'inf'"), (b"a,b\n1,1e39\n", "beyond f32"),
+        (b"a,b\n1,1.5.2\n", "1.5.2"), (b"a,b\n1,1e\n", "1e"), (b"a,b\n1,.\n", "'.'"), (b"a,b\n1,-\n", "'-'"), (b"a,b\n1,1 2\n", "1 2"),
+        (b"a,b\n1," + b"7" * 200, "7" * 40 + "..."), (b"a,b\n1,\"2\n3,4", ":2", "not closed"), (b'a,b\n"1\n\n",2\n3,"4"5', ":5", "follows a quoted"),
+        (b'a,b\n1,2"\n', ":2", "a quote is within"), (b"a,b\n1,\0\n", ":2", "a byte is 0"), (b'a,b\n1,"\0"', ":2", "a byte is 0"),
+        (b"a,b\n", "no samples", "after its header"), (b"\n\n\n", "no samples"), (b"a;b\n1;2\n", "column 1 ('a;b'): '1;2'"),
+        (b'a,"b\nc"\n1,x', ":3", "column 2 ('b?c')"),
+    ]
+    for text, *words in rows:
+        (folder / "a.csv").write_bytes(text)
+        refused(folder, "a.csv", *words)
+    rows = [
+        (b"a,t\n1,cat\n2,\n", ":3", "column 2 ('t')", "fill it in"), (b"a,b\n1,2", "no column is named 't'"), (b"t,a,t\n1,2,3", "names two columns"),
+        (b"t\n1\n", "no column beside"), (b"1,2\n", "no column is named 't'"), (b"a,t\nx,cat\n", "column 1 ('a')"), (b"a,t\n", "no samples"), (b"\n", "no samples"),
+    ]
+    for text, *words in rows:
+        (folder / "a.csv").write_bytes(text)
+        refused(folder, "a.csv", *words, before=["target=t"])
+    (folder / "a.csv").write_bytes(b"a,t\n1,2\n")
+    refused(folder, "a.csv", "named 'target'", name="target", before=["target=t"])
+
+
+@case("csv: data to validate with has the training data's classes")
+def _(folder):
+    table(folder, [["t", "a"], ["cat", 1], ["1", 1], ["ant", 1]], "train.csv")
+    table(folder, [["a", "t"], [1, "cat"], [5, "cat"], [5, "1"]], "valid.csv")
+    table(folder, [["a", "t"], [1, "2"], [5, "1"]], "numbers.csv")
+    base = ["target=t", "open", "-", "train.csv", "train"]
+    expect(drive(folder, *base, "open", "-", "valid.csv", "classes", "save", "target", "out") == "1\nant\ncat\n", "classes")
+    expect(np.fromfile(folder / "out", "i8").tolist() == [2, 2, 0], "numbers")
+    text = drive(folder, *base, "open", "-", "numbers.csv", status=1)
+    expect("numbers.csv" in text and "sample 0 is of class '2'" in text and "train.csv does not have" in text, text)
+    text = drive(folder, "target=t", "open", "-", "numbers.csv", "train", "open", "-", "valid.csv", status=1)
+    expect("valid.csv:2: column 2 ('t'): 'cat'" in text and "training data" in text, text)
 
 
 # ------------------------------------------------------------------------------- rows and batches
@@ -580,21 +681,34 @@ def small_files(folder):
     (folder / "d.gz").write_bytes(gzip.compress(npy(x)[:50]) + gzip.compress(npy(x)[50:]))
     np.savez(folder / "e.npz", x=x)
     np.savez_compressed(folder / "f.npz", x=x, y=y)
-    return [("x", "a.npy"), ("x", "b"), ("x", "c.gz"), ("x", "d.gz"), ("-", "e.npz"), ("-", "f.npz")]
+    (folder / "g.csv").write_bytes(b'a,"t",b\r\n1,"b""c",2\r\n+1.5e3,d,-.25\r\n')
+    (folder / "h.csv.gz").write_bytes(gzip.compress(b'1,2\n3,4\n'))
+    return [("x", "a.npy"), ("x", "b"), ("x", "c.gz"), ("x", "d.gz"), ("-", "e.npz"), ("-", "f.npz"), ("x", "g.csv"), ("x", "h.csv.gz")]
+
+
+def target(path):
+    return ["target=t"] if path == "g.csv" else []
+
+
+def ends_well(text):
+    """Whether the beginning of g.csv is a table by itself."""
+    rows = list(csv.reader(io.StringIO(text.decode(), newline="")))
+    return len(rows) > 1 and len(rows[-1]) == 3 and rows[-1][2] not in ("", "-", "-.") and text.count(b'"') % 2 == 0
 
 
 @case("cut off after every byte")
 def _(folder):
     for name, path in small_files(folder):
-        opened, longest, nbytes = map(int, drive(folder, "cut", name, path, "temporary", driver=sanitized()).split())
-        expect((opened, longest) == (1, nbytes - 1), f"{path}: {opened} beginnings of {nbytes} bytes were opened, {longest} not")
+        opened, longest, nbytes = map(int, drive(folder, *target(path), "cut", name, path, f"t.{path}", driver=sanitized()).split())
+        valid = sum(ends_well((folder / path).read_bytes()[:n]) for n in range(nbytes + 1)) if path == "g.csv" else 1
+        expect(opened == valid and (valid > 1 or longest == nbytes - 1), f"{path}: {opened} beginnings of {nbytes} bytes were opened, {longest} not")
 
 
 @case("bytes changed")
 def _(folder):
     for name, path in small_files(folder):
         seed = zlib.crc32(path.encode())
-        drive(folder, "turn", name, path, "temporary", str(TURNS), str(seed), driver=sanitized())
+        drive(folder, *target(path), "turn", name, path, f"t.{path}", str(TURNS), str(seed), driver=sanitized())
 
 
 @case("inflate: what is valid, as zlib says")
