@@ -5,7 +5,7 @@
  */
 #include "runtime/loader/parts.h"
 
-//@ loader_dataset loader_zip loader_csv
+//@ loader_dataset loader_zip loader_csv loader_folder
 static bool loader_is_gzip(const uint8_t *data, size_t n)
 {
     return n >= 3 && data[0] == 0x1f && data[1] == 0x8b && data[2] == 8;
@@ -96,6 +96,8 @@ static bool loader_open_gzip(struct dataset *d, const char *path, const char *as
 static bool loader_open(struct dataset *d, const char *path, const char *as)
 {
     size_t n = 0;
+    if (loader_is_folder(path))
+        return loader_open_folder(d, path, as);
     const uint8_t *data = loader_map(d, path, &n);
     if (!data)
         return false;

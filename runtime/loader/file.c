@@ -168,6 +168,12 @@ static const uint8_t *loader_map_bytes(struct dataset *d, const char *path, size
 }
 #endif
 
+LOADER_API bool loader_is_folder(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
 LOADER_API const uint8_t *loader_map(struct dataset *d, const char *path, size_t *nbytes)
 {
     struct stat st;

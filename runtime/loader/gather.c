@@ -9,7 +9,7 @@
  */
 #include "runtime/loader/parts.h"
 
-//@ loader_gather loader_array
+//@ loader_gather loader_folder
 #include <float.h>
 
 LOADER_API bool loader_is_float(enum loader_type type) { return type >= LOADER_F16; }
@@ -213,13 +213,16 @@ LOADER_API bool loader_convert(const struct dataset_array *a, int64_t sample, co
     return true;
 }
 
-LOADER_API const uint8_t *loader_row(const struct dataset_array *a, int64_t sample, char *error)
+LOADER_API const uint8_t *loader_row(const struct dataset_array *a, int64_t sample,
+                                     struct loader_decoder *v, char *error)
 {
     if (sample < 0 || sample >= a->dim[0]) {
         loader_fail(error, "%s: '%s' has no sample %lld; it has %lld, counted from 0", a->file,
                     a->name, (long long)sample, (long long)a->dim[0]);
         return NULL;
     }
+    if (a->pictures)
+        return loader_decode(a, sample, v, error);
     size_t nbytes = (size_t)a->row_nelem * loader_type_nbytes(a->type);
     return (const uint8_t *)a->data + (size_t)sample * nbytes;
 }
@@ -228,11 +231,14 @@ LOADER_API bool dataset_gather(struct dataset *d, const struct dataset_array *a,
                                const int64_t *index, int64_t n, void *out, enum loader_type type)
 {
     size_t nbytes = (size_t)a->row_nelem * loader_type_nbytes(type);
-    for (int64_t i = 0; i < n; i++) {
-        const uint8_t *row = loader_row(a, index[i], d->error);
-        if (!row ||
-            !loader_convert(a, index[i], row, (uint8_t *)out + (size_t)i * nbytes, type, d->error))
-            return false;
+    struct loader_decoder v;
+    bool ok = true;
+    memset(&v, 0, sizeof v);
+    for (int64_t i = 0; ok && i < n; i++) {
+        const uint8_t *row = loader_row(a, index[i], &v, d->error);
+        ok = row &&
+             loader_convert(a, index[i], row, (uint8_t *)out + (size_t)i * nbytes, type, d->error);
     }
-    return true;
+    loader_free_decoder(&v);
+    return ok;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: 0BSD */
 /* loader.h - data sets in files, for training: arrays whose leading axis counts the samples.
  *
- *      .npy .npz IDX .csv  --dataset_open()-->  arrays  --dataset_gather()--------->  rows
+ *      files and folders  --dataset_open()-->  arrays  --dataset_gather()--------->  rows
  *                                                       --dataset_stream_next()---->  batches
  *
  * The loader needs libc alone. It never prints and never exits: a function that can fail returns
@@ -69,6 +69,7 @@ struct dataset_array {
     int64_t row_nelem;        /* elements of one sample: the product of the other dimensions */
     const void *data;         /* in C order and the machine's byte order, of any alignment */
     size_t nbytes;
+    const struct loader_pictures *pictures; /* in files, decoded row by row; data is NULL then */
 };
 
 /* Begins as all zeros. */
@@ -81,6 +82,8 @@ struct dataset {
     const char *target_column;
     /* The training data, where this is data to validate with: classes have its numbers. */
     const struct dataset *classes;
+    /* Folders: the pictures' size, 0: the first one's; 3 channels (RGB) or 1 (gray), 0: 3. */
+    int64_t picture_height, picture_width, picture_channels;
 
     int64_t nsample;
     int narray;
@@ -107,6 +110,11 @@ struct dataset {
  *              names the columns if target_column is set, or if a field of it is no number. Fields
  *              and quotes are as in RFC 4180; empty lines are skipped. NaN and infinity are
  *              refused.
+ *      folder  with a folder of pictures for each class: u8[samples, height, width, channels],
+ *              named `as` or else "input", and class numbers "target". Classes, and files within
+ *              them, are in the order of their bytes. Names that begin with a point are skipped,
+ *              and so are files beside the folders of classes. Pictures are decoded when their rows
+ *              are asked for, and must all have one size.
  *      .gz     of .npy, IDX or .csv, of one or several members
  *
  * Elements in the other byte order are copied and swapped; those in the machine's order are used

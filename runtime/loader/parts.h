@@ -40,6 +40,8 @@ LOADER_API void loader_release(struct dataset *d, const struct loader_block *las
 /* What most_nbytes leaves. */
 LOADER_API size_t loader_room(const struct dataset *d);
 
+LOADER_API bool loader_is_folder(const char *path);
+
 /* A regular file's bytes, mapped or read; they last as long as the data set. */
 LOADER_API const uint8_t *loader_map(struct dataset *d, const char *path, size_t *nbytes);
 
@@ -124,6 +126,21 @@ LOADER_API bool loader_number_classes(struct dataset *d, const char *where, char
 LOADER_API bool loader_open_csv(struct dataset *d, const char *path, const char *as,
                                 const uint8_t *data, size_t n);
 
+/* ------------------------------------------------------------------------------------- folder.c */
+
+/* What decoding pictures needs, for one thread; begins as zeros. */
+struct loader_decoder {
+    uint8_t *file, *pixels, *room;
+    size_t file_nbytes, pixels_nbytes, room_nbytes;
+};
+
+LOADER_API bool loader_open_folder(struct dataset *d, const char *path, const char *as);
+
+/* The pixels of one picture, until the next call. NULL: `error` says why. */
+LOADER_API const uint8_t *loader_decode(const struct dataset_array *a, int64_t sample,
+                                        struct loader_decoder *v, char *error);
+LOADER_API void loader_free_decoder(struct loader_decoder *v);
+
 /* ------------------------------------------------------------------------------------- gather.c */
 
 enum { LOADER_CHUNK = 256 }; /* elements that are converted at a time */
@@ -151,8 +168,10 @@ LOADER_API bool loader_convert(const struct dataset_array *a, int64_t sample, co
 LOADER_API bool loader_misfit(const struct dataset_array *a, int64_t sample, double value,
                               enum loader_type type, char *error);
 
-/* The elements of one sample, as the array has them. NULL: `error` says why. */
-LOADER_API const uint8_t *loader_row(const struct dataset_array *a, int64_t sample, char *error);
+/* The elements of one sample, as the array has them; those of a picture until the next call. NULL:
+ * `error` says why. */
+LOADER_API const uint8_t *loader_row(const struct dataset_array *a, int64_t sample,
+                                     struct loader_decoder *v, char *error);
 
 /* -------------------------------------------------------------------------------------- order.c */
 

@@ -38,6 +38,7 @@ struct stream_state {
     struct stream_slot slot[2];
     int taken, next; /* slots: the caller's, -1: none; and the one that it takes next */
     bool has_ended, has_thread, is_stopping;
+    struct loader_decoder decoder;
     struct dataset memory; /* of which only memory is used, and its limit */
 #ifndef MODEL_NO_PTHREADS
     pthread_t thread;
@@ -52,7 +53,7 @@ static bool stream_fill_rows(struct stream_state *s, struct stream_slot *slot, i
     enum loader_type type = s->array[field].type;
     size_t nbytes = (size_t)s->array[field].row_nelem * loader_type_nbytes(type);
     for (int64_t i = 0; i < slot->batch.n; i++) {
-        const uint8_t *row = loader_row(a, slot->index[i], slot->error);
+        const uint8_t *row = loader_row(a, slot->index[i], &s->decoder, slot->error);
         if (!row || !loader_convert(a, slot->index[i], row, slot->data[field] + (size_t)i * nbytes,
                                     type, slot->error))
             return false;
@@ -291,6 +292,7 @@ LOADER_API void dataset_stream_stop(struct stream *stream)
         return;
     if (s->has_thread)
         stream_end(s);
+    loader_free_decoder(&s->decoder);
     dataset_close(&s->memory);
     free(s);
     stream->state = NULL;

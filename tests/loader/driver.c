@@ -15,6 +15,8 @@
  *                                          (little-endian): status, length and CRC-32 of its data
  *                          gather NAME TYPE FILE I,I,...
  *                          order SEED EPOCH N FILE
+ *                          height=N width=N channels=N     of pictures
+ *                          inside=FOLDER   `cut` and `turn` open this, where TEMPORARY is within
  *                          batch=N seed=N epoch=N step=N epochs=N in_order no_thread
  *                                          options of the streams that follow
  *                          field NAME TYPE     what they deliver
@@ -27,6 +29,16 @@
  */
 #ifdef LOADER_TEXT
 #define LOADER_API static
+/* as backends/program/statuses.def has them, for the decoders */
+enum {
+    PROGRAM_OK,
+    PROGRAM_DIM_OUT_OF_RANGE = 6,
+    PROGRAM_TOO_MANY_RESULTS = 9,
+    PROGRAM_NO_DECODER = 15
+};
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
 #include LOADER_TEXT
 #else
 #include "runtime/loader/parts.h"
@@ -42,6 +54,7 @@ struct driver {
     struct stream_options options;
     struct stream_field field[FIELDS];
     bool is_slow;
+    const char *inside;
 };
 
 static _Noreturn void stop(const char *what)
@@ -111,18 +124,26 @@ static void list(const struct dataset *d)
 }
 
 /* Reads what was opened, so that sanitizers see it, and closes. Errors must say something, and
- * leave nothing. */
-static void consume(struct driver *v, bool opened)
+ * leave nothing. Returns whether all rows could be read. */
+static bool consume(struct driver *v, bool opened)
 {
     unsigned sum = 0;
-    for (int i = 0; i < v->d.narray; i++)
-        for (size_t k = 0; v->d.array[i].data && k < v->d.array[i].nbytes; k++)
-            sum += ((const unsigned char *)v->d.array[i].data)[k];
+    bool ok = opened;
+    for (int i = 0; i < v->d.narray; i++) {
+        const struct dataset_array *a = &v->d.array[i];
+        for (size_t k = 0; a->data && k < a->nbytes; k++)
+            sum += ((const unsigned char *)a->data)[k];
+        void *out = a->pictures ? malloc(a->nbytes) : NULL;
+        for (int64_t k = 0; out && k < a->dim[0]; k++)
+            ok = ok && dataset_gather(&v->d, a, &k, 1, out, a->type);
+        free(out);
+    }
     if (!opened && (!*v->d.error || v->d.narray || v->d.block || v->d.used_nbytes))
         stop("an error without a text, or one that left something");
     if (sum == 1)
         puts("sum 1");
     dataset_close(&v->d);
+    return ok;
 }
 
 /* Prints for how many beginnings of a file it was opened, and the longest that was not. */
@@ -133,10 +154,9 @@ static void cut(struct driver *v)
     char *data = read_file(path, &nbytes);
     for (size_t n = 0; n <= nbytes; n++) {
         write_file(temporary, data, n);
-        bool ok = open_as(v, as, temporary);
+        bool ok = consume(v, open_as(v, as, v->inside ? v->inside : temporary));
         opened += ok;
         longest = ok ? longest : n;
-        consume(v, ok);
     }
     free(data);
     printf("%zu %zu %zu\n", opened, longest, nbytes);
@@ -161,9 +181,7 @@ static void turn(struct driver *v)
                 data[at[k]] = (char)(seed >> 24 & 1 ? seed >> 40 : seed >> 25 & 1 ? 255 : 0);
         }
         write_file(temporary, data, nbytes);
-        bool ok = open_as(v, as, temporary);
-        opened += ok;
-        consume(v, ok);
+        opened += consume(v, open_as(v, as, v->inside ? v->inside : temporary));
         for (int k = 2; k >= 0; k--)
             data[at[k]] = old[k];
     }
@@ -282,10 +300,10 @@ static bool set_option(struct driver *v, const char *word, const char *value)
         const char *name;
         int64_t *to;
     } number[] = {
-        {"batch=", &v->options.batch},
-        {"epoch=", &v->options.epoch},
-        {"step=", &v->options.step},
-        {"epochs=", &v->options.epochs},
+        {"batch=", &v->options.batch},         {"epoch=", &v->options.epoch},
+        {"step=", &v->options.step},           {"epochs=", &v->options.epochs},
+        {"height=", &v->d.picture_height},     {"width=", &v->d.picture_width},
+        {"channels=", &v->d.picture_channels},
     };
     for (size_t i = 0; i < sizeof number / sizeof *number; i++)
         if (strncmp(word, number[i].name, strlen(number[i].name)) == 0) {
@@ -296,6 +314,8 @@ static bool set_option(struct driver *v, const char *word, const char *value)
         v->d.most_nbytes = (size_t)strtoull(value, NULL, 10);
     else if (strncmp(word, "target=", 7) == 0)
         v->d.target_column = value;
+    else if (strncmp(word, "inside=", 7) == 0)
+        v->inside = value;
     else if (strncmp(word, "seed=", 5) == 0)
         v->options.seed = strtoull(value, NULL, 10);
     else if (strcmp(word, "in_order") == 0)

@@ -10,6 +10,7 @@ import gzip
 import io
 import os
 import random
+import shutil
 import struct
 import sys
 import threading
@@ -24,6 +25,7 @@ sys.path[:0] = [str(HERE.parent / "lib")]
 import numpy as np
 
 import tgc as T
+from pictures import bmp, png
 from suite import Skip, Suite, expect
 
 suite = Suite("loader")
@@ -32,8 +34,6 @@ BUILD = Path(OPTIONS.build).resolve()
 DRIVER = BUILD / "tests" / "loader" / "loader_driver"
 SCRATCH = BUILD / "test-scratch" / "loader"
 case = suite.folder_case(SCRATCH)
-PIECES = ["loader.h", "parts.h", "file.c", "inflate.c", "npy.c", "array.c", "zip.c", "classes.c", "csv.c", "dataset.c", "gather.c", "order.c",
-          "stream.c"]
 TURNS = 4000 if OPTIONS.all else 400
 TYPES = {"bool": "?", "u8": "u1", "i8": "i1", "u16": "u2", "i16": "i2", "u32": "u4", "i32": "i4", "u64": "u8", "i64": "i8",
          "f16": "f2", "f32": "f4", "f64": "f8"}
@@ -320,6 +320,106 @@ def _(folder):
     expect("numbers.csv" in text and "sample 0 is of class '2'" in text and "train.csv does not have" in text, text)
     text = drive(folder, "target=t", "open", "-", "numbers.csv", "train", "open", "-", "valid.csv", status=1)
     expect("valid.csv:2: column 2 ('t'): 'cat'" in text and "training data" in text, text)
+
+
+def pictures(folder, sizes=((5, 6),), **how):
+    """cat/0.png, ... with random pixels, and these."""
+    pixels = []
+    for i, (kind, name) in enumerate((("dog", "b.png"), ("cat", "0.png"), ("cat", "10.png"), ("cat", "9.png"), ("Bird", "x.bmp"), ("dog", "a.ppm"))):
+        path = folder / "set" / kind / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        height, width = sizes[i % len(sizes)]
+        x = RANDOM.integers(0, 256, (height, width, 3), "u1")
+        pixels.append((f"{kind}/{name}".encode(), x))
+        if name.endswith("png"):
+            path.write_bytes(png(x, 8, 2, **how))
+        elif name.endswith("bmp"):
+            path.write_bytes(bmp([row[:, ::-1].tobytes() for row in x], 24, -height, width))
+        else:
+            path.write_bytes(f"P6 {width} {height} 255\n".encode() + x.tobytes())
+    return [x for _, x in sorted(pixels, key=lambda pair: pair[0])]
+
+
+@case("folders: pictures by class, in the order of bytes")
+def _(folder):
+    wanted = np.array(pictures(folder))
+    (folder / "set" / "readme.txt").write_text("beside the classes")
+    (folder / "set" / ".hidden").mkdir()
+    (folder / "set" / "cat" / ".DS_Store").write_text("hidden")
+    out = drive(folder, "open", "-", "set", "list", "classes", "save", "target", "t", "gather", "input", "u8", "x", "0,1,2,3,4,5",
+                "gather", "input", "f32", "y", "5,0")
+    expect(out == f"input u8 6,5,6,3 {wanted.size}\ntarget i64 6 48\nBird\ncat\ndog\n", out)
+    expect(np.fromfile(folder / "t", "i8").tolist() == [0, 1, 1, 1, 2, 2], "targets")
+    same(np.fromfile(folder / "x", "u1").reshape(wanted.shape), wanted, "pixels")
+    same(np.fromfile(folder / "y", "f4").reshape(2, 5, 6, 3), wanted[[5, 0]].astype("f4"), "as floats")
+    drive(folder, "channels=1", "open", "p", "set", "gather", "p", "u8", "x", "0,1,2,3,4,5")
+    gray = (wanted.astype(int) @ [19595, 38470, 7471] + 0x8000) >> 16
+    same(np.fromfile(folder / "x", "u1").reshape(gray.shape), gray.astype("u1"), "gray")
+    base = ["open", "-", "set", "field", "input", "u8", "field", "target", "i64", "batch=4", "seed=9"]
+    whole = streamed(folder, *base, "epochs=2")
+    index = np.concatenate([shuffled(9, epoch, 6) for epoch in range(2)])
+    expect(whole[2][0] == wanted[index].tobytes() and whole == streamed(folder, *base, "epochs=2", "no_thread"), "a stream")
+    streamed(folder, *base, count=2, driver=sanitized())
+
+
+@case("folders: mistakes, by the file")
+def _(folder):
+    pictures(folder)
+    bad = folder / "set" / "cat" / "5.png"
+    whole = (folder / "set" / "cat" / "0.png").read_bytes()
+    gather = ["open", "-", "set", "gather", "input", "u8", "x", "0,1,2,3,4,5,6"]
+    for text, *words in ((b"text", "no picture"), (b"", "is empty"), (png(RANDOM.integers(0, 256, (5, 7, 3), "u1"), 8, 2), "7 x 5 pixels", "all have 6 x 5"),
+                         (png(RANDOM.integers(0, 256, (4, 6, 3), "u1"), 8, 2), "6 x 4 pixels"), (whole[:60], "damaged"),
+                         (struct.pack(">8sIIIIBBBBB", whole[:8], 13, 0x49484452, 2**31, 2**31, 8, 2, 0, 0, 0) + bytes(30), "2147483648 x"),
+                         (b"\xff\xd8\xff\xe0" + bytes(20), "set/cat/5.png")):
+        bad.write_bytes(text)
+        for driver in (DRIVER, sanitized()):
+            said = drive(folder, *gather, status=1, driver=driver)
+            for word in ("set/cat/5.png", *words):
+                expect(word in said, f"'{word}' is not in: {said}")
+    said = drive(folder, *gather, status=1, driver=sanitized())
+    expect("built without" in said and "convert it to PNG" in said, said)
+    streams = drive(folder, "open", "-", "set", "field", "input", "u8", "batch=2", "in_order", "stream", "out", "9", status=1).splitlines()
+    expect(len(streams) == 2 and "set/cat/5.png" in streams[1], f"{streams}")
+    first = folder / "set" / "Bird" / "x.bmp"
+    first.write_bytes(struct.pack(">8sIIIIBBBBB", whole[:8], 13, 0x49484452, 2**31, 2**31, 8, 2, 0, 0, 0) + bytes(30))
+    refused(folder, "set", "set/Bird/x.bmp", "limit", name="-")
+    bad.unlink()
+    first.unlink()
+    refused(folder, "set", "set/Bird: has no pictures", name="-")
+    bad.mkdir()
+    refused(folder, "set", "no pictures", name="-")
+    first.write_bytes(whole)
+    refused(folder, "set", "set/cat/5.png", "no regular file", name="-")
+    bad.rmdir()
+    os.symlink("absent", bad)
+    refused(folder, "set", "set/cat/5.png", "No such file", name="-")
+    bad.unlink()
+    refused(folder, "set", "2 channels", name="-", before=["channels=2"])
+    (folder / "empty").mkdir()
+    refused(folder, "empty", "one for each class", name="-")
+    (folder / "more" / "zebra").mkdir(parents=True)
+    (folder / "more" / "zebra" / "1.png").write_bytes(whole)
+    said = drive(folder, "open", "-", "set", "train", "open", "-", "more", status=1)
+    expect("class 'zebra'" in said and "set does not have" in said, said)
+    (folder / "more" / "zebra").rename(folder / "more" / "dog")
+    expect(drive(folder, "open", "-", "set", "train", "open", "-", "more", "save", "target", "t", "classes") == "Bird\ncat\ndog\n", "classes")
+    expect(np.fromfile(folder / "t", "i8").tolist() == [2], "the training data's number")
+
+
+@case("folders: JPEG by the library")
+def _(folder):
+    python = Path("/usr/bin/python3")
+    if not python.exists() or T.run([python, "-c", "import PIL, numpy"]).status:
+        raise Skip("no Pillow for /usr/bin/python3")
+    (folder / "set" / "a").mkdir(parents=True)
+    T.must(T.run([python, "-c", "import numpy\nfrom PIL import Image\nx = numpy.random.default_rng(1).integers(0, 256, (16, 24, 3), numpy.uint8)\n"
+                  "Image.fromarray(x).save('set/a/1.jpg')\nnumpy.asarray(Image.open('set/a/1.jpg').convert('RGB')).tofile('wanted')"], cwd=folder))
+    done = T.run([DRIVER, "open", "x", "set", "gather", "x", "u8", "got", "0"], cwd=folder)
+    if b"built without" in done.out:
+        raise Skip("built without libjpeg")
+    T.must(done)
+    expect((folder / "got").read_bytes() == (folder / "wanted").read_bytes(), "other pixels than Pillow's")
 
 
 # ------------------------------------------------------------------------------- rows and batches
@@ -618,7 +718,7 @@ def _(folder):
         f.write(struct.pack("<IIQI", 0x07064b50, 0, huge + len(central), 1) + end)
     refused(folder, "t.npz", "limit", "save it as .npy", name="-")
     os.mkfifo(folder / "fifo")
-    for path, word in (("fifo", "no regular file"), (".", "no regular file"), ("/dev/zero", "no regular file"), ("absent", "No such file")):
+    for path, word in (("fifo", "no regular file"), (".", "one for each class"), ("/dev/zero", "no regular file"), ("absent", "No such file")):
         refused(folder, path, word)
 
 
@@ -629,8 +729,7 @@ def _(folder):
 def make_sanitized(kind="address,undefined"):
     folder = SCRATCH / "sanitized"
     folder.mkdir(parents=True, exist_ok=True)
-    text = folder / "loader.inc"
-    T.must(T.run([BUILD / "runtime" / "embed", "--code", text, *[T.ROOT / "runtime" / "loader" / name for name in PIECES]]))
+    text = BUILD / "runtime" / "loader.inc"
     exe = folder / f"driver-{kind}"
     T.must(T.run(["gcc", *T.WARNINGS, "-Wno-unused-function", "-DPROGRAM_NO_MMAP", f'-DLOADER_TEXT="{text}"', HERE / "driver.c", "-g1", "-O0",
                   f"-fsanitize={kind}", "-pthread", "-o", exe]))
@@ -666,8 +765,8 @@ def _(folder):
 @case("the text that programs carry is C11 and C++17")
 def _(folder):
     sanitized()
-    text = SCRATCH / "sanitized" / "loader.inc"
-    (folder / "a.cc").write_text(f'#define LOADER_API static\n#include "{text}"\n')
+    (folder / "a.cc").write_text(f'#define _Static_assert static_assert\n#define LOADER_TEXT "{BUILD}/runtime/loader.inc"\n' + (HERE / "driver.c").read_text().split("#endif")[0] +
+                                 "#endif\n")
     T.must(T.run(["g++", "-std=c++17", *T.WARNINGS[1:], "-Wno-unused-function", "-fsyntax-only", "a.cc"], cwd=folder))
 
 
@@ -709,6 +808,20 @@ def _(folder):
     for name, path in small_files(folder):
         seed = zlib.crc32(path.encode())
         drive(folder, *target(path), "turn", name, path, f"t.{path}", str(TURNS), str(seed), driver=sanitized())
+
+
+@case("pictures cut off, and with bytes changed")
+def _(folder):
+    pictures(folder, pieces=2, interlaced=True)
+    for name in ("cat/0.png", "Bird/x.bmp", "dog/a.ppm"):
+        one = folder / "one" / name
+        one.parent.mkdir(parents=True)
+        shutil.copy(folder / "set" / name, one)
+        words = ["inside=one", "-", f"set/{name}", f"one/{name}"]
+        opened, longest, nbytes = map(int, drive(folder, words[0], "cut", *words[1:], driver=sanitized()).split())
+        expect(longest >= nbytes - 40 and opened <= nbytes - longest, f"{name}: {opened} of {nbytes} beginnings, {longest} not")
+        drive(folder, words[0], "turn", *words[1:], str(TURNS // 2), "1", driver=sanitized())
+        shutil.rmtree(folder / "one")
 
 
 @case("inflate: what is valid, as zlib says")
