@@ -11,9 +11,7 @@
  */
 #include "runtime/loader/parts.h"
 
-//@ loader_csv loader_class
-enum { CSV_NUMBER_NBYTES = 120 }; /* of the longest text that is taken as a number */
-
+//@ loader_csv loader_class loader_number
 /* A field as it is in the file, without the quotes around it. */
 struct csv_field {
     const uint8_t *text;
@@ -122,61 +120,22 @@ static bool csv_has_record(struct csv *c)
     return c->at < c->end;
 }
 
-/* The length of what has the form of a number; 0: it has not. An integer has no point and no
- * exponent. */
-static size_t csv_number_length(const char *s, bool *is_integer)
-{
-    const char *digits = "0123456789", *p = s + (*s == '-' || *s == '+');
-    size_t whole = strspn(p, digits), fraction = 0;
-    p += whole;
-    *is_integer = true;
-    if (*p == '.') {
-        fraction = strspn(p + 1, digits);
-        p += 1 + fraction;
-        *is_integer = false;
-    }
-    if (whole + fraction && (*p == 'e' || *p == 'E')) {
-        const char *exponent = p + 1 + (p[1] == '-' || p[1] == '+');
-        p = exponent + strspn(exponent, digits);
-        whole = p > exponent ? whole + fraction : 0;
-        fraction = 0;
-        *is_integer = false;
-    }
-    return whole + fraction ? (size_t)(p - s) : 0;
-}
-
 /* The number that a field is, with blanks around it. as_integer: an integer of 64 bits, or the
  * field is none. Infinity stands for what is beyond f32. */
 static bool csv_number(const struct csv_field *f, float *v, int64_t *as_integer)
 {
-    char copy[CSV_NUMBER_NBYTES + 16], point[16], *end;
-    const uint8_t *s = f->text, *last = f->text + f->n;
-    bool is_integer;
+    const char *s = (const char *)f->text, *last = s + f->n;
+    double number;
     while (s < last && (*s == ' ' || *s == '\t'))
         s++;
     while (last > s && (last[-1] == ' ' || last[-1] == '\t'))
         last--;
-    size_t n = (size_t)(last - s);
-    if (n == 0 || n > CSV_NUMBER_NBYTES)
+    if (as_integer)
+        return loader_read_integer(s, (size_t)(last - s), as_integer);
+    if (!loader_read_number(s, (size_t)(last - s), true, &number))
         return false;
-    memcpy(copy, s, n);
-    copy[n] = 0;
-    if (csv_number_length(copy, &is_integer) != n)
-        return false;
-    if (as_integer) {
-        errno = 0;
-        *as_integer = strtoll(copy, &end, 10);
-        return is_integer && errno == 0;
-    }
-    (void)snprintf(point, sizeof point, "%.1f", 0.5); /* 0, the locale's point, 5 */
-    size_t npoint = strlen(point) - 2;
-    char *dot = strchr(copy, '.');
-    if (dot) {
-        memmove(dot + npoint, dot + 1, strlen(dot + 1) + 1);
-        memcpy(dot, point + 1, npoint);
-    }
-    *v = strtof(copy, &end);
-    return !*end;
+    *v = (float)number;
+    return true;
 }
 
 /* Columns and records; every record has as many fields as the first. */

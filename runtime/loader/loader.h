@@ -153,10 +153,30 @@ LOADER_API void dataset_order(uint64_t seed, int64_t epoch, int64_t n, int64_t *
 
 /* ------------------------------------------------------------------------------------- stream.c */
 
-/* An array that a stream delivers, and the type of its elements there. */
+/* An array that a stream delivers, and the type of its elements there. The rest is for pictures, of
+ * rank 3 or 4, and may be NULL.
+ *
+ *      augment     operations in their order, with commas between them:
+ *                  shift:N             by up to N pixels each way, filled with 0
+ *                  flip                left and right, every other time
+ *                  crop:HxW            to that size, anywhere
+ *                  normalize:MEAN:STD  (v - MEAN) / STD of the values as they are in the file; one
+ *                                      number, or one for each channel: 0.5/0.4/0.3; comes last
+ *      layout      of the array: NHW; NHWC or NCHW (needed for rank 4, but for a folder's pictures)
+ *      to_layout   of what is delivered, if that is another one
+ *
+ * What is drawn depends on (seed, epoch, sample) and the operation's place in the list alone, so a
+ * picture and its mask with equal lists remain aligned:
+ *
+ *      (a, b) = threefry(threefry(threefry(seed, (epoch, 1)), sample), (place, 0))
+ *      shift   down by (a * (2 N + 1) >> 32) - N, to the right likewise by b
+ *      flip    if a >= 2^31
+ *      crop    begins at row a * (height - H + 1) >> 32, and column likewise by b
+ */
 struct stream_field {
     const char *name;
     enum loader_type type;
+    const char *augment, *layout, *to_layout;
 };
 
 /* Zeros are fine but for `batch` and the fields. */
@@ -166,6 +186,7 @@ struct stream_options {
     int64_t epoch, step; /* where to begin: that many batches of that epoch are done already */
     int64_t epochs;      /* the stream ends before that epoch; 0: never */
     bool in_order;       /* samples as the files have them, in each epoch */
+    bool evaluates;      /* nothing is drawn: no shift, no flip, and crop takes the middle */
     bool no_thread;      /* batches are made when they are asked for */
     int nfield;
     const struct stream_field *field;
@@ -176,7 +197,7 @@ struct stream_batch {
     int64_t epoch, step, n;
     bool is_last;         /* of its epoch */
     const int64_t *index; /* [n], the samples' numbers */
-    void *const *data;    /* [nfield]: of each field [n][row_nelem] */
+    void *const *data;    /* [nfield]: of each field [n][row_nelem], of the stream's row_nelem */
 };
 
 /* What a field delivers. dim[0] is a full batch's. */

@@ -121,6 +121,13 @@ LOADER_API void loader_sort_texts(char **text, int64_t n); /* by bytes */
 LOADER_API bool loader_number_classes(struct dataset *d, const char *where, char *const *name,
                                       char **sorted, int64_t n, int64_t *number);
 
+/* ------------------------------------------------------------------------------------- number.c */
+
+/* s[0..n) as a number: an integer of 64 bits; rounded to f32 or to f64, infinity if it is beyond.
+ * false: it is none. */
+LOADER_API bool loader_read_integer(const char *s, size_t n, int64_t *v);
+LOADER_API bool loader_read_number(const char *s, size_t n, bool is_narrow, double *v);
+
 /* ---------------------------------------------------------------------------------------- csv.c */
 
 LOADER_API bool loader_open_csv(struct dataset *d, const char *path, const char *as,
@@ -179,4 +186,19 @@ LOADER_API const uint8_t *loader_row(const struct dataset_array *a, int64_t samp
 enum loader_purpose { LOADER_ORDER, LOADER_AUGMENT };
 LOADER_API void loader_key(uint64_t seed, int64_t epoch, enum loader_purpose purpose,
                            uint32_t key[2]);
+
+/* ------------------------------------------------------------------------------------ augment.c */
+
+/* What the field asks for, and in *to the shape that results. Its memory is that of `memory`. NULL:
+ * memory->error says why. needs: to->rank as the array's */
+LOADER_API struct loader_augment *loader_make_augment(struct dataset *memory,
+                                                      const struct dataset_array *a,
+                                                      const struct stream_field *f,
+                                                      struct stream_array *to);
+
+/* One sample's row, augmented and converted. */
+LOADER_API bool loader_augment_row(const struct loader_augment *g, const struct dataset_array *a,
+                                   const struct stream_options *o, int64_t epoch, int64_t sample,
+                                   const uint8_t *row, uint8_t *to, enum loader_type type,
+                                   char *error);
 #endif

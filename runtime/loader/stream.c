@@ -11,7 +11,7 @@
  */
 #include "runtime/loader/parts.h"
 
-//@ loader_stream loader_gather loader_order
+//@ loader_stream loader_augment
 #if defined _WIN32 && !defined __MINGW32__ && !defined MODEL_NO_PTHREADS
 #define MODEL_NO_PTHREADS
 #endif
@@ -31,9 +31,10 @@ struct stream_slot {
 struct stream_state {
     const struct dataset *d;
     struct stream_options options;
-    struct dataset_array *source; /* [nfield] */
-    struct stream_array *array;   /* [nfield] */
-    int64_t nstep, epoch, step;   /* of the batch that is made next */
+    struct dataset_array *source;    /* [nfield] */
+    struct stream_array *array;      /* [nfield] */
+    struct loader_augment **augment; /* [nfield]; NULL: rows as they are */
+    int64_t nstep, epoch, step;      /* of the batch that is made next */
     int64_t *order, order_epoch;
     struct stream_slot slot[2];
     int taken, next; /* slots: the caller's, -1: none; and the one that it takes next */
@@ -50,12 +51,16 @@ struct stream_state {
 static bool stream_fill_rows(struct stream_state *s, struct stream_slot *slot, int field)
 {
     const struct dataset_array *a = &s->source[field];
+    const struct loader_augment *g = s->augment[field];
     enum loader_type type = s->array[field].type;
     size_t nbytes = (size_t)s->array[field].row_nelem * loader_type_nbytes(type);
     for (int64_t i = 0; i < slot->batch.n; i++) {
-        const uint8_t *row = loader_row(a, slot->index[i], &s->decoder, slot->error);
-        if (!row || !loader_convert(a, slot->index[i], row, slot->data[field] + (size_t)i * nbytes,
-                                    type, slot->error))
+        int64_t sample = slot->index[i];
+        uint8_t *to = slot->data[field] + (size_t)i * nbytes;
+        const uint8_t *row = loader_row(a, sample, &s->decoder, slot->error);
+        if (!row || !(g ? loader_augment_row(g, a, &s->options, slot->batch.epoch, sample, row, to,
+                                             type, slot->error)
+                        : loader_convert(a, sample, row, to, type, slot->error)))
             return false;
     }
     return true;
@@ -201,6 +206,11 @@ static bool stream_set_field(struct stream_state *s, int k)
     to->rank = a->rank;
     to->row_nelem = a->row_nelem;
     memcpy(to->dim, a->dim, sizeof a->dim);
+    if (f->augment || f->layout || f->to_layout) {
+        s->augment[k] = loader_make_augment(&s->memory, a, f, to);
+        if (!s->augment[k])
+            return false;
+    }
     to->dim[0] = s->options.batch;
     size_t row = 0;
     for (int i = 0; i < 2; i++) {
@@ -219,9 +229,10 @@ static bool stream_set_up(struct stream_state *s)
     int64_t nfield = s->options.nfield;
     s->source = (struct dataset_array *)stream_take(s, nfield, sizeof *s->source);
     s->array = (struct stream_array *)stream_take(s, nfield, sizeof *s->array);
+    s->augment = (struct loader_augment **)stream_take(s, nfield, sizeof(void *));
     if (!s->options.in_order)
         s->order = (int64_t *)stream_take(s, s->d->nsample, sizeof *s->order);
-    if (!s->source || !s->array || (!s->order && !s->options.in_order))
+    if (!s->source || !s->array || !s->augment || (!s->order && !s->options.in_order))
         return false;
     for (int i = 0; i < 2; i++) {
         struct stream_slot *slot = &s->slot[i];

@@ -20,6 +20,9 @@
  *                          batch=N seed=N epoch=N step=N epochs=N in_order no_thread
  *                                          options of the streams that follow
  *                          field NAME TYPE     what they deliver
+ *                          augment=LIST layout=LAYOUT to=LAYOUT    of the last field
+ *                          evaluates       nothing is drawn
+ *                          shape           prints what a stream delivers
  *                          stream FILE N       up to N batches: prints epoch, step, n, is_last and
  *                                          indices of each; appends the K-th field to FILE.K
  *                          slow            batches are asked for after a while
@@ -53,7 +56,7 @@ struct driver {
     char **word, **end;
     struct stream_options options;
     struct stream_field field[FIELDS];
-    bool is_slow;
+    bool is_slow, shows_shape;
     const char *inside;
 };
 
@@ -275,6 +278,12 @@ static void stream(struct driver *v)
     v->options.field = v->field;
     bool ok = dataset_stream_start(&s, &v->d, &v->options);
     enum stream_status status = ok ? STREAM_BATCH : STREAM_FAILED;
+    for (int k = 0; ok && v->shows_shape && k < v->options.nfield; k++) {
+        printf("shape");
+        for (int i = 0; i < s.array[k].rank; i++)
+            printf(" %lld", (long long)s.array[k].dim[i]);
+        puts("");
+    }
     for (long i = 0; status == STREAM_BATCH && i < most; i++) {
         const struct timespec while_ = {0, i % 3 * 2000000};
         if (v->is_slow)
@@ -296,6 +305,7 @@ static void stream(struct driver *v)
 /* A word of a stream's options. */
 static bool set_option(struct driver *v, const char *word, const char *value)
 {
+    struct stream_field *last = v->options.nfield ? &v->field[v->options.nfield - 1] : NULL;
     const struct {
         const char *name;
         int64_t *to;
@@ -318,6 +328,16 @@ static bool set_option(struct driver *v, const char *word, const char *value)
         v->inside = value;
     else if (strncmp(word, "seed=", 5) == 0)
         v->options.seed = strtoull(value, NULL, 10);
+    else if (last && strncmp(word, "augment=", 8) == 0)
+        last->augment = value;
+    else if (last && strncmp(word, "layout=", 7) == 0)
+        last->layout = value;
+    else if (last && strncmp(word, "to=", 3) == 0)
+        last->to_layout = value;
+    else if (strcmp(word, "evaluates") == 0)
+        v->options.evaluates = true;
+    else if (strcmp(word, "shape") == 0)
+        v->shows_shape = true;
     else if (strcmp(word, "in_order") == 0)
         v->options.in_order = true;
     else if (strcmp(word, "no_thread") == 0)

@@ -585,6 +585,94 @@ def _(folder):
     expect(streamed(folder, *base, f"epoch={2**32 - 1}", "step=4", count=1)[0][0][0] == 2**32 - 1, "the last epoch")
 
 
+def augmented(x, ops, seed, epoch, sample, evaluates):
+    """x: [height, width, channels]"""
+    own = threefry(threefry(halves(seed), [epoch, 1]), halves(sample))
+    for place, (kind, *size) in enumerate(ops):
+        a, b = threefry(own, [place, 0])
+        height, width = x.shape[:2]
+        if kind == "shift" and not evaluates:
+            n = size[0]
+            dy, dx = (a * (2 * n + 1) >> 32) - n, (b * (2 * n + 1) >> 32) - n
+            x = np.pad(x, ((n, n), (n, n), (0, 0)))[n - dy:n - dy + height, n - dx:n - dx + width]
+        elif kind == "flip" and not evaluates and a >= 2**31:
+            x = x[:, ::-1]
+        elif kind == "crop":
+            rows, columns = height - size[0], width - size[1]
+            top, left = (rows // 2, columns // 2) if evaluates else (a * (rows + 1) >> 32, b * (columns + 1) >> 32)
+            x = x[top:top + size[0], left:left + size[1]]
+    return x
+
+
+@case("stream: augmentation, by an independent one")
+def _(folder):
+    n, seed, epochs = 11, 2**40 + 3, 2
+    axes = {"NHWC": (0, 1, 2), "NCHW": (2, 0, 1), "NHW": (0, 1)}
+    lists = [[], [("flip",)], [("shift", 3)], [("crop", 4, 6)], [("shift", 2), ("flip",), ("crop", 5, 5), ("shift", 9), ("crop", 5, 1)], [("crop", 7, 8)],
+             [("flip",)] * 8, [("shift", 20)]]
+    seen = set()
+    for i in range(48):
+        ops = lists[i % len(lists)]
+        channels = (1, 3, 4)[i % 3]
+        layout = ("NHWC", "NCHW")[i // 2 % 2] if i % 6 or channels > 1 else "NHW"
+        to = ("NHWC", "NCHW")[i // 4 % 2] if i % 5 or channels > 1 else "NHW"
+        dtype, out = (("u1", "f4"), ("f4", "f2"), ("i2", "i8"), ("f8", "f8"))[i % 4]
+        x = RANDOM.integers(0, 200, (n, 7, 8, channels)).astype(dtype)
+        np.save(folder / "x.npy", x[..., 0] if layout == "NHW" else x.transpose(0, *[k + 1 for k in axes[layout]]))
+        words = [",".join(op[0] + ("" if len(op) == 1 else f":{'x'.join(map(str, op[1:]))}") for op in ops)]
+        mean, std = [0.] * channels, [1.] * channels
+        if i % 4 != 2 and i % 7:
+            mean = [round(float(v), 3) for v in RANDOM.uniform(-9, 200, channels)] if i % 2 else [127.5] * channels
+            std = [round(float(v), 4) for v in RANDOM.uniform(.1, 90, channels)] if i % 5 else [.5] * channels
+            words.append("normalize:" + ("/".join(map(str, mean)) if i % 2 else "127.5") + ":" + ("/".join(map(str, std)) if i % 5 else ".5"))
+        evaluates = i % 9 == 8
+        batches, _, data = streamed(folder, "open", "x", "x.npy", "field", "x", {"f4": "f32", "f2": "f16", "i8": "i64", "f8": "f64"}[out],
+                                    "augment=" + ",".join(filter(None, words)), f"layout={layout}", f"to={to}", "batch=4", f"seed={seed}",
+                                    f"epochs={epochs}", *["evaluates"] * evaluates)
+        wanted = []
+        for epoch, _, _, index in batches:
+            for sample in index:
+                y = augmented(x[sample], ops, seed, epoch, sample, evaluates).astype("f8")
+                y = (y - mean) / std
+                wanted.append(y[..., 0] if to == "NHW" else y.transpose(axes[to]))
+                seen.add((bool(ops) and ops[0][0], y.tobytes() == x[sample].astype("f8").tobytes()))
+        with np.errstate(over="ignore"):
+            wanted = np.array(wanted).astype(out)
+        same(np.frombuffer(data[0], out).reshape(wanted.shape), wanted, f"{words} of {layout} to {to}, {dtype} to {out}")
+    expect({("flip", True), ("flip", False), ("shift", False), ("crop", False)} <= seen, f"what was drawn: {seen}")
+
+
+@case("stream: shapes, masks, mistakes of augmentation")
+def _(folder):
+    pixels = np.array(pictures(folder))
+    np.savez(folder / "a.npz", x=RANDOM.integers(0, 256, (6, 9, 8), "u1"), y=RANDOM.integers(0, 2, (6, 2, 9, 8)).astype(bool), z=np.arange(6),
+             u=np.full((6, 2, 2), 2**64 - 1, "u8"))
+    drawn = ["augment=shift:2,flip,crop:7x5"]
+    out = drive(folder, "open", "-", "a.npz", "open", "p", "set", "field", "x", "f32", *drawn, "to=NCHW", "field", "y", "u8", *drawn, "layout=NCHW",
+                "field", "p", "u8", "to=NCHW", "field", "z", "f32", "shape", "batch=4", "in_order", "epochs=1", "stream", "out", "9").splitlines()
+    expect(out[:4] == ["shape 4 1 7 5", "shape 4 2 7 5", "shape 4 3 5 6", "shape 4"], f"{out}")
+    same(np.fromfile(folder / "out.2", "u1").reshape(6, 3, 5, 6), pixels.transpose(0, 3, 1, 2), "a folder's pictures, channels first")
+    np.savez(folder / "mask.npz", x=np.arange(720, dtype="i4").reshape(10, 9, 8), y=np.arange(720).reshape(10, 9, 8))
+    data = streamed(folder, "open", "-", "mask.npz", "field", "x", "i64", *drawn, "field", "y", "i64", *drawn, "batch=3", "epochs=3")[2]
+    expect(data[0] == data[1], "a picture and its mask are drawn differently")
+    base = ["open", "-", "a.npz", "batch=2", "field"]
+    for words, *wanted in ((["x", "f32", "augment=shfit:2"], "'shfit:2'", "shift:N"), (["x", "f32", "augment=shift:0"], "'shift:0'"),
+                           (["x", "f32", "augment=shift:-1"], "'shift:-1'"), (["x", "f32", "augment=shift:9999999"], "'shift:9999999'"),
+                           (["x", "f32", "augment=crop:3"], "'crop:3'"), (["x", "f32", "augment=crop:10x3"], "larger than pictures of 9x8"),
+                           (["x", "f32", "augment=crop:4x4,crop:5x4"], "larger than pictures of 4x4"), (["x", "f32", "augment=crop:0x4"], "'crop:0x4'"),
+                           (["x", "f32", "augment=normalize:1:2,flip"], "comes last"), (["x", "f32", "augment=normalize:1"], "normalize:MEAN:STD"),
+                           (["x", "f32", "augment=normalize:1:0"], "STD above 0"), (["x", "f32", "augment=normalize:1/2:1"], "one number"),
+                           (["y", "f32", "augment=normalize:1/2/3:1", "layout=NCHW"], "2 with /"), (["x", "f32", "augment=normalize:nan:1"], "nan"),
+                           (["x", "i32", "augment=normalize:1:2"], "no integer"), (["y", "f32", "augment=flip"], "NHWC or NCHW"),
+                           (["x", "f32", "layout=NHWC"], "NHW for rank 3"), (["y", "f32", "layout=NHW"], "NHW for rank 3"),
+                           (["y", "f32", "layout=NCHW", "to=NHW"], "one channel"), (["y", "f32", "layout=NCHW", "to=CHW"], "a layout is"),
+                           (["z", "f32", "augment=flip"], "rank 3 or 4"), (["x", "f32", "augment=" + ",".join(["flip"] * 9)], "at most 8"),
+                           (["u", "f32", "augment=normalize:1:2"], "sample", "'u'")):
+        said = drive(folder, *base, *words, "stream", "out", "9", status=1)
+        for word in wanted:
+            expect(word in said, f"{words}: '{word}' is not in: {said}")
+
+
 @case("stream: what is refused, and errors in order")
 def _(folder):
     x = np.arange(12.)
@@ -746,6 +834,10 @@ def streams_under(folder, driver):
     np.savez(folder / "a.npz", x=np.arange(60, dtype="u1").reshape(20, 3), y=np.arange(20))
     base = ["open", "-", "a.npz", "field", "x", "f32", "field", "y", "f16", "batch=3"]
     wanted = streamed(folder, *base, "epochs=4")
+    pixels = ["layout=NCHW", "to=NHWC", "augment=shift:9,crop:3x2,flip,shift:1,normalize:1/2:3"]
+    np.save(folder / "p.npy", np.arange(20 * 2 * 4 * 3, dtype="i2").reshape(20, 2, 4, 3))
+    expect(streamed(folder, "open", "p", "p.npy", "field", "p", "f32", *pixels, "batch=3", "epochs=4", driver=driver) ==
+           streamed(folder, "open", "p", "p.npy", "field", "p", "f32", *pixels, "batch=3", "epochs=4", "no_thread"), "other pixels")
     for words in (["slow"], ["no_thread"], []):
         expect(streamed(folder, *base, "epochs=4", *words, driver=driver) == wanted, f"{words}: other batches")
         for count in (0, 1, 3):
