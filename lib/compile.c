@@ -462,6 +462,29 @@ static bool write_graph(struct tgc *t, const struct options *o, const struct mod
            (!side.n || outputs_put(files, path, &side));
 }
 
+static FILE *open_beside(void *user, const char *path) { return outputs_open(user, path); }
+
+struct onnx_sink onnx_file(struct tgc *t, const char *path, struct outputs *files)
+{
+    const char *data_path = mem_printf(t, "%s.data", path);
+    return (struct onnx_sink){.file = outputs_open(files, path),
+                              .path = path,
+                              .open_data = strcmp(path, "-") == 0 ? NULL : open_beside,
+                              .user = files,
+                              .data_path = data_path,
+                              .location = path_base(data_path)};
+}
+
+static bool write_onnx(struct tgc *t, const struct options *o, const struct model *m,
+                       struct outputs *files)
+{
+    ModelProto *p = onnx_write(t, m->graph, "tgc", TGC_VERSION);
+    struct onnx_sink to = {0};
+    if (p)
+        to = onnx_file(t, o->output, files);
+    return to.file && onnx_save(t, NULL, p, &to);
+}
+
 static bool write_outputs(struct tgc *t, const struct options *o, const struct model *m,
                           struct outputs *files, const char *name)
 {
@@ -491,6 +514,8 @@ static bool write_outputs(struct tgc *t, const struct options *o, const struct m
         return write_kernels(t, o, m, files, name);
     case EMIT_TG:
         return write_graph(t, o, m, files);
+    case EMIT_ONNX:
+        return write_onnx(t, o, m, files);
     default:
         TGC_BUG(t, "no writer for .%s", emit_extension(o->emit));
     }
@@ -518,9 +543,11 @@ bool compile_model(struct tgc *t, const struct options *given, struct outputs *f
     struct feed f;
     if (!model_load(t, o, &m) || (told.ninput && !feed_read(t, &told, &m, &f)))
         return false;
-    if (o->emit == EMIT_TG && o->nstate)
+    bool of_graph = o->emit == EMIT_TG || o->emit == EMIT_ONNX;
+    if (of_graph && o->nstate)
         return diag_error(t, &(struct place){.file = o->output},
-                          "a text graph has no states of --state; give it where that is compiled");
+                          "%s has no states of --state; give it where that is compiled",
+                          o->emit == EMIT_TG ? "a text graph" : "an ONNX model");
     if (o->nlink && o->emit != EMIT_SHARED)
         return diag_error(t, &(struct place){.file = o->output},
                           "%s is for a .so; leave it out here, and give the file to your linker",
@@ -528,7 +555,7 @@ bool compile_model(struct tgc *t, const struct options *given, struct outputs *f
     const char *name = name_of(t, o, &m);
     model_protect_files(o, &m, files);
     bool made = outputs_may_write(files, o->output) &&
-                (o->emit == EMIT_TG ? model_lower(t, o, &m) : model_schedule(t, o, name, &m));
+                (of_graph ? model_lower(t, o, &m) : model_schedule(t, o, name, &m));
     model_protect_files(o, &m, files); /* including external data, which lowering has read */
     bool ok = made && write_outputs(t, o, &m, files, name) &&
               (!o->depfile || write_depfile(t, o, &m, files)) && outputs_commit(files);

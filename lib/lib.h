@@ -326,12 +326,16 @@ bool program_emit(struct tgc *t, const struct options *o, const struct model *m,
 /* Writes what o->output and o->emit ask for, with a depfile if one is wanted. false: diagnostics,
  * and no files. */
 bool compile_model(struct tgc *t, const struct options *o, struct outputs *files);
+/* A file for onnx_save(), which writes what is beyond protobuf's 2 GB into PATH.data. Its file
+ * NULL: a diagnostic. */
+struct onnx_sink onnx_file(struct tgc *t, const char *path, struct outputs *files);
 
 /* ------------------------------------------------------------------------------------ trained.c */
 
 /* Writes the model with other values for some weights, each of a name, dtype and shape as the model
  * has it. By the extension of `path`:
- *   - .onnx: an ONNX model as it was read, but for these initializers
+ *   - .onnx: an ONNX model as it was read, but for these initializers; a text graph as
+ *     onnx_write() does
  *   - .tg: the graph as text, with all its weights in a .safetensors of the same stem
  *   - .safetensors: the weights alone, by their names in the model
  * needs: model_load(); o is what that was given. The files are opened in `files`, and complete

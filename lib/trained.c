@@ -1,6 +1,7 @@
 /* trained.c - a model with new values for its weights, as a file: what training ends with.
  *
- *      ONNX  ──> .onnx          the loaded model, with other initializers
+ *      ONNX ──> .onnx           the loaded model, with other initializers
+ *      .tg ──> .onnx            the graph as standard operators
  *      .tg, ONNX ──> .tg        the graph, with its weights in a .safetensors beside it
  *      .tg, ONNX ──> .safetensors     the weights
  *
@@ -21,30 +22,6 @@ struct job {
     const char *path;
     struct outputs *files;
 };
-
-/* ----------------------------------------------------------------------------------------- ONNX */
-
-static FILE *open_data(void *user, const char *path) { return outputs_open(user, path); }
-
-static bool write_onnx(const struct job *j)
-{
-    struct onnx_replacement *r = mem_array(j->t, (size_t)j->nweight + 1, sizeof *r);
-    const char *data_path = mem_printf(j->t, "%s.data", j->path);
-    if (!j->m->onnx)
-        return diag_error(j->t, &(struct place){.file = j->path},
-                          "the model is a text graph, which is written as .tg or .safetensors");
-    for (int i = 0; i < j->nweight; i++) {
-        const struct array *v = &j->weight[i];
-        r[i] = (struct onnx_replacement){v->name, v->dtype, v->ndim, v->dim, v->data, v->nbytes};
-    }
-    struct onnx_sink to = {.file = outputs_open(j->files, j->path),
-                           .path = j->path,
-                           .open_data = strcmp(j->path, "-") == 0 ? NULL : open_data,
-                           .user = j->files,
-                           .data_path = data_path,
-                           .location = path_base(data_path)};
-    return to.file && onnx_save_replaced(j->m->onnx, r, j->nweight, &to);
-}
 
 /* ------------------------------------------------------------------------------------ the graph */
 
@@ -131,6 +108,29 @@ static bool write_text(const struct job *j, const struct graph *g)
     struct tg_write_options write = {.side_file = path_base(beside)};
     return tg_write(j->t, g, &write, &x, &side) && outputs_put(j->files, j->path, &x) &&
            (!side.n || outputs_put(j->files, beside, &side));
+}
+
+/* ----------------------------------------------------------------------------------------- ONNX */
+
+/* The model as it was read. */
+static bool write_model(const struct job *j)
+{
+    struct onnx_replacement *r = mem_array(j->t, (size_t)j->nweight + 1, sizeof *r);
+    for (int i = 0; i < j->nweight; i++) {
+        const struct array *v = &j->weight[i];
+        r[i] = (struct onnx_replacement){v->name, v->dtype, v->ndim, v->dim, v->data, v->nbytes};
+    }
+    struct onnx_sink to = onnx_file(j->t, j->path, j->files);
+    return to.file && onnx_save_replaced(j->m->onnx, r, j->nweight, &to);
+}
+
+static bool write_graph(const struct job *j, const struct graph *g)
+{
+    ModelProto *p = onnx_write(j->t, g, "tgc", TGC_VERSION);
+    struct onnx_sink to = {0};
+    if (p)
+        to = onnx_file(j->t, j->path, j->files);
+    return to.file && onnx_save(j->t, NULL, p, &to);
 }
 
 /* ---------------------------------------------------------------------------------- safetensors */
@@ -235,7 +235,9 @@ static bool write_weights(const struct job *j, const char *extension)
     }
     for (int i = 0; i < j->nweight && ok; i++)
         ok = set_values(j, &w, &j->weight[i]);
-    return ok && (alone ? write_safetensors(j, &w) : write_text(j, g));
+    return ok && (alone                             ? write_safetensors(j, &w)
+                  : strcmp(extension, "onnx") == 0 ? write_graph(j, g)
+                                                   : write_text(j, g));
 }
 
 bool trained_write(struct tgc *t, const struct options *o, const struct model *m,
@@ -244,9 +246,10 @@ bool trained_write(struct tgc *t, const struct options *o, const struct model *m
 {
     struct job j = {t, o, m, weight, nweight, path, files};
     const char *dot = strrchr(path_base(path), '.'), *extension = dot ? dot + 1 : "";
-    if (strcmp(extension, "onnx") == 0)
-        return write_onnx(&j);
-    if (strcmp(extension, "tg") == 0 || strcmp(extension, "safetensors") == 0)
+    bool to_onnx = strcmp(extension, "onnx") == 0;
+    if (to_onnx && m->onnx)
+        return write_model(&j);
+    if (to_onnx || strcmp(extension, "tg") == 0 || strcmp(extension, "safetensors") == 0)
         return write_weights(&j, extension);
     return diag_error(t, &(struct place){.file = path},
                       "a model with new weights is written as .onnx, .tg or .safetensors; name "

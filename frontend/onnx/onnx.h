@@ -297,6 +297,15 @@ struct onnx_sink {
 bool onnx_save(struct tgc *t, struct onnx_model *from, const ModelProto *p,
                const struct onnx_sink *to);
 
+/* -------------------------------------------------------------------------------------- write.c */
+
+enum { ONNX_WRITTEN_OPSET = 21, ONNX_WRITTEN_IR = 10 };
+/* A tensor graph as a model of standard operators of that opset, for onnx_save(); weights point
+ * into the graph. Symbols are dim_params. producer: "tgc", "1.0". NULL: a diagnostic: it has what
+ * ONNX has not, such as entries, states, loops and calls of functions. */
+ModelProto *onnx_write(struct tgc *t, const struct graph *g, const char *producer,
+                       const char *version);
+
 /* ------------------------------------------------------------------------------------ replace.c */
 
 /* New values of a weight, in the storage format. */

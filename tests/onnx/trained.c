@@ -12,23 +12,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-static FILE *open_data(void *user, const char *path) { return outputs_open(user, path); }
-
 static bool write_small(struct tgc *t, const struct model *m, size_t most, const struct array *v,
                         int n, const char *path, struct outputs *files)
 {
-    const char *data_path = mem_printf(t, "%s.data", path);
     struct onnx_replacement *r = mem_array(t, (size_t)n + 1, sizeof *r);
     for (int i = 0; i < n; i++)
         r[i] = (struct onnx_replacement){v[i].name, v[i].dtype, v[i].ndim,
                                          v[i].dim,  v[i].data,  v[i].nbytes};
-    struct onnx_sink to = {.file = outputs_open(files, path),
-                           .path = path,
-                           .most = most,
-                           .open_data = open_data,
-                           .user = files,
-                           .data_path = data_path,
-                           .location = path_base(data_path)};
+    struct onnx_sink to = onnx_file(t, path, files);
+    to.most = most;
     return to.file && onnx_save_replaced(m->onnx, r, n, &to);
 }
 

@@ -187,11 +187,12 @@ def external(folder):
     T.must(T.run([TGC, "verify", "n.onnx", "o.onnx"], cwd=folder, env=T.quickly()))
 
 
-@case("a text graph: text and safetensors, safetensors alone")
+@case("a text graph: text and safetensors, safetensors alone, ONNX")
 def text(folder):
     source = T.ROOT / "models/digits.tg"
     new = {"hidden.weight": random().standard_normal((64, 24), np.float32), "score.bias": np.arange(10, dtype=np.float32)}
     trained(folder, source, "n.tg", new)
+    trained(folder, source, "n.onnx", new)
     trained(folder, source, "old.safetensors", {})
     trained(folder, source, "new.safetensors", new)
     old, written = safetensors(folder / "old.safetensors"), safetensors(folder / "new.safetensors")
@@ -202,6 +203,7 @@ def text(folder):
     hidden = np.maximum(x @ written["hidden.weight"] + written["hidden.bias"], 0)
     e = np.exp(hidden @ written["score.weight"] + written["score.bias"])
     close(run_tgc(folder, "n.tg", {"picture": x}), {"probabilities": e / e.sum()}, 1e-4)
+    close(run_onnx(folder / "n.onnx", {"picture": x}), {"probabilities": e / e.sum()}, 1e-4)
 
 
 @case("what cannot be written is refused, and nothing is left")
@@ -217,5 +219,57 @@ def refused(folder):
         expect(words in said, f"{out}: {said}")
     expect(sorted(p.name for p in folder.iterdir()) == ["0.npy", "m.onnx"], f"left: {sorted(p.name for p in folder.iterdir())}")
 
+
+
+# -------------------------------------------------------------------------------------------------- text graphs as ONNX
+
+
+def operators(m):
+    return [n.op_type for n in m.graph.node]
+
+
+def written(folder, source, inputs, *options, sizes=(), dims=(), rtol=1e-5, atol=1e-6, again=True):
+    """Writes a graph as ONNX; compares ONNX Runtime with tgc, and tgc with itself, on these inputs."""
+    bounds = [f"--dim={name}=..{n}" for name, n in sizes]
+    done = T.must(T.run([TGC, source, "-o", "n.onnx", *options], cwd=folder))
+    m = onnx.load(folder / "n.onnx")
+    onnx.checker.check_model(m, full_check=True)
+    want = run_tgc(folder, source, inputs, *options)
+    close(run_onnx(folder / "n.onnx", inputs), want, rtol, atol)
+    if again:
+        close(run_tgc(folder, "n.onnx", inputs, *bounds), want, rtol, atol)
+    return m
+
+
+def uniform(*shape, seed=3):
+    return random(seed).uniform(-1, 1, shape).astype(np.float32)
+
+
+MODELS = T.ROOT / "models"
+
+
+@case("digits: MatMul, Relu, Softmax, by the model's names")
+def digits(folder):
+    m = written(folder, MODELS / "digits.tg", {"picture": uniform(1, 64)})
+    expect(operators(m) == ["MatMul", "Add", "Relu", "MatMul", "Add", "Softmax"], f"operators {operators(m)}")
+    expect([n.name for n in m.graph.node] == ["h1", "Add", "hidden", "s1", "Add_2", "probabilities"], f"names {[n.name for n in m.graph.node]}")
+    expect([t.name for t in m.graph.initializer] == ["hidden.weight", "hidden.bias", "score.weight", "score.bias"], "weights' names")
+    T.must(T.run([TGC, "verify", MODELS / "digits.tg", "n.onnx"], cwd=folder, env=T.quickly()))
+
+
+def model_case(name, shapes, sizes=(), **more):
+    def run(folder):
+        written(folder, MODELS / f"{name}.tg", {n: uniform(*shape, seed=i) for i, (n, shape) in enumerate(shapes.items())}, sizes=sizes, **more)
+    case(f"models: {name}")(run)
+
+
+model_case("mlp", {"observation": (3, 64)}, [("B", 64)])
+model_case("mnist_cnn", {"image": (2, 1, 28, 28)}, [("B", 64)])
+model_case("gelu", {"x": (9,)}, [("N", 4096)])
+model_case("layer_norm", {"x": (2, 5, 384)}, [("B", 32), ("T", 128)], atol=1e-5)
+model_case("dot_product", {"a": (7,), "b": (7,)}, [("N", 1024)])
+model_case("causal_attention", {"q": (2, 8, 6, 32), "k": (2, 2, 6, 32), "v": (2, 2, 6, 32)}, [("B", 4), ("T", 256)])
+model_case("sliding_window_attention", {n: (2, 4, 20, 32) for n in "qkv"}, [("B", 4), ("T", 256)])
+model_case("transformer_block", {"x": (2, 7, 128)}, [("B", 4), ("T", 128)], atol=1e-5)
 
 suite.main()
