@@ -38,14 +38,20 @@ static bool write_leaf(struct onnx_writer *w, struct uop *u)
     return true;
 }
 
-static bool write_control(struct onnx_writer *w, struct uop *u)
+/* What a region or a call computes has no form here. */
+static bool check_uops(struct onnx_writer *w)
 {
-    const struct host_call *h = u->op == OP_HOST ? u->arg.p : NULL;
-    if (h)
-        return write_refuse(w, u, mem_printf(w->t, "calls %s(), which has no operator here; write "
-                                                   "the model as .tg",
-                                             h->function));
-    return write_refuse(w, u, "is not written as ONNX yet; write the model as .tg");
+    for (int i = 0; i < w->norder; i++) {
+        struct uop *u = w->order[i];
+        const struct host_call *h = u->op == OP_HOST ? u->arg.p : NULL;
+        if (h)
+            return write_refuse(w, u, mem_printf(w->t, "%s(): a call of a function is not written "
+                                                       "as ONNX; write the model as .tg",
+                                                 h->function));
+        if (u->op == OP_LOOP || u->op == OP_IF)
+            return write_refuse(w, u, "is not written as ONNX; write the model as .tg");
+    }
+    return true;
 }
 
 static bool write_uop(struct onnx_writer *w, struct uop *u)
@@ -67,7 +73,7 @@ static bool write_uop(struct onnx_writer *w, struct uop *u)
         return write_scatter(w, u);
     if (op_class(u->op) == CLASS_MOVE || u->op == OP_CONTIGUOUS)
         return write_movement(w, u);
-    return write_control(w, u);
+    TGC_BUG(w->t, "%s is no op of a graph", op_name(u->op));
 }
 
 /* ------------------------------------------------------------------------------------- messages */
@@ -244,6 +250,8 @@ ModelProto *onnx_write(struct tgc *t, const struct graph *g, const char *produce
         root[g->ninput + i] = g->output[i].value;
     struct uop **order = uop_toposort(t, root, g->ninput + g->noutput, &w.norder);
     w.order = mem_copy(t, order, (size_t)w.norder * sizeof *order);
+    if (!check_uops(&w))
+        return NULL;
     for (int i = 0; i < w.norder; i++)
         if (!write_uop(&w, w.order[i]))
             return NULL;

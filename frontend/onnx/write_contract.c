@@ -179,10 +179,11 @@ struct product {
     uint32_t batch, row, column, sum;
 };
 
+/* A product of a matrix and a vector has a row or a column of size 1: some runtimes are wrong about
+ * vectors (ONNX Runtime's FusedMatMul). */
 static struct written *matmul(struct onnx_writer *w, const struct product *p, enum dtype d)
 {
-    /* a row of size 1 that the tensor has anyhow */
-    bool batched = p->batch != 0, one_row = !batched && !p->row && p->a.core->ndim > 1;
+    bool batched = p->batch != 0, matrix = batched || p->row || p->column;
     struct axes of_a = {.n = 0}, of_b = {.n = 0}, of_y = {.n = 0};
     struct uop *size[AXES_MOST + 2], *result[AXES_MOST + 2], *apart[AXES_MOST];
     add_axes(&of_a, p->batch);
@@ -195,23 +196,24 @@ static struct written *matmul(struct onnx_writer *w, const struct product *p, en
     add_axes(&of_y, p->row);
     add_axes(&of_y, p->column);
     struct written *in[2] = {arrange(w, &p->a, p->dim, &of_a), arrange(w, &p->b, p->dim, &of_b)};
-    int n = put_sizes(w, p->dim, p->batch, false, size), nresult = n;
-    memcpy(result, size, sizeof size);
-    n += put_sizes(w, p->dim, p->row, batched || one_row, size + n);
+    int n = put_sizes(w, p->dim, p->batch, false, size), nresult;
+    n += matrix ? put_sizes(w, p->dim, p->row, batched || !p->row, size + n) : 0;
+    memcpy(result, size, (size_t)n * sizeof *size);
+    nresult = n;
     size[n++] = merged(w, p->dim, p->sum);
     in[0] = write_as(w, write_reshaped(w, in[0], size, n), d);
-    nresult += put_sizes(w, p->dim, p->row, batched || one_row, result + nresult);
     n = put_sizes(w, p->dim, p->batch, false, size);
     size[n++] = merged(w, p->dim, p->sum);
-    if (p->column || batched)
+    if (matrix)
         size[n++] = result[nresult++] = merged(w, p->dim, p->column);
     in[1] = write_as(w, write_reshaped(w, in[1], size, n), d);
     struct written *v = write_node(w, "MatMul", d, result, nresult, in, 2);
     for (int i = 0; i < of_y.n; i++)
         apart[i] = p->dim[of_y.axis[i]];
-    return one_row && of_y.n < 2
-               ? v
-               : in_order(w, p->dim, &of_y, write_reshaped(w, v, apart, of_y.n));
+    /* without one of them the axes are in order, but for those of size 1 */
+    if (!batched && (!p->row || !p->column) && write_same_but_ones(v->dim, v->ndim, apart, of_y.n))
+        return v;
+    return in_order(w, p->dim, &of_y, write_reshaped(w, v, apart, of_y.n));
 }
 
 static void swap_factors(struct product *p)

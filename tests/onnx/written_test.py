@@ -3,21 +3,25 @@
 What is written must pass onnx.checker, give in ONNX Runtime what tgc gives, and be read by tgc again.
 """
 
+import collections
 import json
 import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "lib"))
+sys.path[:0] = [str(HERE.parent / "lib"), str(HERE.parent / "fuzz")]
 
 import ml_dtypes
 import numpy as np
 import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NotImplementedKernel
 
 import graphs as G
 import tgc as T
+import written as random_graph
 from suite import Suite, expect
 
 suite = Suite("written")
@@ -57,9 +61,14 @@ def trained(folder, source, out, weights, *options, status=0):
 
 
 def run_onnx(path, inputs):
+    """By ONNX Runtime; where it has no kernel for a dtype, by the interpreter of the onnx package."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    try:
+        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    except NotImplementedKernel:
+        reference = ReferenceEvaluator(str(path))
+        return dict(zip(reference.output_names, reference.run(None, inputs)))
     return dict(zip((o.name for o in session.get_outputs()), session.run(None, inputs)))
 
 
@@ -271,5 +280,112 @@ model_case("dot_product", {"a": (7,), "b": (7,)}, [("N", 1024)])
 model_case("causal_attention", {"q": (2, 8, 6, 32), "k": (2, 2, 6, 32), "v": (2, 2, 6, 32)}, [("B", 4), ("T", 256)])
 model_case("sliding_window_attention", {n: (2, 4, 20, 32) for n in "qkv"}, [("B", 4), ("T", 256)])
 model_case("transformer_block", {"x": (2, 7, 128)}, [("B", 4), ("T", 128)], atol=1e-5)
+
+
+def graph(folder, lines, inputs, dims="", **more):
+    """A text graph of these lines, each `name = expression`, of which each makes an output."""
+    types = {"float32": "f32", "float64": "f64", "float16": "f16", "bool": "bool"}
+    sizes = {n: dims.get(n) if isinstance(dims, dict) else None for n in inputs}
+    text = ["tg 1"]
+    for name, array in inputs.items():
+        kind = types.get(array.dtype.name) or array.dtype.name.replace("uint", "u").replace("int", "i")
+        text.append(f"input %{name} : {kind}[{sizes[name] or ', '.join(map(str, array.shape))}]")
+    for k, line in enumerate(lines):
+        text.append(f"%r{k} = {line}")
+    text += [f'output %r{k} as "r{k}"' for k in range(len(lines))]
+    (folder / "m.tg").write_text("\n".join(text) + "\n")
+    return written(folder, "m.tg", inputs, **more)
+
+
+BOTH = "abs(%x)", "add(%x, %y)", "sub(%x, %y)", "mul(%x, %y)", "max(%x, %y)", "min(%x, %y)", "lt(%x, %y)", "eq(%x, %y)", "ne(%x, %y)", "where(%c, %x, %y)", \
+    "div(%x, %y)", "mod(%x, %y)", "floormod(%x, %y)", "reduce(%x) {op=add, axes=[1]}", "reduce(%x) {op=max, axes=[0, 1]}", "reduce(%y) {op=min, axes=[0]}", \
+    "cast(%x) {to=f32}", "cast(%x) {to=i64}", "cast(%x) {to=bool}", "stack(%i, %x, %y)", "pad(%x) {lo=[1, 0], hi=[0, 2]}", "flip(%x) {axes=[1]}", \
+    "window(%x) {axis=1, out=2, kernel=2, stride=1}", "concat(%x, %y) {axis=1}"
+FLOAT = "sqrt(%y)", "recip(%x)", "exp(%x)", "log(%y)", "sin(%x)", "cos(%x)", "tanh(%x)", "sinh(%x)", "cosh(%x)", "asinh(%x)", "atan(%x)", "floor(%x)", "ceil(%x)", "trunc(%x)", \
+    "round(%x)", "isnan(%x)", "pow(%y, %x)", "neg(%x)", "sigmoid(%x)", "relu(%x)", "softmax(%x) {axis=0}", "gelu_tanh(%x)", "silu(%x)"
+SINGLE = "tan(%x)", "asin(%z)", "acos(%z)", "acosh(%y)", "atanh(%z)", "erf(%x)", "gelu(%x)"
+INTEGER = "and(%x, %y)", "or(%x, %y)", "xor(%x, %y)", "not(%x)", "floordiv(%x, %y)", "shl(%x, %s)", "shr(%x, %s)", "neg(%x)"
+
+
+def operands(dtype):
+    r = random(5)
+    if np.dtype(dtype).kind == "f":
+        x, y = (r.uniform(-2, 2, (3, 4)) for _ in range(2))
+        y = abs(y) + 0.5
+    else:
+        info = np.iinfo(dtype)
+        x, y = r.integers(max(info.min, -1000), min(info.max, 1000), (3, 4)), r.integers(max(info.min, -3), 4, (3, 4))
+    inputs = {"x": x.astype(dtype), "y": y.astype(dtype), "c": r.random((3, 4)) < 0.5, "i": r.integers(-1, 3, (3, 4))}
+    if dtype == "float32":
+        inputs["z"] = x.astype(dtype) / 3
+    if np.dtype(dtype).kind != "f":
+        inputs["s"] = r.integers(0, min(7, np.iinfo(dtype).bits - 1), (3, 4)).astype(dtype)
+    return inputs
+
+
+def each_op(folder, dtype):
+    is_float = np.dtype(dtype).kind == "f"
+    more = SINGLE if dtype == "float32" else ()
+    lines = [*BOTH, *(FLOAT if is_float else INTEGER), *more]
+    rtol = 2e-3 if dtype == "float16" else 1e-5
+    graph(folder, lines, operands(dtype), rtol=rtol, atol=rtol)
+
+
+for dtype in ("float32", "float64", "float16", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8"):
+    case(f"elementwise ops, reductions and movement in {dtype}")(lambda folder, d=dtype: each_op(folder, d))
+
+
+@case("bools: logic, reductions, choices, movement")
+def bools(folder):
+    r = random()
+    lines = ["and(%a, %b)", "or(%a, %b)", "xor(%a, %b)", "not(%a)", "eq(%a, %b)", "ne(%a, %b)", "where(%c, %a, %b)", "cast(%a) {to=f32}", "pad(%a) {lo=[1, 0], hi=[0, 2]}",
+             *(f"reduce(%a) {{op={op}, axes=[1]}}" for op in ("and", "or", "xor")), "flip(%a) {axes=[0]}", "concat(%a, %b) {axis=0}", "lt(%a, %b)"]
+    graph(folder, lines, {n: r.random((3, 4)) < 0.5 for n in "abc"})
+
+
+@case("places beside a tensor: 0 where it is read, nothing where it is written")
+def places(folder):
+    r = random()
+    inputs = {"x": uniform(4, 5), "v": uniform(6), "i": r.integers(-2, 6, 6), "k": r.integers(-2, 7, 6), "u": r.permutation(4)[:3].astype(np.uint8),
+              "e": r.integers(-6, 6, (2, 3))}
+    lines = ["index(%x, %i, %k)", "scatter(%x, %v, %i, %k) {op=add}", "scatter(%x, %v, %i, %k) {op=max}", "gather(%x, %e) {axis=1}", "gather(%x, %u) {axis=0}"]
+    graph(folder, lines, inputs)
+
+
+@case("open dimensions: sizes that stay, that are computed, that are 0")
+def open_sizes(folder):
+    lines = ["reshape(%x) {shape=[N*3, 4]}", "permute(%x) {perm=[0, 2, 1]}", "reshape(%x) {shape=[4, N, 3]}", "permute(%x) {perm=[1, 0, 2]}", "pad(%x) {lo=[0, 0, 0], hi=[N, 0, 1]}", "shrink(%x) {begin=[0, 1, 0], size=[N, 2, 4]}",
+             "window(%x) {axis=0, out=floordiv(N + 1, 2), kernel=1, stride=2}", "flip(%x) {axes=[0]}", "iota(N*2)", "concat(%x, %x) {axis=0}", "reduce(%x) {op=add, axes=[0]}",
+             "cast(%r8) {to=f32}", "softmax(%x) {axis=0}", "matmul(%x, %r1)", "reshape(%b) {shape=[1, 1, M]}", "expand(%r14) {shape=[N, 3, M]}", "mul(%r15, 2.0)"]
+    for n in (4, 1, 0):
+        graph(folder, lines, {"x": uniform(n, 3, 4), "b": uniform(5)}, dims={"x": "N<=9, 3, 4", "b": "M<=7"}, sizes=[("N", 9), ("M", 7)])
+
+
+@case("what ONNX cannot say is refused")
+def refused_graphs(folder):
+    for lines, words in ((['input %x : f32[2]', '%y = atan2(%x, %x)', 'output %y as "y"'], "error: atan2 has no operator in ONNX"),
+                         (['input %x : f32[2]', '%y : i32[2] = bitcast(%x) {to=i32}', 'output %y as "y"'], "bitcast has no operator in ONNX"),
+                         (['input %x : f32[2]', 'state %s : f32[2]', '%y = add(%x, %s)', 'keep %s = %y', 'output %y as "y"'], "the graph has states"),
+                         (['entry "a" {', 'input %x : f32[2]', '%y = neg(%x)', 'output %y as "y"', '}'], "the graph has entries"),
+                         (['dim N <= 4', 'input %x : f32[2]', '%i = iota(N)', 'output %i as "i"'], "no input has the size 'N' as a dimension")):
+        (folder / "m.tg").write_text("tg 1\n" + "\n".join(lines) + "\n")
+        done = T.run([TGC, "m.tg", "-o", "m.onnx"], cwd=folder)
+        expect(done.status == 1 and words in done.err and not (folder / "m.onnx").exists(), f"{lines}: {done.status} {done.err}")
+
+
+# -------------------------------------------------------------------------------------------------- random graphs
+
+GROUP, QUICK, LONG = 10, 60, 2000
+
+
+def random_graphs(first):
+    folder, tally = T.scratch(SCRATCH / f"random{first}"), collections.Counter()
+    wrong = [w for w in (random_graph.Written(seed).check(TGC, folder, tally) for seed in range(first, first + GROUP)) if w]
+    expect(not wrong, "\n".join(wrong))
+    expect(tally["compared"] >= GROUP // 2, f"only {tally['compared']} of {GROUP} graphs were compared:\n{tally}")
+
+
+for first in range(0, LONG, GROUP):
+    suite.add(f"random graphs {first} to {first + GROUP - 1} through ONNX", random_graphs, first, slow=first >= QUICK)
 
 suite.main()
