@@ -56,6 +56,7 @@ SUITES = [
     ("winograd", "tests/exec/winograd_test.py", 300, 300, 14, "passes/graph/conv/ passes/analysis/error"),
     ("device-winograd", "tests/exec/device_winograd_test.py", 300, 1800, 5, "passes/kernel/grid_winograd.c passes/graph/conv/"),
     ("limit", "tests/exec/limit_test.py", 300, 3600, 22, "passes/driver.c passes/passes.def ir/limit.c cli/bisect.c"),
+    ("bisect", "tests/exec/bisect_test.py", 300, 3600, 8, "cli/bisect.c ir/limit.c passes/driver.c tests/mutate.py"),
     ("products", "tests/exec/products_test.py", 300, 300, 18, "passes/graph/matmul/ passes/analysis/error"),
     ("influence", "tests/exec/influence_test.py", 300, 600, 6, "passes/graph/conv/ passes/graph/matmul/ passes/analysis/samples"),
     ("special", "tests/exec/special_test.py", 300, 300, 3,

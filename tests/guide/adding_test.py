@@ -1,7 +1,6 @@
 """docs/adding-a-pass.md and docs/adding-an-operator.md are followed to the letter: a pass and an operator are added, and work.
 
-The tree is copied (what git knows), with the objects of the build folder, so that only what changed is compiled. A page is Markdown; what is
-done, in the order of the page:
+The tree is copied with its objects (tests/lib/copied.py), so that only what changed is compiled. A page is Markdown; what is done:
 
     `PATH`, a new file:      the next fenced block is that file, whole
     `PATH` ...               at a line's beginning; a ```diff block below: lines with `+` are added. The others must be in the file, once
@@ -17,8 +16,6 @@ directly are compiled again.
 
 import os
 import re
-import shutil
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,18 +26,16 @@ sys.path.insert(0, str(ROOT / "tests/lib"))
 import numpy as np
 import onnx
 
+import copied
 import graphs as G
 import tgc as T
 from suite import Failure, Suite, expect
 
 suite = Suite("adding", jobs=1)
 OPTIONS = suite.parse()
-BUILD = Path(OPTIONS.build).resolve()
-SCRATCH = BUILD / "test-scratch" / "adding"
+SCRATCH = Path(OPTIONS.build).resolve() / "test-scratch" / "adding"
 PAGES = [ROOT / "docs" / name for name in ("adding-a-pass.md", "adding-an-operator.md")]
 TARGETS = ["cli/tgc", "tests/ir/tgtool"]
-BUILT = ("build.ninja", "compile_commands.json", ".ninja_log", ".ninja_deps", "meson-info", "meson-private", "ir", "passes", "frontend", "runtime",
-         "backends", "lib", "cli", "integration", "tests/ir")
 WRITES = ("--bless", "--support", "schemas.py")     # commands that write something
 
 
@@ -54,6 +49,9 @@ class Change:
     kind: str       # "new", "diff" or "command"
     path: str       # of a file in the tree
     text: str       # the block, or the command
+
+    def what(self):
+        return self.kind, self.path, self.text
 
     def name(self):
         return f"{self.page}: {self.text if self.kind == 'command' else self.path}"
@@ -102,58 +100,20 @@ def apply(change, tree):
 # ---------------------------------------------------------------------------------------- a tree
 
 
-def copy_tree(tree):
-    """What git knows, and of the build folder what is needed to go on building; times are kept, so that nothing is old."""
-    names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
-    for name in names:
-        source, copy = ROOT / name, tree / name
-        if source.is_file():
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, copy)
-    if (ROOT / ".venv").exists():
-        (tree / ".venv").symlink_to((ROOT / ".venv").resolve())
-    build = tree / "build"
-    for name in BUILT:
-        (build / name).parent.mkdir(parents=True, exist_ok=True)
-        if (BUILD / name).is_dir():
-            shutil.copytree(BUILD / name, build / name, symlinks=True)
-        else:
-            shutil.copy2(BUILD / name, build / name)
-    for kept in (BUILD / "test-scratch").glob("onnx-*.pickle"):     # the onnx package's tests: seconds to compute
-        (build / "test-scratch").mkdir(exist_ok=True)
-        shutil.copy2(kept, build / "test-scratch")
-    rules = build / "build.ninja"
-    text = rules.read_text()
-    expect(f"regenerate {ROOT} {BUILD}" in text, f"{BUILD} is no build folder of {ROOT}")
-    rules.write_text(text.replace(f"regenerate {ROOT} {BUILD}", f"regenerate {tree} {build}"))
-
-
-def age(path, since):
-    os.utime(path, ns=(since, since))
-
-
-def reconfigure(tree):
-    """Meson reads the tree. Generators that it would now take from the tree's own build folder are the same as those of BUILD: nothing that they
-    wrote is old."""
-    T.must(T.run(["ninja", "-C", "build", "build.ninja"], cwd=tree, timeout=300))
-    rules = tree / "build/build.ninja"
-    rules.write_text("".join(line if "regenerate" in line else line.replace(f"{tree}/build/", f"{BUILD}/") for line in rules.open()))
-
-
 def build(tree):
     """Compiles what changed. Of a changed .def those .c files alone that include it."""
-    reconfigure(tree)
-    rows = [path for path in tree.rglob("*.def") if (ROOT / path.relative_to(tree)).exists() and
-            path.read_bytes() != (ROOT / path.relative_to(tree)).read_bytes()]
-    for path in rows:
-        name = path.relative_to(tree)
-        age(path, (ROOT / name).stat().st_mtime_ns)
+    tree.configure()
+    for path in tree.folder.rglob("*.def"):
+        name = path.relative_to(tree.folder)
+        if path.read_bytes() == (ROOT / name).read_bytes():
+            continue
+        since = (ROOT / name).stat().st_mtime_ns
+        os.utime(path, ns=(since, since))
         users = [source for source in path.parent.glob("*.c") if f'#include "{name}"' in source.read_text()]
         expect(users, f"no .c file beside {name} includes it")
         for user in users:
             user.touch()
-    done = T.run(["ninja", "-C", "build", "-j2", *TARGETS], cwd=tree, timeout=600)
-    expect(done.status == 0, f"the tree does not build:\n{done.out.decode()[-3000:]}{done.err[-1000:]}")
+    tree.make(*TARGETS)
 
 
 def command(change, tree):
@@ -162,17 +122,17 @@ def command(change, tree):
         build(tree)
         return ""
     words = [sys.executable if word == ".venv/bin/python" else word.strip("'") for word in change.text.split()]
-    done = T.run(words, cwd=tree, timeout=300)
+    done = T.run(words, cwd=tree.folder, timeout=300)
     expect(done.status == 0, f"{change.page}:{change.line}: {done.describe()}\n{done.out.decode()[-2000:]}")
     return done.out.decode()
 
 
 def follow(tree, without=None):
     """Does what the pages say but for one change; returns what each command printed."""
-    changes = [change for page in PAGES for change in read_page(page) if change != without]
+    changes = [change for page in PAGES for change in read_page(page) if not without or change.what() != without.what()]
     for change in changes:
         if change.kind != "command":
-            apply(change, tree)
+            apply(change, tree.folder)
     commands = [change for change in changes if change.kind == "command"]
     before = [change for change in commands if "schemas.py" in change.text]
     make = [change for change in commands if change.text == "make"]
@@ -240,15 +200,14 @@ def check_operator(tree, printed):
 
 
 def follow_and_check(without=None):
-    tree = T.scratch(SCRATCH / "tree")
+    tree = copied.Tree(SCRATCH / "tree", OPTIONS.build)
     try:
-        copy_tree(tree)
         printed = follow(tree, without)
-        check_pass(tree, printed)
-        check_operator(tree, printed)
-        check_own_tests(tree)
+        check_pass(tree.folder, printed)
+        check_operator(tree.folder, printed)
+        check_own_tests(tree.folder)
     finally:
-        shutil.rmtree(tree, ignore_errors=True)
+        tree.remove()
 
 
 def notices(change):
@@ -269,8 +228,7 @@ def files_are_listed():
 
 suite.add("the pages' tables list the files", files_are_listed)
 suite.add("a pass and an operator are added as the pages say", follow_and_check)
-for page in PAGES:
-    for change in read_page(page):
-        if change.kind != "command" or any(word in change.text for word in WRITES):
-            suite.add(f"noticed if forgotten: {change.name()}", notices, change, slow=True)
+CHANGES = [change for page in PAGES for change in read_page(page) if change.kind != "command" or any(word in change.text for word in WRITES)]
+for change in {change.what(): change for change in CHANGES}.values():      # both pages count
+    suite.add(f"noticed if forgotten: {change.name()}", notices, change, slow=True)
 suite.main()
