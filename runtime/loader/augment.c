@@ -9,7 +9,7 @@
  */
 #include "runtime/loader/parts.h"
 
-//@ loader_augment loader_gather loader_order loader_number
+//@ loader_augment loader_gather loader_order loader_decimal
 enum augment_kind { AUGMENT_SHIFT, AUGMENT_FLIP, AUGMENT_CROP };
 enum { AUGMENT_OPS = 8, AUGMENT_MOST_SHIFT = 1 << 20 };
 

@@ -11,7 +11,7 @@
  */
 #include "runtime/loader/parts.h"
 
-//@ loader_csv loader_class loader_number
+//@ loader_csv loader_class loader_decimal
 /* A field as it is in the file, without the quotes around it. */
 struct csv_field {
     const uint8_t *text;

@@ -142,8 +142,12 @@ static size_t folder_read_file(const char *path, uint8_t **data, size_t *size, c
         free(*data);
         *data = (uint8_t *)malloc(nbytes);
         *size = *data ? nbytes : 0;
+        if (!*data) {
+            loader_fail(error, "%s: no memory for its %zu bytes", path, nbytes);
+            return 0;
+        }
     }
-    FILE *f = ok && *size >= nbytes ? fopen(path, "rb") : NULL;
+    FILE *f = ok ? fopen(path, "rb") : NULL;
     ok = f && fread(*data, 1, nbytes, f) == nbytes;
     if (!ok)
         loader_fail(error, "%s: cannot be read: %s", path, strerror(errno));

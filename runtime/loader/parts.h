@@ -121,7 +121,7 @@ LOADER_API void loader_sort_texts(char **text, int64_t n); /* by bytes */
 LOADER_API bool loader_number_classes(struct dataset *d, const char *where, char *const *name,
                                       char **sorted, int64_t n, int64_t *number);
 
-/* ------------------------------------------------------------------------------------- number.c */
+/* ------------------------------------------------------------------------------------ decimal.c */
 
 /* s[0..n) as a number: an integer of 64 bits; rounded to f32 or to f64, infinity if it is beyond.
  * false: it is none. */

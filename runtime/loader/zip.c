@@ -140,44 +140,59 @@ static const uint8_t *zip_packed(struct zip *z, const struct zip_entry *e, const
     return NULL;
 }
 
+static const uint8_t *zip_damaged(struct zip *z, const char *where)
+{
+    loader_fail(z->d->error,
+                "%s: is damaged: its bytes are not those that the archive says (size or CRC-32); "
+                "copy or save it again",
+                where);
+    return NULL;
+}
+
+/* What the deflated bytes hold. NULL: z->d->error says why. */
+static const uint8_t *zip_inflate(struct zip *z, const struct zip_entry *e, const uint8_t *from,
+                                  const char *where)
+{
+    size_t nbytes = (size_t)e->nbytes, packed = (size_t)e->packed, used = 0;
+    if (!loader_can_hold(packed, nbytes))
+        return zip_damaged(z, where);
+    struct loader_output out = {(uint8_t *)loader_take(z->d, where, nbytes), 0, nbytes, nbytes};
+    if (!out.data)
+        return NULL;
+    enum loader_inflated status = loader_inflate(from, packed, &used, &out);
+    if (status == INFLATE_NO_MEMORY) {
+        loader_fail(z->d->error, "%s: no memory to inflate it", where);
+        return NULL;
+    }
+    return status == INFLATE_DONE && out.n == nbytes && used == packed ? out.data
+                                                                       : zip_damaged(z, where);
+}
+
 /* The entry's bytes; NULL: z->d->error says why. */
 static const uint8_t *zip_read(struct zip *z, const struct zip_entry *e, const char *where)
 {
-    char *error = z->d->error;
     const uint8_t *from = zip_packed(z, e, where);
-    if (!from)
-        return NULL;
     bool is_stored = e->method == 0;
-    if (e->flags & 1 || (!is_stored && e->method != 8)) {
-        loader_fail(error, "%s: is %s; save it with numpy.savez() or numpy.savez_compressed()",
-                    where, e->flags & 1 ? "encrypted" : "packed by another method than deflate");
+    if (from && (e->flags & 1 || (!is_stored && e->method != 8))) {
+        loader_fail(z->d->error,
+                    "%s: is %s; save it with numpy.savez() or numpy.savez_compressed()", where,
+                    e->flags & 1 ? "encrypted" : "packed by another method than deflate");
         return NULL;
     }
-    if (e->nbytes > loader_room(z->d)) {
-        loader_fail(error,
-                    "%s: has %llu bytes, more than the limit of memory leaves (%zu); set a "
-                    "higher limit, or save it as .npy, which is mapped",
+    if (from && e->nbytes > loader_room(z->d)) {
+        loader_fail(z->d->error,
+                    "%s: has %llu bytes, more than the limit of memory leaves (%zu); set a higher "
+                    "limit, or save it as .npy, which is mapped",
                     where, (unsigned long long)e->nbytes, loader_room(z->d));
         return NULL;
     }
-    size_t nbytes = (size_t)e->nbytes, packed = (size_t)e->packed, used = packed;
-    bool ok = is_stored ? packed == nbytes : loader_can_hold(packed, nbytes);
-    struct loader_output out = {NULL, 0, nbytes, nbytes};
-    if (ok && !is_stored) {
-        out.data = (uint8_t *)loader_take(z->d, where, nbytes);
-        if (!out.data)
-            return NULL;
-        ok = loader_inflate(from, packed, &used, &out) == INFLATE_DONE && out.n == nbytes &&
-             used == packed;
-        from = out.data;
-    }
-    if (ok && loader_crc(from, nbytes) == e->crc)
-        return from;
-    loader_fail(error,
-                "%s: is damaged: its bytes are not those that the archive says (size or "
-                "CRC-32); copy or save it again",
-                where);
-    return NULL;
+    if (from && is_stored && e->packed != e->nbytes)
+        return zip_damaged(z, where);
+    if (from && !is_stored)
+        from = zip_inflate(z, e, from, where);
+    if (from && loader_crc(from, (size_t)e->nbytes) != e->crc)
+        return zip_damaged(z, where);
+    return from;
 }
 
 static bool zip_add(struct zip *z, const struct zip_entry *e, const char *name)

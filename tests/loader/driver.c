@@ -25,6 +25,8 @@
  *                          shape           prints what a stream delivers
  *                          stream FILE N       up to N batches: prints epoch, step, n, is_last and
  *                                          indices of each; appends the K-th field to FILE.K
+ *                          starve AS PATH  opens, gathers and streams, each allocation failing in
+ *                                          turn; prints how many there are
  *                          slow            batches are asked for after a while
  *
  * An error is printed to standard output, and the exit status is 1. With LOADER_TEXT the loader is
@@ -41,9 +43,24 @@ enum {
 };
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* Allocations before the one that fails; below 0: none fails. */
+static long allocations_left = -1;
+static bool fails(void) { return allocations_left >= 0 && allocations_left-- == 0; }
+static void *driver_malloc(size_t n) { return fails() ? NULL : malloc(n); }
+static void *driver_calloc(size_t n, size_t size) { return fails() ? NULL : calloc(n, size); }
+static void *driver_realloc(void *old, size_t n) { return fails() ? NULL : realloc(old, n); }
+#define malloc driver_malloc
+#define calloc driver_calloc
+#define realloc driver_realloc
 #include LOADER_TEXT
+#undef malloc
+#undef calloc
+#undef realloc
 #else
+static long allocations_left = -1;
 #include "runtime/loader/parts.h"
 #endif
 
@@ -358,6 +375,51 @@ static void field(struct driver *v)
     f->type = read_type(v);
 }
 
+/* Opens a file, and reads a batch of each array. Where something fails, error has the text. */
+static bool use(struct driver *v, const char *as, const char *path, char **error)
+{
+    static struct stream s;
+    struct stream_batch b;
+    int64_t index = 0;
+    v->options.nfield = 0;
+    *error = v->d.error;
+    bool ok = open_as(v, as, path);
+    for (int k = 0; ok && k < v->d.narray; k++) {
+        const struct dataset_array *a = &v->d.array[k];
+        const struct stream_field f = {
+            .name = a->name, .type = a->type, .augment = a->pictures ? "crop:1x1" : NULL};
+        void *out = calloc((size_t)a->row_nelem, 8);
+        ok = out && dataset_gather(&v->d, a, &index, 1, out, LOADER_F32);
+        free(out);
+        v->field[v->options.nfield++] = f;
+    }
+    if (!ok)
+        return false;
+    v->options.field = v->field;
+    v->options.no_thread = true;
+    *error = s.error;
+    ok = dataset_stream_start(&s, &v->d, &v->options) && dataset_stream_next(&s, &b) > 0;
+    dataset_stream_stop(&s);
+    return ok;
+}
+
+static void starve(struct driver *v)
+{
+    const char *as = next(v), *path = next(v);
+    long n = 0;
+    v->options.batch = 2;
+    for (bool ok = false; !ok; n++) {
+        char *error;
+        allocations_left = n;
+        ok = use(v, as, path, &error);
+        if (ok ? allocations_left < 0 : !strstr(error, "memory"))
+            stop(ok ? "an allocation failed unseen" : error);
+        allocations_left = -1;
+        dataset_close(&v->d);
+    }
+    printf("%ld\n", n);
+}
+
 static void open_word(struct driver *v)
 {
     const char *as = next(v);
@@ -399,10 +461,10 @@ int main(int argc, char **argv)
         const char *word;
         void (*run)(struct driver *v);
     } table[] = {
-        {"open", open_word},   {"try", try_word}, {"list", list_word}, {"save", save},
-        {"close", close_word}, {"cut", cut},      {"turn", turn},      {"inflate", inflate},
-        {"gather", gather},    {"order", order},  {"field", field},    {"stream", stream},
-        {"classes", classes},  {"train", train},
+        {"open", open_word},   {"try", try_word},    {"list", list_word}, {"save", save},
+        {"close", close_word}, {"cut", cut},         {"turn", turn},      {"inflate", inflate},
+        {"gather", gather},    {"order", order},     {"field", field},    {"stream", stream},
+        {"starve", starve},    {"classes", classes}, {"train", train},
     };
     static struct driver v;
     v.word = argv + 1;

@@ -14,6 +14,7 @@ import shutil
 import struct
 import sys
 import threading
+import warnings
 import zipfile
 import zlib
 from fractions import Fraction
@@ -728,7 +729,8 @@ def _(folder):
 
     def archive(name="x.npy", text=data, method=zipfile.ZIP_DEFLATED, more=()):
         out = io.BytesIO()
-        with zipfile.ZipFile(out, "w", method) as z:
+        with zipfile.ZipFile(out, "w", method) as z, warnings.catch_warnings():
+            warnings.simplefilter("ignore")         # of a name that is there twice
             for entry, inside in ((name, text), *more):
                 z.writestr(entry, inside)
         return bytearray(out.getvalue())
@@ -900,6 +902,14 @@ def _(folder):
     for name, path in small_files(folder):
         seed = zlib.crc32(path.encode())
         drive(folder, *target(path), "turn", name, path, f"t.{path}", str(TURNS), str(seed), driver=sanitized())
+
+
+@case("memory that runs out, at every allocation")
+def _(folder):
+    pictures(folder)
+    for name, path in [*small_files(folder), ("-", "set")]:
+        n = int(drive(folder, *target(path), "starve", name, path, driver=sanitized()))
+        expect(n > 10, f"{path}: {n} allocations")
 
 
 @case("pictures cut off, and with bytes changed")

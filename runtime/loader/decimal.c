@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: 0BSD */
-/* number.c - numbers in texts: decimal, with a point whatever the locale. Neither hexadecimal ones
+/* decimal.c - numbers in texts: decimal, with a point whatever the locale. Neither hexadecimal ones
  * nor names such as nan and inf are numbers here.
  */
 #include "runtime/loader/parts.h"
 
-//@ loader_number loader_parts
-enum { NUMBER_NBYTES = 120 }; /* of the longest text that is taken as a number */
+//@ loader_decimal loader_parts
+enum { DECIMAL_NBYTES = 120 }; /* of the longest text that is taken as a number */
 
 /* The length of what has the form of a number; 0: it has not. An integer has no point and no
  * exponent. */
-static size_t number_length(const char *s, bool *is_integer)
+static size_t decimal_length(const char *s, bool *is_integer)
 {
     const char *digits = "0123456789", *p = s + (*s == '-' || *s == '+');
     size_t whole = strspn(p, digits), fraction = 0;
@@ -32,20 +32,20 @@ static size_t number_length(const char *s, bool *is_integer)
 }
 
 /* Copies what is a number. */
-static bool number_copy(const char *s, size_t n, char copy[NUMBER_NBYTES + 16], bool *is_integer)
+static bool decimal_copy(const char *s, size_t n, char copy[DECIMAL_NBYTES + 16], bool *is_integer)
 {
-    if (n == 0 || n > NUMBER_NBYTES)
+    if (n == 0 || n > DECIMAL_NBYTES)
         return false;
     memcpy(copy, s, n);
     copy[n] = 0;
-    return number_length(copy, is_integer) == n;
+    return decimal_length(copy, is_integer) == n;
 }
 
 LOADER_API bool loader_read_integer(const char *s, size_t n, int64_t *v)
 {
-    char copy[NUMBER_NBYTES + 16];
+    char copy[DECIMAL_NBYTES + 16];
     bool is_integer;
-    if (!number_copy(s, n, copy, &is_integer) || !is_integer)
+    if (!decimal_copy(s, n, copy, &is_integer) || !is_integer)
         return false;
     errno = 0;
     *v = strtoll(copy, NULL, 10);
@@ -54,9 +54,9 @@ LOADER_API bool loader_read_integer(const char *s, size_t n, int64_t *v)
 
 LOADER_API bool loader_read_number(const char *s, size_t n, bool is_narrow, double *v)
 {
-    char copy[NUMBER_NBYTES + 16], point[16], *end;
+    char copy[DECIMAL_NBYTES + 16], point[16], *end;
     bool is_integer;
-    if (!number_copy(s, n, copy, &is_integer))
+    if (!decimal_copy(s, n, copy, &is_integer))
         return false;
     (void)snprintf(point, sizeof point, "%.1f", 0.5); /* 0, the locale's point, 5 */
     size_t npoint = strlen(point) - 2;
