@@ -106,7 +106,8 @@ static bool folder_read(struct folder_reader *r, const char *folder, const char 
         return loader_fail(error, "%s: cannot be opened: %s", below ? r->path : folder,
                            strerror(errno));
     bool ok = true;
-    for (const struct dirent *e = NULL; ok && (e = readdir(opened));) {
+    errno = 0;
+    for (const struct dirent *e = NULL; ok && (e = readdir(opened)); errno = 0) {
         if (e->d_name[0] == '.')
             continue;
         ok = folder_path(r->path, sizeof r->path, folder, below ? below : e->d_name,
@@ -121,6 +122,9 @@ static bool folder_read(struct folder_reader *r, const char *folder, const char 
         if (ok && (below || S_ISDIR(st.st_mode)) && !folder_push(list, e->d_name))
             ok = loader_fail(error, "%s: no memory for its files", folder);
     }
+    if (ok && errno)
+        ok = loader_fail(error, "%s%s%s: cannot be read: %s", folder, below ? "/" : "",
+                         below ? below : "", strerror(errno));
     closedir(opened);
     return ok;
 }

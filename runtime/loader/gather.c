@@ -28,29 +28,28 @@ static double loader_from_half(uint16_t h)
     return (double)(h & 0x8000 ? -v : v);
 }
 
-/* To nearest, ties to even. false: it is finite, and rounds to infinity. */
+/* To nearest, ties to even, by the bits: f64 has 11 of exponent and 52 of mantissa. false: it is
+ * finite, and rounds to infinity. */
 static bool loader_to_half(double v, uint16_t *h)
 {
-    uint64_t bits;
+    uint64_t bits, one = 1;
     memcpy(&bits, &v, sizeof bits);
-    unsigned sign = (unsigned)(bits >> 48) & 0x8000;
-    double size = v < 0 ? -v : v;
-    if (!(size <= DBL_MAX)) { /* NaN and infinity */
-        *h = (uint16_t)(sign | (v < 0 || v > 0 ? 0x7c00 : 0x7e00));
+    uint32_t sign = (uint32_t)(bits >> 48) & 0x8000, exponent = (uint32_t)(bits >> 52) & 2047;
+    uint64_t mantissa = bits & ((one << 52) - 1);
+    if (exponent == 2047) {
+        *h = (uint16_t)(sign | (mantissa ? 0x7e00 : 0x7c00));
         return true;
     }
-    if (size >= 65520)
-        return false;
-    if (size < 6.103515625e-5) { /* 2^-14: in units of 2^-24, which 2^28 has as its last bit */
-        size += 268435456.0;
-        memcpy(&bits, &size, sizeof bits);
-        *h = (uint16_t)(sign | (unsigned)(bits & 0x7ff));
-        return true;
-    }
-    memcpy(&bits, &size, sizeof bits);
-    bits += ((UINT64_C(1) << 41) - 1) + (bits >> 42 & 1);
-    *h = (uint16_t)(sign | ((unsigned)(bits >> 42) - (1008u << 10)));
-    return true;
+    /* with a hidden one, in units of f16's last bit: 2^-24 below 2^-14, that is, exponent 1009 */
+    uint32_t dropped = exponent >= 1009 ? 42 : 1051 - exponent;
+    uint32_t base = exponent >= 1009 ? (exponent - 1009) << 10 : 0;
+    mantissa |= exponent ? one << 52 : 0;
+    if (dropped > 53)
+        mantissa = 0;
+    else
+        mantissa = (mantissa + (one << (dropped - 1)) - 1 + (mantissa >> dropped & 1)) >> dropped;
+    *h = (uint16_t)(sign | (base + (uint32_t)mantissa));
+    return base + mantissa < 0x7c00;
 }
 
 LOADER_API int64_t loader_load_integers(const uint8_t *from, enum loader_type type, int64_t n,

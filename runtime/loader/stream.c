@@ -166,7 +166,7 @@ static void stream_end(struct stream_state *s) { s->is_stopping = true; }
 static void *stream_take(struct stream_state *s, int64_t n, size_t size)
 {
     size_t nbytes;
-    if (!loader_mul((size_t)n, size, &nbytes)) {
+    if ((uint64_t)n > SIZE_MAX || !loader_mul((size_t)n, size, &nbytes)) {
         loader_fail(s->memory.error, "the stream: a batch of %lld samples is too large; take fewer",
                     (long long)s->options.batch);
         return NULL;

@@ -161,6 +161,11 @@ def _(folder):
                        "after": made["one"] + b"more", "header": fields[:-1] + b"\0" + member}.items():
         (folder / name).write_bytes(text)
         refused(folder, name, "damaged")
+    prefix = zlib.compressobj(9, zlib.DEFLATED, -15, zdict=data[:500])      # matches reach back before the member
+    back = prefix.compress(data[:500]) + prefix.flush()
+    (folder / "back.gz").write_bytes(gzip.compress(data[:500]) + gzip.compress(b"")[:10] + back +
+                                     struct.pack("<II", zlib.crc32(data[:500]), 500))
+    refused(folder, "back.gz", "damaged")
     (folder / "more.gz").write_bytes(gzip.compress(data + b"\0"))
     refused(folder, "more.gz", "more bytes")
     (folder / "text.gz").write_bytes(gzip.compress(b"no array"))
@@ -856,12 +861,36 @@ def _(folder):
     streams_under(folder, sanitized("thread"))
 
 
+@case("32 bits, and the most significant byte first", slow=True)
+def _(folder):
+    for machine, qemu, order in (("i686", "i386", "<"), ("s390x", "s390x", ">")):
+        if not shutil.which(f"{machine}-linux-gnu-gcc") or not shutil.which(f"qemu-{qemu}"):
+            raise Skip(f"no {machine}-linux-gnu-gcc, or no qemu-{qemu}")
+        T.must(T.run([f"{machine}-linux-gnu-gcc", *T.WARNINGS, "-Wno-unused-function", "-D_FILE_OFFSET_BITS=64", "-O1", "-static", "-pthread",
+                      f'-DLOADER_TEXT="{BUILD}/runtime/loader.inc"', HERE / "driver.c", "-o", folder / machine]))
+        (folder / f"{machine}.sh").write_text(f'#!/bin/sh\nexec qemu-{qemu} {folder / machine} "$@"\n')
+        (folder / f"{machine}.sh").chmod(0o755)
+        driver = folder / f"{machine}.sh"
+        x = samples(">f4", (9, 5))
+        np.savez_compressed(folder / "a.npz", x=x, y=x.astype("<f4"), z=np.arange(9))
+        table(folder, [["a", "t"], *[[f"{i}.25", f"c{i % 3}"] for i in range(9)]])
+        base = ["open", "-", "a.npz", "target=t", "open", "csv", "a.csv", "batch=4", "epochs=2", *[word for name in ("x", "y", "csv", "target")
+                for word in ("field", name, "f32")]]
+        wanted, got = streamed(folder, *base), streamed(folder, *base, driver=driver)
+        expect(got[:2] == wanted[:2], f"{machine}: {got[0]}")
+        expect([np.frombuffer(data, order + "f4").tolist() for data in got[2]] == [np.frombuffer(data, "f4").tolist() for data in wanted[2]], machine)
+        said = drive(folder, *base[:8], f"batch={2**62}", "field", "x", "f32", "stream", "out", "1", driver=driver, status=1)
+        expect("too large" in said, said)
+
+
 @case("the text that programs carry is C11 and C++17")
 def _(folder):
     sanitized()
     (folder / "a.cc").write_text(f'#define _Static_assert static_assert\n#define LOADER_TEXT "{BUILD}/runtime/loader.inc"\n' + (HERE / "driver.c").read_text().split("#endif")[0] +
                                  "#endif\n")
     T.must(T.run(["g++", "-std=c++17", *T.WARNINGS[1:], "-Wno-unused-function", "-fsyntax-only", "a.cc"], cwd=folder))
+    T.must(T.run(["g++", "-std=c++17", *T.WARNINGS[1:], "-Wno-unused-function", "-DPROGRAM_NO_PTHREADS", "-DPROGRAM_NO_MMAP", "-fsyntax-only", "a.cc"],
+                 cwd=folder))
 
 
 def small_files(folder):
