@@ -243,6 +243,8 @@ struct model_input {
     int64_t dim[MAX_RANK];          /* -1: not fixed; -2: it follows from others */
     const char *symbol[MAX_RANK];   /* its name then; NULL: none */
 };
+/* Where a text graph's own text has a weight's contents. */
+struct weight_text { struct buffer *buffer; const char *begin, *end; };
 struct model_value { const char *name; bool is_optional, is_sequence; enum dtype dtype; };
 /* What is asked of a model whose program is there already. */
 struct model_facts {
@@ -255,6 +257,10 @@ struct model {
     struct onnx_model *onnx;        /* NULL: a text graph */
     const char *text;               /* the text graph's bytes */
     size_t text_nbytes;
+    struct weight_text *weight_text;
+    int nweight_text;
+    size_t cap_weight_text;
+    bool imports;                   /* it has graphs of other files */
     struct tg_library *library;     /* of --library; NULL: none */
     const char **text_file;         /* the files with the weights of text graphs and libraries */
     int ntext_file;

@@ -44,6 +44,13 @@ static void note_file(void *user, const char *path)
     VEC_PUSH(m->tgc, m->text_file, m->ntext_file, m->cap_text_file, path);
 }
 
+static void note_weight(void *user, struct buffer *b, const char *begin, const char *end)
+{
+    struct model *m = ((const struct importing *)user)->m;
+    VEC_PUSH(m->tgc, m->weight_text, m->nweight_text, m->cap_weight_text,
+             ((struct weight_text){b, begin, end}));
+}
+
 static bool is_filled(const GraphProto *g, const char *name)
 {
     for (size_t k = 0; k < g->n_initializer; k++)
@@ -59,6 +66,7 @@ static void *import_model(void *user, const char *path, const void *bytes, size_
 {
     const struct importing *x = user;
     struct imported *i = MEM_NEW(x->t, struct imported);
+    x->m->imports = true;
     i->path = path;
     i->onnx = onnx_load_bytes(x->t, path, bytes, nbytes, &x->o->load);
     return i->onnx ? i : NULL;
@@ -96,11 +104,12 @@ static bool read_text(struct tgc *t, const struct options *o, struct model *m,
                                    .inner = o->inner,
                                    .ninner = o->ninner,
                                    .on_file = note_file,
+                                   .on_weight = note_weight,
                                    .user = importing_new(t, o, m),
                                    .library = m->library,
                                    .import = import_model,
                                    .lower = lower_import};
-    m->ntext_file = 0;
+    m->ntext_file = m->nweight_text = 0;
     passes_init(t);
     m->graph = tg_read_bytes(t, strcmp(o->model, "-") ? o->model : "<stdin>", m->text,
                              m->text_nbytes, &read);

@@ -6,7 +6,8 @@
  *      .tg, ONNX ──> .safetensors     the weights
  *
  * Passes rewrite graphs, and training adds to them: so a graph that is written is read once more
- * from the model.
+ * from the model. A text graph stays as its author wrote it, but for the contents of its weights;
+ * where it needs other files, its ops are written.
  */
 #include "lib/lib.h"
 
@@ -46,16 +47,16 @@ static struct weights weights_of(struct tgc *t, const struct graph *g)
     return w;
 }
 
-/* NULL: diagnostics. */
-static struct graph *read_again(const struct job *j)
+/* false: diagnostics. */
+static bool read_again(const struct job *j, struct model *again)
 {
-    struct model again = *j->m;
     struct options as_text = *j->o;
+    *again = *j->m;
     if (j->m->onnx)
-        return model_lower(j->t, j->o, &again) ? again.graph : NULL;
+        return model_lower(j->t, j->o, again);
     as_text.bytes = j->m->text;
     as_text.nbytes = j->m->text_nbytes;
-    return model_load(j->t, &as_text, &again) ? again.graph : NULL;
+    return model_load(j->t, &as_text, again);
 }
 
 static bool has_type(const struct buffer *b, const struct array *v)
@@ -101,12 +102,62 @@ static bool set_values(const struct job *j, const struct weights *w, const struc
                                      "cannot be written");
 }
 
-static bool write_text(const struct job *j, const struct graph *g)
+/* Whether the model's own text can stay, with other contents of its weights: each of them is a
+ * statement of it, and it names no other file. */
+static bool text_can_stay(const struct job *j, const struct model *again, const struct weights *w)
+{
+    struct dict names = {0};
+    int n = 0;
+    if (again->onnx || again->imports)
+        return false;
+    for (int i = 0; i < again->nweight_text; i++) {
+        struct buffer *b = again->weight_text[i].buffer;
+        void **seen = b->name ? dict_enter(j->t, &names, b->name) : NULL;
+        if (!seen || *seen || !safetensors_holds(b->dtype))
+            return false;
+        *seen = b;
+    }
+    for (int i = 0; i < w->n; i++)
+        for (int k = 0; k < again->nweight_text; k++)
+            n += again->weight_text[k].buffer == w->v[i];
+    return n == w->n;
+}
+
+/* The model's text, in which each weight is read from the file beside it. */
+static void put_source(const struct job *j, const struct model *again, const char *side_file,
+                       struct text *out, struct text *side)
+{
+    int n = again->nweight_text;
+    const char *at = j->m->text;
+    struct buffer **w = mem_array(j->t, (size_t)n + 1, sizeof *w);
+    const char **name = mem_array(j->t, (size_t)n + 1, sizeof *name);
+    for (int i = 0; i < n; i++) {
+        const struct weight_text *x = &again->weight_text[i];
+        w[i] = x->buffer;
+        name[i] = x->buffer->name;
+        text_write(out, at, (size_t)(x->begin - at));
+        text_puts(out, "file(");
+        tg_put_quoted(out, side_file, '"');
+        text_puts(out, ", ");
+        tg_put_quoted(out, name[i], '"');
+        text_putc(out, ')');
+        at = x->end;
+    }
+    text_write(out, at, (size_t)(j->m->text + j->m->text_nbytes - at));
+    if (n)
+        safetensors_write(side, w, name, n);
+}
+
+static bool write_text(const struct job *j, const struct model *again, const struct weights *w)
 {
     struct text x = {.t = j->t}, side = {.t = j->t};
     const char *beside = path_sibling(j->t, j->path, "safetensors");
     struct tg_write_options write = {.side_file = path_base(beside)};
-    return tg_write(j->t, g, &write, &x, &side) && outputs_put(j->files, j->path, &x) &&
+    if (text_can_stay(j, again, w))
+        put_source(j, again, write.side_file, &x, &side);
+    else if (!tg_write(j->t, again->graph, &write, &x, &side))
+        return false;
+    return outputs_put(j->files, j->path, &x) &&
            (!side.n || outputs_put(j->files, beside, &side));
 }
 
@@ -225,19 +276,19 @@ static bool write_weights(const struct job *j, const char *extension)
 {
     bool alone = strcmp(extension, "safetensors") == 0, ok = true;
     struct weights w = {0};
-    struct graph *g = NULL;
+    struct model again = {0};
     if (alone && j->m->onnx) {
         ok = find_initializers(j, &w);
     } else {
-        ok = (g = read_again(j)) != NULL;
+        ok = read_again(j, &again);
         if (ok)
-            w = weights_of(j->t, g);
+            w = weights_of(j->t, again.graph);
     }
     for (int i = 0; i < j->nweight && ok; i++)
         ok = set_values(j, &w, &j->weight[i]);
     return ok && (alone                             ? write_safetensors(j, &w)
-                  : strcmp(extension, "onnx") == 0 ? write_graph(j, g)
-                                                   : write_text(j, g));
+                  : strcmp(extension, "onnx") == 0 ? write_graph(j, again.graph)
+                                                   : write_text(j, &again, &w));
 }
 
 bool trained_write(struct tgc *t, const struct options *o, const struct model *m,

@@ -44,6 +44,13 @@ static bool is_inside(const struct uop *i, const struct uop *n)
     return (i->vmin >= 0 && i->vmax < n->vmin) || is_own_place(i, n, &axis);
 }
 
+/* A size that broadcasts to what it is compared with. */
+static struct written *size_for(struct onnx_writer *w, const struct written *at, struct uop *n)
+{
+    struct written *size = write_size(w, n);
+    return at->ndim ? size : write_reshaped(w, size, NULL, 0);
+}
+
 /* A coordinate, in i64, and whether it is inside; inside: NULL where it always is. */
 struct place_along { struct written *at, *inside; };
 
@@ -52,8 +59,8 @@ static struct place_along place_along(struct onnx_writer *w, struct uop *i, stru
     struct place_along p = {write_as(w, write_exact(w, i), DTYPE_I64), NULL};
     if (is_inside(i, n))
         return p;
-    struct written *zero = write_scalar_int(w, DTYPE_I64, 0), *size = write_size(w, n);
-    struct written *below = write_compare(w, "Less", p.at, size);
+    struct written *zero = write_scalar_int(w, DTYPE_I64, 0);
+    struct written *below = write_compare(w, "Less", p.at, size_for(w, p.at, n));
     p.inside = i->vmin >= 0
                    ? below
                    : write_compare(w, "And",
@@ -124,7 +131,7 @@ static struct written *gather(struct onnx_writer *w, struct uop *u)
     struct written *zero = write_scalar_int(w, DTYPE_I64, 0), *inside = NULL;
     struct written *at = write_as(w, bare, DTYPE_I64);
     if (!is_inside(i, x->dim[axis])) {
-        struct written *below = write_compare(w, "Less", at, write_size(w, x->dim[axis]));
+        struct written *below = write_compare(w, "Less", at, size_for(w, at, x->dim[axis]));
         inside = i->vmin >= 0 ? below
                               : write_compare(w, "And",
                                               write_compare(w, "GreaterOrEqual", at, zero), below);
@@ -213,7 +220,7 @@ static struct written *scatter_node(struct onnx_writer *w, enum op op, struct wr
 }
 
 /* The flat place of coordinates, and for those outside the place after the last one. */
-static struct written *flat_places(struct onnx_writer *w, struct uop *u, struct written *size)
+static struct written *flat_places(struct onnx_writer *w, struct uop *u, struct uop *size)
 {
     struct uop *x = u->src[0], *value = u->src[1], *one[MAX_RANK + 1];
     struct written *at = NULL, *inside = NULL;
@@ -221,11 +228,11 @@ static struct written *flat_places(struct onnx_writer *w, struct uop *u, struct 
         struct place_along p = place_along(w, u->src[2 + a], x->dim[a]);
         inside = both(w, inside, p.inside);
         if (at)
-            at = write_binary(w, "Mul", at, write_size(w, x->dim[a]));
+            at = write_binary(w, "Mul", at, size_for(w, at, x->dim[a]));
         at = at ? write_binary(w, "Add", at, p.at) : p.at;
     }
     if (inside)
-        at = write_where(w, inside, at, size);
+        at = write_where(w, inside, at, size_for(w, at, size));
     for (int a = 0; a < value->ndim; a++)
         one[a] = value->dim[a];
     one[value->ndim] = uop_int(w->t, 1);
@@ -239,7 +246,7 @@ static struct written *scatter_flat(struct onnx_writer *w, struct uop *u, struct
     struct written *flat = write_reshaped(w, x, &n, 1);
     struct written *in[2] = {flat, write_vector(w, (int64_t[]){0, 1}, 2)};
     struct written *longer = write_node(w, "Pad", x->dtype, &more, 1, in, 2);
-    struct written *at = flat_places(w, u, write_size(w, n));
+    struct written *at = flat_places(w, u, n);
     struct written *v = scatter_node(w, (enum op)u->arg.i, longer, at, value);
     struct written *cut[3] = {v, write_vector(w, (int64_t[]){0}, 1),
                               write_vector(w, (int64_t[]){-1}, 1)};
@@ -253,6 +260,8 @@ bool write_scatter(struct onnx_writer *w, struct uop *u)
                                                                   : write_working(u->dtype);
     bool all = true;
     struct written *inside;
+    if (d == DTYPE_F16 && u->arg.i != OP_CONST)
+        d = DTYPE_F32;                                  /* ONNX Runtime does not reduce halves */
     for (int a = 0; a < x->ndim; a++)
         all = all && is_inside(u->src[2 + a], x->dim[a]);
     if (u->src[1]->ndim == MAX_RANK || !x->ndim)

@@ -395,35 +395,46 @@ static struct written *by_sizes(struct onnx_writer *w, struct written *v, struct
     return r;
 }
 
-struct written *write_reshaped(struct onnx_writer *w, struct written *v, struct uop *const *dim,
+/* Nodes that give v these dimensions; NULL: it takes more than adding, or dropping, ones. */
+static struct written *by_ones(struct onnx_writer *w, struct written *v, struct uop *const *dim,
                                int ndim)
 {
     int64_t axis[MAX_RANK];
+    int n = find_ones(dim, ndim, v->dim, v->ndim, axis);
+    if (n > 0)
+        return by_axes(w, "Unsqueeze", v, dim, ndim, axis, n);
+    n = find_ones(v->dim, v->ndim, dim, ndim, axis);
+    return n > 0 ? by_axes(w, "Squeeze", v, dim, ndim, axis, n) : NULL;
+}
+
+static void add_form(struct written *v, struct written *form)
+{
+    form->first = v->first;
+    form->form = v->first->form;
+    v->first->form = form;
+}
+
+struct written *write_reshaped(struct onnx_writer *w, struct written *v, struct uop *const *dim,
+                               int ndim)
+{
+    struct uop *bare[MAX_RANK];
+    int nbare = 0;
+    bool open = false;
     struct written *r = find_form(v, dim, ndim);
     if (r)
         return r;
     v = v->first;
-    bool open = false;
-    for (int a = 0; a < ndim; a++)
+    for (int a = 0; a < ndim; a++) {
         open |= dim[a]->op != OP_CONST;
-    int n = find_ones(dim, ndim, v->dim, v->ndim, axis);
-    if (n > 0) {
-        r = by_axes(w, "Unsqueeze", v, dim, ndim, axis, n);
-    } else if ((n = find_ones(v->dim, v->ndim, dim, ndim, axis)) > 0) {
-        r = by_axes(w, "Squeeze", v, dim, ndim, axis, n);
-    } else if (open && write_same_but_ones(dim, ndim, v->dim, v->ndim)) {
-        struct uop *bare[MAX_RANK];
-        int nbare = 0;
-        for (int a = 0; a < ndim; a++)
-            if (!uop_is_int(dim[a], 1))
-                bare[nbare++] = dim[a];
-        return write_reshaped(w, write_reshaped(w, v, bare, nbare), dim, ndim);
-    } else {
-        r = by_sizes(w, v, dim, ndim);
+        if (!uop_is_int(dim[a], 1))
+            bare[nbare++] = dim[a];
     }
-    r->first = v;
-    r->form = v->form;
-    v->form = r;
+    r = by_ones(w, v, dim, ndim);
+    if (!r && open && write_same_but_ones(dim, ndim, v->dim, v->ndim))
+        r = by_ones(w, write_reshaped(w, v, bare, nbare), dim, ndim);
+    if (!r)
+        r = by_sizes(w, v, dim, ndim);
+    add_form(v, r);
     return r;
 }
 

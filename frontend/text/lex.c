@@ -137,6 +137,7 @@ static void lex_number(struct reader *r, struct token *tok)
 
 void lex_next(struct reader *r)
 {
+    r->last_end = r->at;
     skip_blanks(r);
     struct token *tok = &r->token;
     *tok = (struct token){.kind = TOKEN_END,

@@ -98,7 +98,12 @@ static bool read_weight_statement(struct reader *r)
     struct uop *w = NULL;
     if (!read_named_type(r, "weight", &at, &type, &name))
         return at.kind == TOKEN_REF && define_name(r, &at, NULL) && false;
-    bool ok = expect(r, '=', "and the values") && read_weight(r, &type, name, &w);
+    bool ok = expect(r, '=', "and the values");
+    const char *begin = r->token.start;
+    ok = ok && read_weight(r, &type, name, &w);
+    if (ok && r->options.on_weight && !r->custom && !r->is_library && w->op == OP_BUFFER)
+        r->options.on_weight(r->options.user, (struct buffer *)(uintptr_t)w->arg.p, begin,
+                             r->last_end);
     note_refusal(r, &at, "it is a weight, the same in all runs");
     return define_name(r, &at, w) && ok;
 }

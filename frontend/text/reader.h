@@ -37,6 +37,7 @@ struct reader {
     const char *path;
     struct tg_read_options options;
     const char *at, *end, *line_start;
+    const char *last_end;                /* where the token before the next one ends */
     int line;
     /* custom.c: the definitions that calls may name; NULL: none */
     struct tg_library *library;

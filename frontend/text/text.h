@@ -66,6 +66,9 @@ struct tg_read_options {
     bool no_external_data;
     /* NULL, or called for each file that weights are read from, with its path from here */
     void (*on_file)(void *user, const char *path);
+    /* NULL, or called for each weight that is a statement of the graph itself, with the place of
+     * its contents in `bytes` */
+    void (*on_weight)(void *user, struct buffer *b, const char *begin, const char *end);
     void *user;
     struct tg_library *library;  /* NULL: none but the graph's own definitions */
     /* Reads an ONNX file that the text imports, whose bytes stay mapped; NULL: reported. Then its
@@ -95,6 +98,8 @@ struct tg_write_options {
 bool tg_write(struct tgc *t, const struct graph *g, const struct tg_write_options *options,
               struct text *out, struct text *side);
 
+/* A string as the format has it, between such quotes. */
+void tg_put_quoted(struct text *out, const char *s, char quote);
 /* Whether a safetensors file can have elements of this dtype. */
 bool safetensors_holds(enum dtype d);
 /* A whole file; and its beginning alone, after which the elements of each weight in turn follow. */

@@ -17,7 +17,7 @@ enum { INLINE_NELEM = 64, EXPR_NODES = 48 };
 
 /* ---- text */
 
-static void put_quoted(struct text *out, const char *s, char quote)
+void tg_put_quoted(struct text *out, const char *s, char quote)
 {
     text_putc(out, quote);
     for (; *s; s++) {
@@ -160,7 +160,7 @@ static void put_symbol(struct writer *w, const struct uop *u)
     if (plain)
         text_puts(w->out, v->name);
     else
-        put_quoted(w->out, v->name, '\'');
+        tg_put_quoted(w->out, v->name, '\'');
 }
 
 /* Depth is at most EXPR_NODES. */
@@ -285,7 +285,7 @@ static void put_data(struct writer *w, const struct buffer *b, const char *name)
         text_putc(w->out, ']');
     } else if (w->side && w->o && w->o->side_file && safetensors_holds(b->dtype)) {
         text_puts(w->out, "file(");
-        put_quoted(w->out, w->o->side_file, '"');
+        tg_put_quoted(w->out, w->o->side_file, '"');
         text_printf(w->out, ", \"%s\")", name);
         VEC_PUSH(w->t, w->side_weight, w->nside, w->cap_side, (struct buffer *)(uintptr_t)b);
         VEC_PUSH(w->t, w->side_name, w->nside_name, w->cap_side_name, name);
@@ -306,7 +306,7 @@ static const char *put_leaf(struct writer *w, const char *word, const struct uop
     put_type(w, b->dtype, u->dim, u->ndim, declares);
     if (b->name && strcmp(b->name, name) != 0) {
         text_puts(w->out, " as ");
-        put_quoted(w->out, b->name, '"');
+        tg_put_quoted(w->out, b->name, '"');
     }
     return name;
 }
@@ -408,14 +408,14 @@ static void put_tail(struct writer *w, const struct uop *u)
     const char *axes = uop_get_axes(w->t, u);
     if (axes) {
         text_puts(w->out, " axes(");
-        put_quoted(w->out, axes, '"');
+        tg_put_quoted(w->out, axes, '"');
         text_putc(w->out, ')');
     }
     if (o && !(w->o && w->o->no_locations)) {
         text_puts(w->out, " loc(");
-        put_quoted(w->out, o->node ? o->node : "", '"');
+        tg_put_quoted(w->out, o->node ? o->node : "", '"');
         text_puts(w->out, ", ");
-        put_quoted(w->out, o->op_type ? o->op_type : "", '"');
+        tg_put_quoted(w->out, o->op_type ? o->op_type : "", '"');
         text_printf(w->out, ", %d)", o->index);
     }
     text_putc(w->out, '\n');
@@ -453,7 +453,7 @@ static void put_host(struct writer *w, const struct uop *u)
     const struct host_call *h = u->arg.p;
     put_results(w, u, h->nout);
     text_puts(w->out, "host ");
-    put_quoted(w->out, h->function, '"');
+    tg_put_quoted(w->out, h->function, '"');
     text_putc(w->out, ' ');
     put_operands(w, u->src, u->nsrc);
     text_puts(w->out, " {");
@@ -502,7 +502,7 @@ static void put_attributes(struct writer *w, const struct host_call *h)
         else if (a->kind == EXTERNAL_FLOAT)
             put_float(w->out, DTYPE_F32, h->value[i].f);
         else if (a->kind == EXTERNAL_STRING)
-            put_quoted(w->out, h->value[i].s, '"');
+            tg_put_quoted(w->out, h->value[i].s, '"');
         else
             put_items(w, &h->value[i]);
     }
@@ -519,7 +519,7 @@ static void put_external(struct writer *w, const struct uop *u)
         nresult += e->argument[i].kind == EXTERNAL_RESULT;
     put_results(w, u, nresult);
     text_puts(w->out, "custom ");
-    put_quoted(w->out, e->name, '"');
+    tg_put_quoted(w->out, e->name, '"');
     text_puts(w->out, " (");
     for (int i = 0, n = 0; i < e->nargument; i++) {
         if (e->argument[i].kind != EXTERNAL_OPERAND)
@@ -773,7 +773,7 @@ static void put_output(struct writer *w, const struct graph_output *o)
     text_puts(w->out, "output ");
     put_operand(w, o->value);
     text_puts(w->out, " as ");
-    put_quoted(w->out, o->name, '"');
+    tg_put_quoted(w->out, o->name, '"');
     for (int i = 0; i < o->nslice; i++)
         text_printf(w->out, "%s%s=%lld", i ? ", " : " {", o->slice[i].name,
                     (long long)o->slice[i].size);
@@ -808,7 +808,7 @@ static void put_entries(struct writer *w)
     for (int e = 0; e < w->g->nentry; e++) {
         const struct graph_entry *x = &w->g->entry[e];
         text_puts(w->out, "entry ");
-        put_quoted(w->out, x->name, '"');
+        tg_put_quoted(w->out, x->name, '"');
         text_puts(w->out, " {\n");
         put_inputs(w, x->input, x->ninput, 1);
         put_run(w, x, e, 1);
@@ -822,10 +822,10 @@ static void put_title(struct text *out, const struct graph *g)
     if (!(g->name && *g->name) && !g->producer)
         return;
     text_puts(out, "graph ");
-    put_quoted(out, g->name ? g->name : "", '"');
+    tg_put_quoted(out, g->name ? g->name : "", '"');
     if (g->producer) {
         text_puts(out, " producer ");
-        put_quoted(out, g->producer, '"');
+        tg_put_quoted(out, g->producer, '"');
     }
     text_putc(out, '\n');
 }
@@ -834,9 +834,9 @@ static void put_meta(struct text *out, const struct graph *g)
 {
     for (int i = 0; i < g->nmeta; i++) {
         text_puts(out, "meta ");
-        put_quoted(out, g->meta[i].key, '"');
+        tg_put_quoted(out, g->meta[i].key, '"');
         text_puts(out, " = ");
-        put_quoted(out, g->meta[i].value, '"');
+        tg_put_quoted(out, g->meta[i].value, '"');
         text_putc(out, '\n');
     }
 }

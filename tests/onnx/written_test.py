@@ -77,6 +77,7 @@ def run_tgc(folder, model, inputs, *options):
     for i, (name, array) in enumerate(inputs.items()):
         np.save(folder / f"in{i}.npy", array)
         words += ["-i", f"{name}=in{i}.npy"]
+    T.scratch(folder / "out")
     T.must(T.run([TGC, "run", model, *words, "--out-dir", "out", *options], cwd=folder, env=T.quickly()))
     return {p.stem: np.load(p) for p in (folder / "out").glob("*.npy")}
 
@@ -204,6 +205,7 @@ def text(folder):
     trained(folder, source, "n.onnx", new)
     trained(folder, source, "old.safetensors", {})
     trained(folder, source, "new.safetensors", new)
+    expect("%hidden = relu(%h2)" in (folder / "n.tg").read_text() and "# Reads a digit" in (folder / "n.tg").read_text(), "the text is not the author's")
     old, written = safetensors(folder / "old.safetensors"), safetensors(folder / "new.safetensors")
     expect(sorted(written) == ["hidden.bias", "hidden.weight", "score.bias", "score.weight"], f"weights {sorted(written)}")
     for name, array in written.items():
@@ -213,6 +215,20 @@ def text(folder):
     e = np.exp(hidden @ written["score.weight"] + written["score.bias"])
     close(run_tgc(folder, "n.tg", {"picture": x}), {"probabilities": e / e.sum()}, 1e-4)
     close(run_onnx(folder / "n.onnx", {"picture": x}), {"probabilities": e / e.sum()}, 1e-4)
+
+
+@case("a text graph that needs other files, or whose weights share a name, is written as its ops")
+def not_alone(folder):
+    w = random().standard_normal((3, 3), np.float32)
+    onnx.save(G.model([G.node("MatMul", ["x", "k"], ["y"])], [G.value("x", [3, 3])], [G.value("y", [3, 3])], [G.weight("k", w)]), folder / "m.onnx")
+    (folder / "m.tg").write_text('tg 1\nimport layer = "m.onnx"\ninput %x : f32[3, 3]\nweight %w : f32[3, 3] = ones()\n%h = matmul(%x, %w)\n%y = layer(%h)\noutput %y as "y"\n')
+    (folder / "sub").mkdir()
+    trained(folder, "m.tg", "sub/n.tg", {"w": w + 1})
+    x = np.eye(3, dtype=np.float32)
+    close(run_tgc(folder, "sub/n.tg", {"x": x}), {"y": (w + 1) @ w}, 1e-4)
+    (folder / "t.tg").write_text('tg 1\ninput %x : f32[3]\nweight %a : f32[3] as "w" = ones()\nweight %b : f32[3] as "w" = zeros()\n%h = mul(%x, %a)\n%y = add(%h, %b)\noutput %y as "y"\n')
+    trained(folder, "t.tg", "u.tg", {})
+    close(run_tgc(folder, "u.tg", {"x": x[0]}), {"y": x[0]})
 
 
 @case("what cannot be written is refused, and nothing is left")
@@ -350,6 +366,10 @@ def places(folder):
               "e": r.integers(-6, 6, (2, 3))}
     lines = ["index(%x, %i, %k)", "scatter(%x, %v, %i, %k) {op=add}", "scatter(%x, %v, %i, %k) {op=max}", "gather(%x, %e) {axis=1}", "gather(%x, %u) {axis=0}"]
     graph(folder, lines, inputs)
+    inputs = {"x": uniform(4), "i": np.array(-1), "v": np.array(2, np.float32)}
+    for n in (1, 4):                                # a single place in what is open
+        inputs["x"] = uniform(n)
+        graph(folder, ["gather(%x, %i) {axis=0}", "scatter(%x, %v, %i)"], inputs, dims={"x": "N<=5"}, sizes=[("N", 5)])
 
 
 @case("open dimensions: sizes that stay, that are computed, that are 0")
@@ -375,14 +395,14 @@ def refused_graphs(folder):
 
 # -------------------------------------------------------------------------------------------------- random graphs
 
-GROUP, QUICK, LONG = 10, 60, 2000
+GROUP, QUICK, LONG = 10, 40, 2000
 
 
 def random_graphs(first):
     folder, tally = T.scratch(SCRATCH / f"random{first}"), collections.Counter()
     wrong = [w for w in (random_graph.Written(seed).check(TGC, folder, tally) for seed in range(first, first + GROUP)) if w]
     expect(not wrong, "\n".join(wrong))
-    expect(tally["compared"] >= GROUP // 2, f"only {tally['compared']} of {GROUP} graphs were compared:\n{tally}")
+    expect(tally["compared"] + tally["empty"] >= GROUP // 2, f"only {tally['compared']} of {GROUP} graphs were compared:\n{tally}")
 
 
 for first in range(0, LONG, GROUP):
