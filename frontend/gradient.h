@@ -15,6 +15,8 @@ struct gradient {
     struct uop_map adjoint;              /* of a uop: the sum of what its consumers gave so far */
     struct uop_map depends;              /* uops that depend on an anchor */
     struct uop_map stop;                 /* the anchors: nothing is propagated further */
+    struct uop *const *order, *const *root;          /* all of the context, sources first */
+    int norder, nroot;
     struct uop_map axes;                 /* gradient_axes_of(): 2 * mask + 1 */
     const struct uop *at;                /* the uop that has no derivative, and what to say of it */
     const char *why, *cure;
@@ -31,9 +33,9 @@ bool gradient_wants(const struct gradient *g, const struct uop *x);
 /* Notes why there is no derivative, and what to do; false. */
 bool gradient_refuse(struct gradient *g, const char *why, const char *cure);
 /* Marks what depends on the marked ones and the anchors of g, and carries a derivative. */
-void gradient_mark(struct gradient *g, struct uop *const *order, int n);
-/* From adjoints of the roots to those of the anchors. order: sources first. false: refused. */
-bool gradient_run(struct gradient *g, struct uop *const *order, int n);
+void gradient_mark(struct gradient *g);
+/* From adjoints of the roots to those of the anchors. false: refused. */
+bool gradient_run(struct gradient *g);
 
 /* Each gives d, the adjoint of u, to u's sources. false: refused, or (why NULL) no rule. */
 /* ---------------------------------------------------------------------------- gradient_move.c */
@@ -51,5 +53,22 @@ bool gradient_reduced(struct gradient *g, struct uop *u, struct uop *d);
 bool gradient_indexed(struct gradient *g, struct uop *u, struct uop *d);
 /* A GET of a HOST that only selects. */
 bool gradient_selected(struct gradient *g, const struct uop *u, struct uop *d);
+/* ------------------------------------------------------------------------ gradient_control.c */
+/* A context within g's. */
+struct gradient gradient_inner(const struct gradient *g);
+/* Refuses as the inner context did; false. */
+bool gradient_refuse_as(struct gradient *g, const struct gradient *inner);
+/* The adjoint of result k, of dtype d, of an IF or a LOOP; NULL: none. */
+struct uop *gradient_of_result(const struct gradient *g, struct uop *node, int k, enum dtype d);
+bool gradient_branch(struct gradient *g, struct uop *u);
+/* A loop like `from` with nscan stacked results; `by` gets its counter and carried values. */
+struct loop *gradient_copy_loop(struct tgc *t, const struct loop *from, int nscan,
+                                struct uop_map *by);
+/* Puts what `by` has in place of leaves. Loops and host calls that change are new ones. `bound`,
+ * the loop to which the leaves belong, stays where it is read. false: a call finds a size. */
+bool gradient_copy(struct tgc *t, struct uop **root, int nroot, const struct uop *bound,
+                   struct uop_map *by);
+/* --------------------------------------------------------------------------- gradient_loop.c */
+bool gradient_loop(struct gradient *g, struct uop *u);
 
 #endif

@@ -276,7 +276,7 @@ struct uop *lib_scatter_nd(const struct lib *l, enum op op, struct uop *x, struc
 
 /* dx[k]: the gradient of the sum of y with respect to x[k], on which y depends; zeros if it does
  * not. needs: no rule has simplified through x[k]; a BUFFER is safe. false: something has no
- * derivative (loops, branches, host calls); reported. */
+ * derivative (loops that a condition ends, host calls that compute); reported. */
 bool lib_gradient(const struct lib *l, struct uop *y, struct uop *const *x, int n,
                   struct uop **dx);
 

@@ -1,8 +1,8 @@
 /* library_gradient.c - derivatives: reverse mode over tensor uops.
  *
  * Every uop between the variables and the result has an adjoint, the sum of its consumers'
- * contributions. The rules are in gradient_move.c, gradient_elementwise.c and gradient_index.c;
- * docs/gradients.md lists them. They build ordinary uops, which have derivatives themselves.
+ * contributions. The rules are in the files gradient_*.c; docs/gradients.md lists them. They build
+ * ordinary uops, which have derivatives themselves.
  * Integers and bools carry none: what is computed of them is constant.
  * source: Griewank and Walther, Evaluating Derivatives, 2008, chapter 3
  */
@@ -41,10 +41,10 @@ bool gradient_refuse(struct gradient *g, const char *why, const char *cure)
     return false;
 }
 
-void gradient_mark(struct gradient *g, struct uop *const *order, int n)
+void gradient_mark(struct gradient *g)
 {
-    for (int i = 0; i < n; i++) {
-        struct uop *u = order[i];
+    for (int i = 0; i < g->norder; i++) {
+        struct uop *u = g->order[i];
         bool carries = dtype_is_float(u->dtype) || u->dtype == DTYPE_VOID;
         if (map_get(&g->stop, u))
             map_set(&g->depends, u, u);
@@ -84,17 +84,18 @@ static bool propagate(struct gradient *g, struct uop *u, struct uop *d)
     case OP_GET:
         if (x->op == OP_HOST)
             return gradient_selected(g, u, d) || refuse_host(g, x->arg.p);
-        return gradient_refuse(g,
-                               x->op == OP_LOOP ? "loops have none yet" : "branches have none yet",
-                               "export the model with its backward pass as ordinary nodes");
+        map_set(&g->adjoint, x, x); /* it asks for its results' */
+        return true;
+    case OP_LOOP: return gradient_loop(g, u);
+    case OP_IF: return gradient_branch(g, u);
     default: return false;
     }
 }
 
-bool gradient_run(struct gradient *g, struct uop *const *order, int n)
+bool gradient_run(struct gradient *g)
 {
-    for (int i = n - 1; i >= 0; i--) {
-        struct uop *u = order[i], *d = map_get(&g->adjoint, u);
+    for (int i = g->norder - 1; i >= 0; i--) {
+        struct uop *u = g->order[i], *d = map_get(&g->adjoint, u);
         if (!d || map_get(&g->stop, u) || !gradient_wants(g, u) || propagate(g, u, d))
             continue;
         g->at = g->at ? g->at : u;
@@ -123,7 +124,6 @@ bool lib_gradient(const struct lib *l, struct uop *y, struct uop *const *x, int 
                          .depends = {.t = t},
                          .stop = {.t = t},
                          .axes = {.t = t}};
-    int count;
     if (!y)
         return false;
     if (!dtype_is_float(y->dtype)) {
@@ -131,12 +131,14 @@ bool lib_gradient(const struct lib *l, struct uop *y, struct uop *const *x, int 
         return false;
     }
     struct mem_mark mark = scratch_mark(t);
-    struct uop **order = uop_toposort(t, &y, 1, &count);
+    g.order = uop_toposort(t, &y, 1, &g.norder);
+    g.root = &y;
+    g.nroot = 1;
     for (int k = 0; k < n; k++)
         map_set(&g.stop, x[k], x[k]);
-    gradient_mark(&g, order, count);
+    gradient_mark(&g);
     map_set(&g.adjoint, y, gradient_full_like(&g, y, 1));
-    bool ok = gradient_run(&g, order, count);
+    bool ok = gradient_run(&g);
     if (!ok)
         report(&g);
     for (int k = 0; k < n && ok; k++) {

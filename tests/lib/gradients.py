@@ -108,6 +108,35 @@ class Gradients:
                 want[i] = (sides[0] - sides[1]) / (2 * STEP)
             close(f"{name}: d{n}", got[f"d_{n}"], want)
 
+    def along(self, name, nodes, variables, weights=(), twice=False, opset=OPSET):
+        """check() where tgc itself is the function: along one random direction of all variables. twice: also
+        the gradient of the sum of the gradients' squares. Returns the gradients."""
+        forward = model(nodes, variables, ["r"], weights, opset)
+        m, factor = weighted(nodes, variables, self.run(name, forward, variables)["r"].shape, weights, opset)
+        names = list(variables)
+        got = self.run(name, m, variables)
+        if twice:
+            squares = [G.node("ReduceSumSquare", [f"d_{n}"], [f"q_{n}"], keepdims=0) for n in names]
+            seconds = [f"dd_{n}" for n in names]
+            second = model([*m.graph.node, *squares, G.node("Sum", [f"q_{n}" for n in names], ["q"]),
+                            gradient(names, seconds, names, "q", None, "second")], variables, seconds,
+                           [*weights, ("factor", factor)], opset)
+            got |= self.run(f"{name}, twice", second, variables)
+        random = np.random.default_rng(11)
+        ways = {n: random.standard_normal(a.shape) for n, a in variables.items()}
+        side, size = [], []
+        for sign in (1, -1):
+            moved = {n: a + sign * STEP * ways[n] for n, a in variables.items()}
+            side.append((self.run(f"{name}, side", forward, moved)["r"] * factor).sum())
+            if twice:
+                size.append(sum((d ** 2).sum() for d in self.run(f"{name}, side", m, moved).values()))
+        close(f"{name}: d", sum((got[f"d_{n}"] * ways[n]).sum() for n in names),
+              np.array(side[0] - side[1]) / (2 * STEP))
+        if twice:
+            close(f"{name}: dd", sum((got[f"dd_{n}"] * ways[n]).sum() for n in names),
+                  np.array(size[0] - size[1]) / (2 * STEP))
+        return got
+
     def at(self, name, nodes, x, want, weights=(), opset=OPSET):
         """The gradient of y at a point where it is a choice, or where differences fail."""
         m = model([*nodes, gradient(["x"], ["d"], ["x"], "y")], {"x": x}, ["d"], weights, opset)

@@ -107,19 +107,6 @@ def attention():
     check("attention", nodes, {"q": draw(2, 3, 4), "k": draw(2, 5, 4), "v": draw(2, 5, 4)})
 
 
-@suite.case("an If's branches are not differentiated, what stands beside them is; a Loop is refused")
-def control():
-    x = draw(3)
-    body = helper.make_graph(
-        [G.node("Identity", ["c"], ["c2"]), G.node("Sin", ["h"], ["h2"])], "body",
-        [G.value("i", [], INT64), G.value("c", [], TensorProto.BOOL), G.value("h", [3], DOUBLE)],
-        [G.value("c2", [], TensorProto.BOOL), G.value("h2", [3], DOUBLE)])
-    m = model([G.node("Loop", ["n", "", "x"], ["y"], body=body), gradient(["x"], ["d"], ["x"], "y")], {"x": x},
-              ["d"], [("n", np.array(1000))])
-    message = GRADIENTS.refused("loop", m)
-    expect("gradient" in message and "'g'" in message, message)
-
-
 @suite.case("by what lies in between, at another point, where there is no way, and twice")
 def points():
     x, w, h1 = draw(4), draw(4), draw(4) + 2
