@@ -19,6 +19,8 @@ static struct uop *slope(const struct lib *l, const struct uop *of, struct uop *
                          lib_where(l, lib_binary(l, OP_LT, zero, x), one, zero));
     case OP_RECIP: return lib_unary(l, OP_NEG, lib_mul(l, u, u));
     case OP_EXP: return u;
+    case OP_EXP2: return lib_binaryf(l, OP_MUL, u, log(2));
+    case OP_EXP1: return lib_sub(l, one, u);
     case OP_LOG: return lib_div(l, one, x);
     case OP_SIN: return lib_unary(l, OP_COS, x);
     case OP_COS: return lib_unary(l, OP_NEG, lib_unary(l, OP_SIN, x));
@@ -213,6 +215,21 @@ bool gradient_reduced(struct gradient *g, struct uop *u, struct uop *d)
     }
 }
 
+/* (i, x0, x1 ...): to each x where i, clamped, is its number. */
+static void give_chosen(struct gradient *g, const struct uop *u, struct uop *d)
+{
+    const struct lib *l = g->l;
+    struct uop *i = u->src[0], *zero = lib_scalar(l, d, 0);
+    for (int k = 0; k < u->nsrc - 1; k++) {
+        struct uop *below = lib_binary(l, OP_LT, i, uop_int(g->t, k)),
+                   *above = lib_binary(l, OP_LT, uop_int(g->t, k), i);
+        struct uop *other = uop_bool(g->t, false);
+        other = k > 0 ? lib_binary(l, OP_OR, other, below) : other;
+        other = k < u->nsrc - 2 ? lib_binary(l, OP_OR, other, above) : other;
+        gradient_give(g, u->src[1 + k], lib_where(l, other, zero, d));
+    }
+}
+
 bool gradient_elementwise(struct gradient *g, struct uop *u, struct uop *d)
 {
     const struct lib *l = g->l;
@@ -223,6 +240,12 @@ bool gradient_elementwise(struct gradient *g, struct uop *u, struct uop *d)
         gradient_give(g, u->src[1], lib_where(l, x, d, zero));
         gradient_give(g, u->src[2], lib_where(l, x, zero, d));
         return true;
+    case OP_MULACC:
+        gradient_give(g, x, lib_mul(l, d, u->src[1]));
+        gradient_give(g, u->src[1], lib_mul(l, d, x));
+        gradient_give(g, u->src[2], d);
+        return true;
+    case OP_STACK: give_chosen(g, u, d); return true;
     case OP_FLOOR:
     case OP_CEIL:
     case OP_TRUNC:

@@ -74,7 +74,8 @@ static bool propagate(struct gradient *g, struct uop *u, struct uop *d)
     case CLASS_REDUCE: return gradient_reduced(g, u, d);
     case CLASS_UNARY:
     case CLASS_BINARY:
-    case CLASS_TERNARY: return gradient_elementwise(g, u, d);
+    case CLASS_TERNARY:
+    case CLASS_CHOICE: return gradient_elementwise(g, u, d);
     default: break;
     }
     switch (u->op) {

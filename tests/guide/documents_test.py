@@ -151,6 +151,18 @@ def sizes():
     expect(not wrong, "\n".join(wrong))
 
 
+@suite.case("docs/gradients.md has a row for each op of graphs")
+def gradient_rules():
+    ops = re.findall(r"^OP\(\w+, *\"(\w+)\", *(\w+)", text_of("ir/ops.def"), re.M)
+    kernels = {"load", "prefetch", "store", "stage"}
+    wanted = {name for name, kind in ops if kind not in ("MEMORY", "CONTROL") or kind == "MEMORY" and name not in kernels}
+    wanted |= {"if", "loop", "host", "get"}
+    first = re.findall(r"^\| (`[^|]*) \|", text_of("docs/gradients.md"), re.M)
+    rows = [name for cell in first for name in re.findall(r"`(\w+)`", cell)]
+    expect(wanted == set(rows), f"without a row: {sorted(wanted - set(rows))}; not an op: {sorted(set(rows) - wanted)}")
+    expect({name for name in rows if rows.count(name) > 1} == {"reduce"}, "an op has two rows")
+
+
 # ------------------------------------------------------------------------------------ what is wrong
 
 
