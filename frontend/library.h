@@ -387,11 +387,34 @@ void lib_random_words(uint64_t seed, uint64_t counter, uint32_t word[2]);
 double lib_random_uniform_at(uint64_t seed, uint64_t i);
 double lib_random_normal_at(uint64_t seed, uint64_t i);
 
+/* --------------------------------------------------------------------------- gradient_outputs.c */
+
+/* x, through which no derivative passes; x itself if it is of integers. */
+struct uop *lib_stop_gradient(const struct lib *l, struct uop *x);
+/* x as a variable of lib_gradient(): no rule simplifies through it, and it is no other uop, even if
+ * that is made of x. */
+struct uop *lib_variable(const struct lib *l, struct uop *x);
+/* Removes variables, and weights of rank 0 become constants, unless they are params; all: those,
+ * too, and STOPs. Before a graph's first pass all must be gone. */
+void graph_settle(struct tgc *t, struct graph *g, bool all);
+
+struct gradient_options {
+    const char *const *of; int n;        /* names of outputs */
+    const char *const *state; int nstate;/* OUT=IN: no output of the caller's, and no input */
+    const char *file;                    /* for messages */
+};
+/* Adds outputs after the model's own, before those of expose_values(): for each OUT grad.NAME, the
+ * gradient of the sum of OUT by the float input or weight NAME that OUT depends on; grad.OUT.NAME
+ * if there are several OUTs. In a graph with entries they are the entry's. needs: a graph as a
+ * reader made it, with weights of rank 0 as buffers. false: reported. */
+bool gradient_outputs(struct tgc *t, struct graph *g, const struct gradient_options *o);
+
 /* ------------------------------------------------------------------------------------- expose.c */
 
 /* A name that a user may ask for. value NULL: it can be no output, and why; from: what makes it. */
 struct named_value { const char *name; struct uop *value; const char *refusal, *from; };
-/* Makes the wanted values further outputs of g, in the order of value[], after its own ones. A name
+/* Makes the wanted values further outputs of g, in the order of value[], after its own ones and
+ * before what states keep. A name
  * with '*' in it that no value has stands for all that match it, but for those that are the same in
  * all runs. What is an output already stays one. false: diagnostics at `at`. */
 bool expose_values(struct tgc *t, const struct place *at, struct graph *g,

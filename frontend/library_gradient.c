@@ -46,6 +46,7 @@ void gradient_mark(struct gradient *g)
     for (int i = 0; i < g->norder; i++) {
         struct uop *u = g->order[i];
         bool carries = dtype_is_float(u->dtype) || u->dtype == DTYPE_VOID;
+        carries &= u->op != OP_STOP || u->arg.i != 0;
         if (map_get(&g->stop, u))
             map_set(&g->depends, u, u);
         for (int k = 0; k < u->nsrc && carries; k++)
@@ -79,7 +80,8 @@ static bool propagate(struct gradient *g, struct uop *u, struct uop *d)
     default: break;
     }
     switch (u->op) {
-    case OP_CONTIGUOUS: gradient_give(g, x, d); return true;
+    case OP_CONTIGUOUS:
+    case OP_STOP: gradient_give(g, x, d); return true;
     case OP_INDEX:
     case OP_SCATTER: return gradient_indexed(g, u, d);
     case OP_GET:

@@ -189,6 +189,10 @@ struct buffer {
      * how, in words; NULL: the model has it */
     const struct buffer *of;
     const char *how;
+    /* BUFFER_WEIGHT: the model names it, an initializer or a weight of a text; it is no constant of
+     * a node, and derivatives by it may be asked for */
+    bool is_named;
+    bool is_param;               /* is_named: a text declares it by `param`: training changes it */
     const struct origin *reader; /* BUFFER_WEIGHT: the first node that computes with it */
     /* set by passes: the order of the axes in memory, outermost first, if it is not 0, 1, 2... */
     bool is_ordered;
@@ -800,9 +804,12 @@ struct uop *tensor_iota(struct tgc *t, struct uop *const *dim, int ndim, int axi
 struct uop *tensor_made_of(struct uop *made, const struct buffer *of, const char *how);
 /* The largest weight of which u is made; NULL: there is none. */
 const struct buffer *tensor_weight_below(struct tgc *t, struct uop *u);
-/* weight; data is not copied */
+/* A weight, of rank 0 a constant. data is not copied. */
 struct uop *tensor_from_data(struct tgc *t, enum dtype d, const int64_t *dim, int ndim,
                              const void *data, size_t nbytes, const char *name);
+/* A weight that the model names, of any rank a BUFFER. */
+struct uop *tensor_weight(struct tgc *t, enum dtype d, const int64_t *dim, int ndim,
+                          const void *data, size_t nbytes, const char *name, bool is_param);
 /* The element at constant coordinates as a scalar uop, if it is known at compile time or follows
  * from dimensions (Shape -> Gather -> Concat chains). It walks movement ops with the index
  * arithmetic, reads weights, folds. NULL if it depends on run-time data. */

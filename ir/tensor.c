@@ -431,18 +431,33 @@ struct uop *tensor_iota(struct tgc *t, struct uop *const *dim, int ndim, int axi
     return uop_expand(t, uop_reshape(t, uop_iota(t, dim[axis]), one, ndim), dim);
 }
 
-struct uop *tensor_from_data(struct tgc *t, enum dtype d, const int64_t *dim, int ndim,
-                             const void *data, size_t nbytes, const char *name)
+static struct buffer *weight_new(struct tgc *t, enum dtype d, const int64_t *dim, int ndim,
+                                 const void *data, size_t nbytes, const char *name)
 {
     struct uop *dims[MAX_RANK];
     for (int a = 0; a < ndim; a++)
         dims[a] = uop_int(t, dim[a]);
-    if (ndim == 0)
-        return uop_const(t, d, scalar_load(d, data));
     struct buffer *b = buffer_new(t, BUFFER_WEIGHT, d, dims, ndim, name);
     b->data = data;
     b->nbytes = nbytes;
+    return b;
+}
+
+struct uop *tensor_weight(struct tgc *t, enum dtype d, const int64_t *dim, int ndim,
+                          const void *data, size_t nbytes, const char *name, bool is_param)
+{
+    struct buffer *b = weight_new(t, d, dim, ndim, data, nbytes, name);
+    b->is_named = true;
+    b->is_param = is_param;
     return uop_buffer(t, b);
+}
+
+struct uop *tensor_from_data(struct tgc *t, enum dtype d, const int64_t *dim, int ndim,
+                             const void *data, size_t nbytes, const char *name)
+{
+    if (ndim == 0)
+        return uop_const(t, d, scalar_load(d, data));
+    return uop_buffer(t, weight_new(t, d, dim, ndim, data, nbytes, name));
 }
 
 struct uop *tensor_made_of(struct uop *made, const struct buffer *of, const char *how)
@@ -596,7 +611,7 @@ static struct uop *element_at(struct element *e, struct uop *x, struct uop *cons
     case OP_CONCAT: v = element_of_concat(e, x, index); break;
     case OP_REDUCE: v = element_of_reduce(e, x, index); break;
     case OP_INDEX: v = element_of_index(e, x, index); break;
-    case OP_CONTIGUOUS: v = element_at(e, x->src[0], index); break;
+    case OP_CONTIGUOUS: case OP_STOP: v = element_at(e, x->src[0], index); break;
     case OP_STACK: v = element_of_stack(e, x, index); break;
     default:
         if (op_class(x->op) == CLASS_MOVE)

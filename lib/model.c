@@ -1,4 +1,5 @@
 /* model.c - the first steps of most commands: from the file to a graph, and to a schedule. */
+#include "frontend/library.h"
 #include "lib/lib.h"
 
 #include <string.h>
@@ -417,6 +418,7 @@ bool model_lower(struct tgc *t, const struct options *o, struct model *m)
         return false;
     if (!m->graph || t->nerror)
         return false;
+    graph_settle(t, m->graph, false);
     report_stage(t, "lower to UOps", start);
     return true;
 }
@@ -482,6 +484,7 @@ bool model_optimize(struct tgc *t, const struct options *o, const char *name, st
         m->record = mem_array(t, (size_t)pass_count(), sizeof *m->record);
     compile_options.record = m->record;
     double start = clock_seconds();
+    graph_settle(t, m->graph, true);
     if (!state_apply(t, m->graph, o->state, o->nstate, o->model))
         return false;
     m->schedule = passes_run(t, m->graph, &compile_options);

@@ -340,7 +340,8 @@ static bool read_body(struct reader *r, struct custom *c)
             return ok;
         }
         ok &= tok.kind != TOKEN_BAD && (!is_value || weight || check_value(r, c, &tok));
-        weight = (weight && !is_value) || (tok.kind == TOKEN_NAME && !strcmp(tok.text, "weight"));
+        bool is_weight = !strcmp(tok.text, "weight") || !strcmp(tok.text, "param");
+        weight = (weight && !is_value) || (tok.kind == TOKEN_NAME && is_weight);
     }
     return ok && read_error(r, &open, "no '}' ends the definition");
 }
@@ -443,7 +444,7 @@ bool read_custom(struct reader *r, bool is_extern)
 {
     struct custom *c = MEM_NEW(r->t, struct custom);
     struct lex_mark begin = lex_mark(r);
-    *c = (struct custom){.path = r->path, .end = r->end};
+    *c = (struct custom){.path = r->path, .end = r->end, .variable = r->variable};
     if (!read_name(r, c) || !read_parts(r, c, false) || !expect(r, '-', "of ->, and the results") ||
         !expect(r, '>', "of ->, and the results") || !read_parts(r, c, true))
         return false;
@@ -462,6 +463,7 @@ bool tg_library_read(struct tgc *t, struct tg_library *l, const char *path)
         return false;
     *r = (struct reader){
         .t = t, .path = path, .library = l, .is_library = true, .base_error = before};
+    r->variable = gradient_names(t, s, nbytes);
     r->lib = (struct lib){t, &r->place};
     lex_start(r, s, nbytes);
     return read_version(r) && read_statements(r, NULL, NULL) && t->nerror == before;

@@ -125,11 +125,12 @@ static bool define_results(struct reader *r, const struct result *v, int n,
     for (int i = 0; i < n; i++) {
         if (v[i].at.kind == TOKEN_NAME)
             continue;
-        ok &= define_name(r, &v[i].at, value ? value[i] : NULL);
-        if (value && value[i] && v[i].typed)
-            ok &= type_matches(r, &v[i].type, value[i]);
-        if (value && value[i])
-            note_value(r, &v[i].at, value[i]);
+        struct uop *one = value ? gradient_variable(r, v[i].at.text, value[i]) : NULL;
+        ok &= define_name(r, &v[i].at, one);
+        if (one && v[i].typed)
+            ok &= type_matches(r, &v[i].type, one);
+        if (one)
+            note_value(r, &v[i].at, one);
     }
     if (value && n && value[0] && tail && tail->axes)
         uop_name_axes(r->t, value[0], tail->axes);

@@ -148,7 +148,7 @@ bool read_state(struct reader *r)
     bool ok = expect(r, ':', "and the type") && read_type(r, &type) &&
               (!accept_word(r, "as") || read_text(r, &name, "a name"));
     if (ok && accept(r, '='))
-        ok = read_weight(r, &type, mem_printf(r->t, "%s_first", name), &first);
+        ok = read_weight(r, &type, mem_printf(r->t, "%s_first", name), WEIGHT_KEPT, &first);
     if (!ok)
         return define_name(r, &at, NULL) && false;
     if (r->in_entry || r->region)

@@ -125,6 +125,7 @@ void custom_reader(struct reader *inner, struct tgc *t, struct tg_library *l,
                              .end = c->end,
                              .library = l,
                              .custom = c,
+                             .variable = c->variable,
                              .base_error = t->nerror,
                              .options = {.no_external_data = l->options.no_external_data,
                                          .on_file = l->options.on_file,
@@ -239,7 +240,7 @@ static bool bind_operand(struct expansion *x, int i, int k)
         return true;
     }
     return (!p->is_typed || custom_type(r, x->c, p, x->in[i], &x->call->in_at[k], &type)) &&
-           define_name(r, &p->at, x->in[i]);
+           define_name(r, &p->at, gradient_variable(r, p->name, x->in[i]));
 }
 
 /* Attributes are symbols, too, where they are integers. */

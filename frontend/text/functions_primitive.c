@@ -291,6 +291,8 @@ const struct function primitive_functions[] = {
     {"index", "x, i...", "", run_index},
     {"scatter", "x, values, i...", "op=const|add|mul|max|min", run_scatter},
     {"contiguous", "x", "", run_contiguous},
+    {"stop_gradient", "x", "", run_stop_gradient},
+    {"gradient", "y, x, more...", "", run_gradient},
     {NULL, NULL, NULL, NULL},
 };
 /* clang-format on */

@@ -115,8 +115,9 @@ static bool lex_quoted(struct reader *r, struct token *tok)
     tok->text = out;
     r->at = s < r->end && *s == quote ? s + 1 : s;
     tok->nbytes = (size_t)(r->at - tok->start);
-    if (bad) {
+    if (bad)
         tok->kind = TOKEN_BAD;
+    if (bad && !r->is_search) {
         read_error(r, tok,
                    "a string that does not end on its line, or with an escape other than \\\" \\' "
                    "\\\\ \\n \\t \\xHH");

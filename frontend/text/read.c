@@ -5,6 +5,7 @@
  *                | "dim" dimension                                 a symbol of no input: dim N<=8
  *                | "input" %x ":" type [ "as" string ]
  *                | "weight" %w ":" type [ "as" string ] "=" init   see weight.c
+ *                | "param" %w ":" type [ "as" string ] "=" init    a weight that training changes
  *                | "output" operand [ "as" string ]
  *                  [ "{" name "=" integer { "," ... } "}" ]        see slice.c
  *                | "meta" string "=" string                        what the program says of itself
@@ -90,17 +91,31 @@ static bool read_input(struct reader *r)
     return define_name(r, &at, x);
 }
 
-static bool read_weight_statement(struct reader *r)
+/* A float of rank 0 by which a derivative may be asked for is no constant. */
+static enum weight_use use_of_weight(const struct reader *r, const struct token *name,
+                                     const struct type *type, bool is_param)
+{
+    bool kept = r->options.keep_scalars || gradient_is_by(r, name->text);
+    return is_param                                 ? WEIGHT_PARAM
+           : kept && dtype_is_float(type->dtype) ? WEIGHT_KEPT
+                                                    : WEIGHT_CONSTANT;
+}
+
+static bool read_weight_statement(struct reader *r, bool is_param)
 {
     struct token at;
     struct type type;
     const char *name;
     struct uop *w = NULL;
-    if (!read_named_type(r, "weight", &at, &type, &name))
+    if (!read_named_type(r, is_param ? "param" : "weight", &at, &type, &name))
         return at.kind == TOKEN_REF && define_name(r, &at, NULL) && false;
+    if (is_param && !dtype_is_float(type.dtype))
+        return define_name(r, &at, NULL) &&
+               read_error(r, &type.at, "a param of %s: training changes floats; make it a weight",
+                          dtype_name(type.dtype));
     bool ok = expect(r, '=', "and the values");
     const char *begin = r->token.start;
-    ok = ok && read_weight(r, &type, name, &w);
+    ok = ok && read_weight(r, &type, name, use_of_weight(r, &at, &type, is_param), &w);
     if (ok && r->options.on_weight && !r->custom && !r->is_library && w->op == OP_BUFFER)
         r->options.on_weight(r->options.user, (struct buffer *)(uintptr_t)w->arg.p, begin,
                              r->last_end);
@@ -132,8 +147,8 @@ static bool read_output(struct reader *r)
 /* What stands in graphs alone. */
 static bool is_of_graph(const struct token *at)
 {
-    static const char *const words[] = {"input", "output", "dim", "host", "graph", "def", "extern",
-                                        "import", "state", "keep", "entry", "meta"};
+    static const char *const words[] = {"input", "param",  "output", "dim",  "host",  "graph", "def",
+                                        "extern", "import", "state", "keep", "entry", "meta"};
     for (size_t i = 0; at->kind == TOKEN_NAME && i < sizeof words / sizeof *words; i++)
         if (!strcmp(at->text, words[i]))
             return true;
@@ -162,7 +177,9 @@ static bool read_statement(struct reader *r)
     if (accept_word(r, "input"))
         return read_input(r);
     if (accept_word(r, "weight"))
-        return read_weight_statement(r);
+        return read_weight_statement(r, false);
+    if (accept_word(r, "param"))
+        return read_weight_statement(r, true);
     if (accept_word(r, "output"))
         return read_output(r);
     if (accept_word(r, "import"))
@@ -185,7 +202,7 @@ static bool read_statement(struct reader *r)
     return at.kind == TOKEN_BAD
                ? false
                : read_error(r, &at,
-                            "found %s, expected input, weight, output, dim, "
+                            "found %s, expected input, weight, param, output, dim, "
                             "host, graph, def, extern, import, state, keep, entry, meta, or "
                             "a result: %%name = ...",
                             token_describe(r, &at));
@@ -193,9 +210,9 @@ static bool read_statement(struct reader *r)
 
 static bool begins_statement(const struct reader *r)
 {
-    static const char *const words[] = {"input", "weight", "output", "dim",  "host", "graph",
-                                        "def",   "extern", "import", "state", "keep", "entry",
-                                        "meta",  "_",      "next",   "yield"};
+    static const char *const words[] = {"input", "weight", "param",  "output", "dim",  "host",
+                                        "graph", "def",    "extern", "import", "state", "keep",
+                                        "entry", "meta",   "_",      "next",   "yield"};
     int n = (int)(sizeof words / sizeof *words) - (region_depth(r) ? 0 : 2);
     for (int i = 0; r->token.kind == TOKEN_NAME && i < n; i++)
         if (!strcmp(r->token.text, words[i]))
@@ -310,6 +327,7 @@ struct graph *tg_read_bytes(struct tgc *t, const char *path, const void *bytes, 
     r->library->parent = r->options.library;
     r->library->options = (struct tg_library_options){
         r->options.no_external_data, r->options.on_file, r->options.user};
+    r->variable = gradient_names(t, bytes, nbytes);
     lex_start(r, bytes, nbytes);
     if (!read_version(r))
         return NULL;
@@ -320,7 +338,11 @@ struct graph *tg_read_bytes(struct tgc *t, const char *path, const void *bytes, 
     if (t->nerror == before && r->noutput == 0)
         read_error(r, &r->token, "the graph has no output; add a line such as: output %%y");
     struct graph *g = t->nerror == before ? finish(r) : NULL;
-    return g && expose_inner(r, g) ? g : NULL;
+    if (!g || !expose_inner(r, g))
+        return NULL;
+    if (!r->options.keep_scalars)
+        graph_settle(t, g, false);
+    return g;
 }
 
 /* Everything that a file or standard input holds. */

@@ -42,6 +42,8 @@ struct reader {
     /* custom.c: the definitions that calls may name; NULL: none */
     struct tg_library *library;
     bool is_library;                     /* the text is one: it defines, and computes nothing */
+    bool is_search;                      /* gradient.c: mistakes are not reported */
+    const struct dict *variable;         /* names that gradient() differentiates by; NULL: none */
     /* A definition is being expanded: "in 'swish2' of net.tg:3:6", how deep such calls nest, the
      * values of its attributes, and the origin of all that it builds. NULL: none is. */
     const char *within;
@@ -293,6 +295,7 @@ struct custom {
     const char *path, *end;              /* of the text; where the definition ends */
     struct custom_part *part; int npart; size_t cap_part;
     struct lex_mark body;                /* of a definition: after its brace */
+    const struct dict *variable;         /* of the text */
     /* of a C function; NULL: a definition */
     const char *symbol, *declaration;
     const struct external *external;
@@ -317,6 +320,16 @@ const char *custom_place(struct tgc *t, const struct custom *c, const struct tok
                          const char *file);
 /* Nothing is called so: reported, with the nearest name; false. */
 bool custom_unknown(struct reader *r, const struct token *name);
+
+/* ----------------------------------------------------------------------------------- gradient.c */
+
+/* The names that calls of gradient() in the text differentiate by; NULL: there is none. */
+const struct dict *gradient_names(struct tgc *t, const char *bytes, size_t nbytes);
+bool gradient_is_by(const struct reader *r, const char *name);
+/* What the name is to stand for: a variable if it is one of these, else the value itself. */
+struct uop *gradient_variable(struct reader *r, const char *name, struct uop *value);
+void run_gradient(struct call *c);
+void run_stop_gradient(struct call *c);
 
 /* ------------------------------------------------------------------------------------- expand.c */
 
@@ -359,8 +372,11 @@ void entries_finish(struct reader *r, struct graph *g);
 bool map_file(struct reader *r, const struct token *at, const char *location, void **base,
               size_t *nbytes);
 
-/* After '=': values, base64, file or initializer, as a uop named `name`. */
-bool read_weight(struct reader *r, const struct type *type, const char *name, struct uop **w);
+/* After '=': values, base64, file or initializer, as a uop named `name`. KEPT, PARAM: of rank 0 a
+ * BUFFER, too. */
+enum weight_use { WEIGHT_CONSTANT, WEIGHT_KEPT, WEIGHT_PARAM };
+bool read_weight(struct reader *r, const struct type *type, const char *name, enum weight_use use,
+                 struct uop **w);
 
 /* -------------------------------------------------------------------------------- safetensors.c */
 

@@ -61,6 +61,9 @@ struct tg_read_options {
     /* values of the graph that are outputs, too, with or without their %; see expose_values() */
     const char *const *inner;
     int ninner;
+    /* Weights of rank 0 stay buffers, for derivatives by them; otherwise they are constants, unless
+     * they are params. Nor are variables settled: graph_settle() is the caller's. */
+    bool keep_scalars;
     /* where file("...") looks; NULL: the directory of `path` */
     const char *external_data_dir;
     bool no_external_data;

@@ -408,7 +408,8 @@ static bool read_initializer(struct weight *w, const struct token *name)
     return true;
 }
 
-bool read_weight(struct reader *r, const struct type *type, const char *name, struct uop **result)
+bool read_weight(struct reader *r, const struct type *type, const char *name, enum weight_use use,
+                 struct uop **result)
 {
     struct weight w = {.r = r, .type = type};
     struct token at = r->token;
@@ -432,8 +433,12 @@ bool read_weight(struct reader *r, const struct type *type, const char *name, st
                        "found %s, expected [values], file(...), base64(...) or an initializer",
                        token_describe(r, &at));
     }
-    if (ok)
-        *result = tensor_from_data(r->t, type->dtype, w.dim, type->ndim, w.data ? w.data : "",
-                                   w.nbytes, name);
-    return ok;
+    if (!ok)
+        return false;
+    const char *data = w.data ? w.data : "";
+    *result = type->ndim == 0 && use == WEIGHT_CONSTANT
+                  ? uop_const(r->t, type->dtype, scalar_load(type->dtype, data))
+                  : tensor_weight(r->t, type->dtype, w.dim, type->ndim, data, w.nbytes, name,
+                                  use == WEIGHT_PARAM);
+    return true;
 }

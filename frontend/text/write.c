@@ -313,9 +313,10 @@ static const char *put_leaf(struct writer *w, const char *word, const struct uop
 
 static void put_weight(struct writer *w, const struct uop *u)
 {
-    const char *name = put_leaf(w, "weight", u, "w", false);
+    const struct buffer *b = u->arg.p;
+    const char *name = put_leaf(w, b->is_param ? "param" : "weight", u, "w", false);
     text_puts(w->out, " = ");
-    put_data(w, u->arg.p, name);
+    put_data(w, b, name);
     text_putc(w->out, '\n');
 }
 

@@ -344,6 +344,27 @@ def command_line():
         expect(done.status == 1 and text in done.err, f"{words}: {done.status} {done.err}")
 
 
+COUNTER = """tg 1
+state %n : f32 = [3]
+input %x : f32[2]
+%y = mul(%x, %n)
+%z = add(%n, 1.0)
+keep %n = %z
+output %y
+"""
+
+
+@suite.case("without entries: a state of one number begins with its value; --value beside a state")
+def counter():
+    folder = T.scratch(SCRATCH / "counter")
+    (folder / "net.tg").write_text(COUNTER)
+    np.save(folder / "x.npy", np.array([1, 2], np.float32))
+    for way in ([], ["--target=c"]):
+        T.must(T.run([TGC, "run", "net.tg", "-i", "x=x.npy", "--value", "z", "--steps", "3", "--out-dir", "out", *way], cwd=folder))
+        got = {name: np.load(folder / "out" / f"{name}.npy").tolist() for name in ("y", "z")}
+        expect(got == {"y": [5, 10], "z": 6}, f"{way}: {got}")
+
+
 @suite.case("tgc info: what the run of each entry takes; on a device their inputs and outputs share places")
 def counted():
     folder = T.scratch(SCRATCH / "counted")
