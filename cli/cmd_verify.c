@@ -165,12 +165,28 @@ static int find_state(const struct instance *p, const char *output)
     return -1;
 }
 
+/* The model's outputs, then those that options add (--gradient, --value), which it does not
+ * declare; of a graph with entries all are in the graph. */
+static struct model_value *program_outputs(struct tgc *t, const struct model *m,
+                                           const struct instance *p, int *n)
+{
+    int at = 0, count = p->info->output_count;
+    const struct model_value *declared = model_border(t, m, true, n);
+    struct model_value *v = mem_array(t, (size_t)(*n + count) + 1, sizeof *v);
+    memcpy(v, declared, (size_t)*n * sizeof *v);
+    for (int k = 0; k < *n; k++)
+        at += output_count(t, p, &v[k], at);
+    for (; at < count && p->info->entry_count == 0; at++)
+        v[(*n)++] = (struct model_value){.name = p->output[at].name, .dtype = p->output[at].dtype};
+    return v;
+}
+
 /* *nbad counts the outputs that differ. */
 static bool compare_outputs(struct tgc *t, const struct options *o, const struct model *m,
                             const struct instance *p, int *nbad)
 {
     int ncompared = 0, n, at;
-    struct model_value *v = model_border(t, m, true, &n);
+    struct model_value *v = program_outputs(t, m, p, &n);
     int end = model_count_of_entry(o, m, true, n, &at), begin = at;
     end += begin;
     *nbad = 0;

@@ -86,6 +86,7 @@ struct options {
     struct onnx_value_option *value; int nvalue; size_t cap_value;
     const char **state; int nstate; size_t cap_state; /* OUT=IN */
     const char **inner; int ninner; size_t cap_inner; /* of --value */
+    const char **gradient; int ngradient; size_t cap_gradient; /* of --gradient */
     const char **library; int nlibrary; size_t cap_library; /* files of --library */
     const char **link; int nlink; size_t cap_link;    /* files of --link */
     const char *entry;              /* NULL: none is named */

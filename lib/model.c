@@ -91,7 +91,8 @@ static struct graph *lower_import(void *user, void *imported, struct uop *const 
             s->dim[a] = u->dim[a]->arg.i;
     }
     struct onnx_graph_options options = {
-        .shape = shape, .nshape = nshape, .library = x->m->library};
+        .shape = shape, .nshape = nshape, .library = x->m->library,
+        .keep_scalars = x->o->ngradient > 0};
     return onnx_lower(x->t, i->onnx, &options);
 }
 
@@ -104,6 +105,7 @@ static bool read_text(struct tgc *t, const struct options *o, struct model *m,
                                    .no_external_data = o->load.no_external_data,
                                    .inner = o->inner,
                                    .ninner = o->ninner,
+                                   .keep_scalars = o->ngradient > 0,
                                    .on_file = note_file,
                                    .on_weight = note_weight,
                                    .user = importing_new(t, o, m),
@@ -392,6 +394,18 @@ static bool check_states_kept(struct tgc *t, const struct options *o)
     return true;
 }
 
+static bool add_gradients(struct tgc *t, const struct options *o, struct graph *g)
+{
+    struct gradient_options gradient = {.of = o->gradient,
+                                        .n = o->ngradient,
+                                        .state = o->state,
+                                        .nstate = o->nstate,
+                                        .file = o->model};
+    bool ok = gradient_outputs(t, g, &gradient);
+    graph_settle(t, g, false);
+    return ok;
+}
+
 bool model_lower(struct tgc *t, const struct options *o, struct model *m)
 {
     double start = clock_seconds();
@@ -405,6 +419,7 @@ bool model_lower(struct tgc *t, const struct options *o, struct model *m)
                                                .nstate = o->nstate,
                                                .inner = o->inner,
                                                .ninner = o->ninner,
+                                               .keep_scalars = o->ngradient > 0,
                                                .library = m->library,
                                                .value = o->value,
                                                .nvalue = o->nvalue,
@@ -416,9 +431,8 @@ bool model_lower(struct tgc *t, const struct options *o, struct model *m)
         m->graph = onnx_lower(t, m->onnx, &graph_options);
     else if (!settle_text(t, o, m))
         return false;
-    if (!m->graph || t->nerror)
+    if (!m->graph || t->nerror || !add_gradients(t, o, m->graph))
         return false;
-    graph_settle(t, m->graph, false);
     report_stage(t, "lower to UOps", start);
     return true;
 }

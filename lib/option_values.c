@@ -409,6 +409,9 @@ bool option_apply(struct parser *p, const struct given *g)
     case OPTION_VALUE:
         VEC_PUSH(p->t, o->inner, o->ninner, o->cap_inner, g->value);
         return *g->value || bad_value(p, g);
+    case OPTION_GRADIENT:
+        VEC_PUSH(p->t, o->gradient, o->ngradient, o->cap_gradient, g->value);
+        return *g->value || bad_value(p, g);
     case OPTION_LIBRARY:
         VEC_PUSH(p->t, o->library, o->nlibrary, o->cap_library, g->value);
         return (*g->value && strcmp(g->value, "-") != 0) || bad_value(p, g);

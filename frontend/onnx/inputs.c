@@ -1,6 +1,6 @@
 /* inputs.c - the initializers and inputs of a graph, and the symbols of their dimensions.
  *
- *      initializers   -> BUFFER_WEIGHT     of one element: constants
+ *      initializers   -> BUFFER_WEIGHT     of one element: constants, unless keep_scalars
  *      inputs         -> BUFFER_INPUT      those that no initializer gives, in the model's order
  *      dim_params     -> symbols           the same name the same symbol; --shape fixes them, --dim
  * fixes or bounds them; a dimension without a name is INPUT_dimK; what nothing bounds is reported
@@ -222,6 +222,15 @@ static struct uop *constant_from(struct lower *l, const struct onnx_tensor *x)
     return uop_reshape(t, uop_const(t, x->dtype, scalar_load(x->dtype, x->data)), one, x->ndim);
 }
 
+/* An initializer: a weight that the model names, of one element a constant. */
+static struct uop *initial_from(struct lower *l, const struct onnx_tensor *x)
+{
+    bool keeps = l->options && l->options->keep_scalars && dtype_is_float(x->dtype);
+    if (x->dtype == DTYPE_STRING || (x->nelem == 1 && !keeps))
+        return constant_from(l, x);
+    return tensor_weight(l->t, x->dtype, x->dim, x->ndim, x->data, x->nbytes, x->name, false);
+}
+
 /* A tensor without a name has that of what the node makes. */
 struct uop *lower_tensor(const struct node *n, const char *attribute, const TensorProto *p)
 {
@@ -305,7 +314,7 @@ bool lower_initializers(struct lower *l, struct scope *s, const GraphProto *g)
         if (lower_is_state(l, p->name) && is_input(g, p->name))
             continue;
         if (onnx_decode_tensor(l->model, &at, p, &x))
-            scope_set(l->t, s, p->name, value_tensor(l->t, constant_from(l, &x)));
+            scope_set(l->t, s, p->name, value_tensor(l->t, initial_from(l, &x)));
         else
             ok = false;
     }
@@ -315,7 +324,7 @@ bool lower_initializers(struct lower *l, struct scope *s, const GraphProto *g)
         const char *name = p->values ? p->values->name : "";
         struct place at = onnx_place_value(l->model, "sparse initializer", name);
         if (onnx_decode_sparse_tensor(l->model, &at, p, &x))
-            scope_set(l->t, s, name, value_tensor(l->t, constant_from(l, &x)));
+            scope_set(l->t, s, name, value_tensor(l->t, initial_from(l, &x)));
         else
             ok = false;
     }

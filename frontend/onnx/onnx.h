@@ -253,6 +253,9 @@ struct onnx_graph_options {
     const char *const *state; int nstate;
     /* values inside of the main graph that are outputs, too; see expose_values() */
     const char *const *inner; int ninner;
+    /* float initializers of one element are weights, too, for derivatives by them; they are
+     * constants otherwise */
+    bool keep_scalars;
     /* for dimensions that nothing bounds; 0: that is an error, which prints the options to add */
     int64_t default_max;
     bool is_trial;               /* of suggest.c: its messages are not reported */
