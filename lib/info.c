@@ -16,7 +16,7 @@ struct report {
     /* dimensions without a bound: what depends on them is unknown */
     struct text open;
     struct text why;                /* --why: lines */
-    struct text opts;               /* --why --json: the elements of a JSON list */
+    struct text opts, compared;     /* --why --json: the elements of JSON lists */
     struct text passes;             /* --passes: lines, or the elements of a JSON list */
     struct text table;              /* a line for each kernel, or the elements of a JSON list */
     struct text device;             /* of a run on a device: lines, or a JSON object */
@@ -405,6 +405,7 @@ static bool report_model(struct tgc *t, const struct options *given, struct repo
     if (o->why && o->json) {
         why_write_json(&r->why, t);
         why_opts_json(&r->opts, m.schedule);
+        why_compared_json(&r->compared, t, m.schedule);
     } else if (o->why)
         why_write(&r->why, t, m.schedule);
     if (o->json)
@@ -511,8 +512,9 @@ static void put_json(struct text *x, const struct options *o, const struct repor
     if (o->passes && !r->open.n && !r->is_artefact)
         text_printf(x, ",\"passes\":[%s]", r->passes.s ? r->passes.s : "");
     if (o->why && !r->open.n && !r->is_artefact)
-        text_printf(x, ",\"choices\":[%s],\"schedules\":[%s]", r->why.s ? r->why.s : "",
-                    r->opts.s ? r->opts.s : "");
+        text_printf(x, ",\"choices\":[%s],\"schedules\":[%s],\"compared\":[%s]",
+                    r->why.s ? r->why.s : "", r->opts.s ? r->opts.s : "",
+                    r->compared.s ? r->compared.s : "");
     text_puts(x, ",\"operators\":{");
     for (size_t i = 0; i < r->ntally; i++) {
         text_puts(x, i ? "," : "");
@@ -593,6 +595,7 @@ bool info_write(struct text *out, struct tgc *t, const struct options *o)
                        .functions = {.t = t},
                        .why = {.t = t},
                        .opts = {.t = t},
+                       .compared = {.t = t},
                        .passes = {.t = t},
                        .table = {.t = t},
                        .device = {.t = t},

@@ -385,6 +385,11 @@ void why_write(struct text *out, struct tgc *t, const struct schedule *s);
 void why_write_json(struct text *out, struct tgc *t);
 /* What was done to each kernel's loops, as elements of a JSON list. */
 void why_opts_json(struct text *out, const struct schedule *s);
+/* why_device.c: the kinds of schedules that were compared for the kernel on a device, with the
+ * parts of their times: a line each; of all kernels, as elements of a JSON list. */
+void why_compared(struct text *out, const struct schedule *s, const struct kernel *k);
+void why_compared_legend(struct text *out);
+void why_compared_json(struct text *out, struct tgc *t, const struct schedule *s);
 
 /* ------------------------------------------------------------------------------- array.c, npy.c */
 

@@ -447,6 +447,7 @@ static bool read_tuning(struct tgc *t, const struct options *o)
     size_t n;
     const char *text = o->tune ? tg_load(t, o->tune, &n) : NULL;
     tuning->width = o->why ? ALTERNATIVES : 1;
+    tuning->compares = o->why;
     if (o->tune && (!text || !tune_read(t, o->tune, text, n, tuning)))
         return false;
     t->tuning = tuning;

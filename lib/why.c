@@ -175,9 +175,10 @@ static void put_kernel(struct text *x, const struct schedule *program, const str
         default: put_list(x, s, c); break;
         }
     }
-    if (device_has_grid(x->t))
+    if (device_has_grid(x->t)) {
         put_grid(x, k);
-    else if (!any)
+        why_compared(x, program, k);
+    } else if (!any)
         text_puts(x, "    no tile suits: vectors along its innermost loops, where they fit\n");
     for (int i = 0; i < k->nvariant; i++)
         put_opts(x, k->variant[i].isa, &k->variant[i].opts);
@@ -241,6 +242,7 @@ static void put_legend(struct text *x, const struct tuning *s)
     put_words(x, "legend: kernels", kernels, sizeof kernels / sizeof *kernels);
     if (device_has_grid(x->t))
         put_words(x, "legend: devices", grid, sizeof grid / sizeof *grid);
+    why_compared_legend(x);
     if (has_kind(s, TUNE_THREADS))
         put_words(x, "legend: threads", threads, sizeof threads / sizeof *threads);
     if (s->file)

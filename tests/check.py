@@ -152,6 +152,8 @@ SUITES = [
     ("grid", "tests/exec/grid_test.py", 200, 600, 22, "passes/kernel/grid passes/kernel/opts_ passes/target/devices.def"),
     ("scatter", "tests/exec/scatter_test.py", 120, 600, 10, "passes/plan/order_updates.c"),
     ("sizes", "tests/exec/sizes_test.py", 120, 1800, 4, "passes/kernel/grid passes/target/devices.def"),
+    ("compared", "tests/exec/compared_test.py", 300, 300, 5,
+     "lib/why_device.c passes/target/compared.c passes/program_use.c passes/kernel/grid passes/target/schedules.def"),
     ("device_cost", "tests/exec/device_cost_test.py", 120, 120, 10,
      "passes/target/cost passes/target/device passes/analysis/device_cost.c passes/kernel/grid_matrix_cost.c"),
     ("opencl_vectors", "tests/exec/opencl_vectors_test.py", 120, 120, 10, "runtime/vector_opencl.c runtime/vector_lanes.c"),

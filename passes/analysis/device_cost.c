@@ -552,6 +552,9 @@ struct device_use device_use(struct tgc *t, const struct kernel *k)
     use.ns = cost_of_grid(t->device, &w.work, &use.limit) + w.last_ns;
     use.limit = use.ns < RATIO_GRID_LAUNCH ? LIMIT_LAUNCH : use.limit;
     use.ns += RATIO_GRID_LAUNCH;
+    use.parts = cost_parts_of_grid(t->device, &w.work);
+    use.parts.ns[PART_LATENCY] += w.last_ns;
+    cost_close_parts(&use.parts, use.ns);
     scratch_release(t, mark);
     return use;
 }

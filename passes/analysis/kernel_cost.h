@@ -26,12 +26,17 @@ double kernel_reads(struct tgc *t, const struct kernel *k, int number);
  * other kernels. threads: of its grid. local_nbytes: shared memory of a block. asked: bytes that
  * all threads load and store, from memory or a cache; local_asked: from shared memory. cached:
  * bytes that blocks need from the cache, each block its own once. moved: traffic between memory and
- * cache, each element of a tensor once. limit: what bounds ns. needs: LINEAR, SIZES. */
+ * cache, each element of a tensor once. limit: what bounds ns; parts: of ns. needs: LINEAR,
+ * SIZES. */
 struct device_use {
     double threads, local_nbytes, asked, local_asked, cached, moved, ns;
+    struct grid_parts parts;
     enum grid_limit limit;
 };
 struct device_use device_use(struct tgc *t, const struct kernel *k);
+/* passes/program_use.c: of a copy of one of the schedule's kernels with another grid, which becomes
+ * a program. needs: AST, of k; all facts, of the schedule. false: diagnostics were recorded. */
+bool program_use(struct tgc *t, const struct schedule *s, struct kernel *k, struct device_use *use);
 
 /* Which steps a run may take, in scratch memory: of an entry of the graph; entry -1: of all
  * runs. */

@@ -12,6 +12,7 @@
  * scratch exceeds a thread's stack, and those whose nests have nothing to share. */
 #include "passes/analysis/value.h"
 #include "passes/kernel/grid.h"
+#include "passes/kernel/grid_compare.h"
 
 #include <string.h>
 
@@ -264,8 +265,7 @@ static void list_each(struct opt_list *l, struct tgc *t, const struct kernel *k,
     list_grid(l, tag, size, n);
 }
 
-/* The store expected to take longest: the largest product of loop sizes, sums included. */
-static int main_store(struct tgc *t, const struct kernel *k)
+int grid_main_store(struct tgc *t, const struct kernel *k)
 {
     int best = 0;
     double most = -1;
@@ -360,7 +360,7 @@ bool grid_apply(struct tgc *t, struct kernel *k, const struct opt_list *of, int 
     struct opt *opt = scratch_array(t, (size_t)nstore * (LIST_MAX + GRID_RANK), sizeof *opt);
     const char *why = "there is no such loop";
     if (!of) {
-        list_each(&own, t, k, main_store(t, k), lanes);
+        list_each(&own, t, k, grid_main_store(t, k), lanes);
         of = &own;
     }
     if (nstore > 1)
@@ -389,7 +389,7 @@ bool grid_apply(struct tgc *t, struct kernel *k, const struct opt_list *of, int 
     return false;
 }
 
-static bool has_bands(const struct kernel *k)
+bool grid_has_bands(const struct kernel *k)
 {
     for (int i = 0; i < k->ast->nsrc; i++) {
         const struct uop *s = k->ast->src[i];
@@ -414,9 +414,7 @@ static bool has_loops(struct tgc *t, const struct kernel *k, enum axis axis)
     return any;
 }
 
-/* Notes the grid and the buffers now accessed. The variant in the device's vectors has the same
- * schedule. */
-static void note_schedule(struct tgc *t, struct kernel *k)
+void grid_note_schedule(struct tgc *t, struct kernel *k)
 {
     kernel_note_grid(t, k);
     kernel_collect_buffers(t, k);
@@ -496,23 +494,59 @@ static bool grid_each(struct tgc *t, struct kernel *k, int lanes)
     if (lanes > 1 && has_loops(t, k, AXIS_GROUP))      /* a group's bytes may not be contiguous */
         return false;
     if (lanes > 1)
-        cut_vectors(t, &trial, main_store(t, k), lanes);
-    join_loops(t, &trial, main_store(t, &trial), lanes);
+        cut_vectors(t, &trial, grid_main_store(t, k), lanes);
+    join_loops(t, &trial, grid_main_store(t, &trial), lanes);
     if (!grid_apply(t, &trial, NULL, 0, lanes))
         return false;
     *k = trial;
     return true;
 }
 
+static bool by_matrix(struct tgc *t, struct kernel *k, int store)
+{
+    return grid_matrix(t, k, store, 0);
+}
+
+static bool by_tiles(struct tgc *t, struct kernel *k, int store)
+{
+    return grid_tile(t, k, store, 0);
+}
+
+static bool by_elements(struct tgc *t, struct kernel *k, int store)
+{
+    int lanes = grid_vector_lanes(t);
+    (void)store;
+    return grid_each(t, k, lanes) || (lanes > 1 && grid_each(t, k, 1)) ||
+           compare_refuse_last(t, SCHEDULE_EACH);
+}
+
+/* In this order; the first that applies is the kernel's schedule. */
+static const struct grid_schedule schedules[] = {
+    {SCHEDULE_MATRIX, false, by_matrix},     {SCHEDULE_TILES, false, by_tiles},
+    {SCHEDULE_SLICES, true, grid_slices},    {SCHEDULE_ROWS, true, grid_rows},
+    {SCHEDULE_WINDOWS, false, grid_windows}, {SCHEDULE_TRANSPOSED, true, grid_turned},
+    {SCHEDULE_EACH, false, by_elements}};
+
+const struct grid_schedule *grid_schedule_at(int i)
+{
+    return i < (int)(sizeof schedules / sizeof *schedules) ? &schedules[i] : NULL;
+}
+
+bool grid_schedule_apply(struct tgc *t, const struct grid_schedule *s, struct kernel *k, int store)
+{
+    if (s->shares && t->no_locals)
+        return compare_refuse(t, s->kind, "--no-locals");
+    return s->apply(t, k, store);
+}
+
 /* The schedule that the cost model chooses. */
 static bool grid_by_model(struct tgc *t, struct kernel *k, int store)
 {
-    int lanes = grid_vector_lanes(t);
-    return grid_matrix(t, k, store, 0) || grid_tile(t, k, store, 0) ||
-           (!t->no_locals && grid_slices(t, k, store)) ||
-           (!t->no_locals && grid_rows(t, k, store)) || grid_windows(t, k, store) ||
-           (!t->no_locals && grid_turned(t, k, store)) || grid_each(t, k, lanes) ||
-           (lanes > 1 && grid_each(t, k, 1));
+    const struct grid_schedule *s;
+    for (int i = 0; (s = grid_schedule_at(i)); i++)
+        if (grid_schedule_apply(t, s, k, store))
+            return true;
+    return false;
 }
 
 /* Alternatives that tgc tune measures: tiles, rows, a thread for each element. */
@@ -540,11 +574,12 @@ bool pass_grid(struct tgc *t, struct schedule *s, struct kernel *k)
     (void)s;
     if (!device_has_grid(t) || k->is_serial || kernel_reads_results(t, k))
         return true;
+    grid_compare(t, k);
     if (grid_attention(t, k))
         kernel_note_grid(t, k);
-    if (has_bands(k))
+    if (grid_has_bands(k))
         return true;
-    store = main_store(t, k);
+    store = grid_main_store(t, k);
     if (tuned) {
         opts_choice_begin(&c, t, k, NULL, TUNE_GRID, 0, 0, 0);
         add_schedules(&c, t, k, store);
@@ -553,7 +588,7 @@ bool pass_grid(struct tgc *t, struct schedule *s, struct kernel *k)
     if (chosen || grid_by_model(t, k, store)) {
         if (tuned)
             opts_choice_end(&c);
-        note_schedule(t, k);
+        grid_note_schedule(t, k);
     }
     return true;
 }

@@ -4,6 +4,7 @@
 #define TGC_GRID_H
 
 #include "passes/kernel/tile.h"
+#include "passes/target/compared.h"
 
 /* The opts chosen for one store, with the loops that the store has after them. A loop is known by
  * its tag; tags from LOOP_GIVEN on are the store's original loops, by number. */
@@ -65,6 +66,24 @@ int grid_vector_loop(struct tgc *t, struct uop *store, int64_t n);
 /* The last loop whose whole vectors fit once the remaining iterations are cut off; -1: there is
  * none. */
 int grid_vector_part(struct tgc *t, struct uop *store, int64_t n);
+
+/* A kind of schedule of a store: applies it, or returns false and has changed nothing. shares: its
+ * threads share memory. */
+struct grid_schedule {
+    enum schedule_kind kind;
+    bool shares;
+    bool (*apply)(struct tgc *t, struct kernel *k, int store);
+};
+/* Number i, in the order in which they are tried; NULL: there are fewer. */
+const struct grid_schedule *grid_schedule_at(int i);
+bool grid_schedule_apply(struct tgc *t, const struct grid_schedule *s, struct kernel *k, int store);
+/* The store expected to take longest: the largest product of loop sizes, sums included. */
+int grid_main_store(struct tgc *t, const struct kernel *k);
+/* Whether the kernel is in bands or has scratch that stores share: it has no grid of its own. */
+bool grid_has_bands(const struct kernel *k);
+/* Notes the grid and the buffers now accessed. The variant in the device's vectors has the same
+ * schedule. */
+void grid_note_schedule(struct tgc *t, struct kernel *k);
 
 /* Threads of a block, at most. */
 enum { THREADS_MOST = 256 };

@@ -148,7 +148,7 @@ double attention_nbytes(const struct attention *x)
            width;
 }
 
-static double shape_ns(struct tgc *t, const struct shape *s, const struct attention *x)
+static struct grid_work shape_work(struct tgc *t, const struct shape *s, const struct attention *x)
 {
     const struct device_row *d = t->device;
     struct attention_turns through = attention_turns(t, x, s->of.rows, s->of.keys);
@@ -161,7 +161,7 @@ static double shape_ns(struct tgc *t, const struct shape *s, const struct attent
                     STORES * RATIO_GRID_BARRIER / 2 + elements * (ATTENTION_EXPONENTIAL + 2) +
                     2 * (double)s->of.groups * __builtin_ceil(s->of.rows / threads);
     double steps = steps_of(&s->scores, x->features) + passes * steps_of(&s->product, s->of.keys);
-    struct grid_work work = {
+    return (struct grid_work){
         .blocks = tiles,
         .threads = threads,
         .rounds = through.rounds,
@@ -172,13 +172,13 @@ static double shape_ns(struct tgc *t, const struct shape *s, const struct attent
                         (double)(x->features + x->columns),
         .memory_nbytes = attention_nbytes(x),
     };
-    return cost_of_grid(d, &work, NULL);
 }
 
 /* Time of one block per query, whose threads share its keys and load all factors from memory. 0:
  * two rows of scores and their partial sums do not fit shared memory. */
-static double rows_ns(const struct device_row *d, const struct attention *x)
+static double rows_ns(const struct tgc *t, const struct attention *x)
 {
+    const struct device_row *d = t->device;
     double blocks = (double)x->heads * (double)x->queries,
            threads = grid_row_threads(d, blocks, (double)x->keys);
     double factors = (double)(x->features + x->columns), keys = (double)x->keys / threads;
@@ -190,9 +190,13 @@ static double rows_ns(const struct device_row *d, const struct attention *x)
         .cache_nbytes = (double)dtype_nbytes(x->factor) * blocks * (double)x->keys * factors,
         .memory_nbytes = attention_nbytes(x),
     };
-    if (sat_mul(x->keys, 3 * (int64_t)sizeof(float)) > x->local_nbytes)
+    if (sat_mul(x->keys, 3 * (int64_t)sizeof(float)) > x->local_nbytes) {
+        compare_refuse(t, SCHEDULE_ROWS, "a row's scores exceed shared memory");
         return 0;
-    return cost_of_grid(d, &work, NULL);
+    }
+    double ns = cost_of_grid(d, &work, NULL);
+    compare_work(t, compare_candidate(t, SCHEDULE_ROWS, ns), &work);
+    return ns;
 }
 
 static bool fill_shape(struct tgc *t, struct shape *s, const struct attention *x)
@@ -204,8 +208,21 @@ static bool fill_shape(struct tgc *t, struct shape *s, const struct attention *x
         !choose_part(d, s->of.rows, x->inner, s->of.keys, s->threads, &s->product))
         return false;
     s->nelem = local_nelem(s, x);
-    s->ns = shape_ns(t, s, x);
+    struct grid_work work = shape_work(t, s, x);
+    s->ns = cost_of_grid(d, &work, NULL);
     return 4 * s->nelem <= x->local_nbytes;
+}
+
+/* For tgc info --why. to: NULL: it does not ask. */
+static void describe(struct tgc *t, const struct shape *s, const struct attention *x,
+                     struct candidate *to)
+{
+    if (!to)
+        return;
+    struct grid_work work = shape_work(t, s, x);
+    compare_work(t, to, &work);
+    to->text = mem_printf(t, "%d queries x %d keys a block, %lld threads", s->of.rows, s->of.keys,
+                          (long long)s->threads);
 }
 
 /* Lists the cheapest shapes, best first. */
@@ -221,6 +238,7 @@ static int list_shapes(struct tgc *t, const struct attention *x, struct shape *b
                 bool wide = rows / 2 >= x->queries || keys / 2 >= x->keys;
                 if (wide || !fill_shape(t, &s, x))
                     continue;
+                describe(t, &s, x, compare_candidate(t, SCHEDULE_ATTENTION_TILES, s.ns));
                 n = KEEP_BEST(best, n, SHAPES_MAX, &s);
             }
     return n;
@@ -389,14 +407,23 @@ bool grid_attention(struct tgc *t, struct kernel *k)
 {
     struct attention x;
     struct shape best[SHAPES_MAX] = {{.ns = 0}};
-    if (!k->by_blocks || t->no_locals || !find_sizes(t, k, &x))
+    if (!k->by_blocks)
         return false;
-    double rows = rows_ns(t->device, &x);
+    if (t->no_locals || !find_sizes(t, k, &x))
+        return compare_refuse(t, SCHEDULE_ATTENTION,
+                              t->no_locals ? "--no-locals"
+                                           : "its parts are not those of attention");
+    double rows = rows_ns(t, &x);
     int n = list_shapes(t, &x, best);
     if (attention_by_tiles(t, k, &x, n && (rows == 0 || best[0].ns < rows) ? best[0].ns : rows))
         return true;
-    for (int i = 0; i < n; i++)
-        if ((rows == 0 || best[i].ns < rows) && apply_shape(t, k, &best[i]))
+    for (int i = 0; i < n && (rows == 0 || best[i].ns < rows); i++) {
+        bool done = apply_shape(t, k, &best[i]);
+        describe(t, &best[i], &x,
+                 done ? compare_chosen(t, SCHEDULE_ATTENTION_TILES, best[i].ns)
+                      : compare_refused(t, SCHEDULE_ATTENTION_TILES, best[i].ns));
+        if (done)
             return true;
+    }
     return false;
 }

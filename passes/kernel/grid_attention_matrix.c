@@ -213,14 +213,14 @@ static double product_ns(const struct device_row *d, const struct tiling *s, int
            cost_of_matrix(d, by->of, by->gflops);
 }
 
-static double tiling_ns(struct tgc *t, const struct tiling *s)
+static struct grid_work tiling_work(struct tgc *t, const struct tiling *s)
 {
     struct attention_turns through = attention_turns(t, s->x, rows_of(s), s->keys);
     double turns = through.all, width = (double)(features_of(s) + columns_of(s)),
            issue = issued(t, s, through.cut / turns),
            matrix_ns = product_ns(t->device, s, SCORES) + product_ns(t->device, s, RESULTS);
     double blocks = (double)s->x->heads * ceil_div(s->x->queries, rows_of(s));
-    struct grid_work work = {
+    return (struct grid_work){
         .blocks = blocks,
         .rounds = through.rounds,
         .threads = (double)threads_of(s),
@@ -238,10 +238,44 @@ static double tiling_ns(struct tgc *t, const struct tiling *s)
         .cache_nbytes = blocks * turns * (double)s->keys * width * (double)factor_nbytes(s),
         .memory_nbytes = attention_nbytes(s->x),
     };
+}
+
+static double tiling_ns(struct tgc *t, const struct tiling *s)
+{
+    struct grid_work work = tiling_work(t, s);
     double ns = cost_of_grid(t->device, &work, NULL);
     work.cache_nbytes = 0;   /* among cache-bound tilings prefer the one that stalls least
                               * otherwise */
     return ns + cost_of_grid(t->device, &work, NULL) / BESIDE_LIMIT;
+}
+
+static enum schedule_kind kind_of(const struct tiling *s)
+{
+    return s->panels ? SCHEDULE_ATTENTION_GROUPS : SCHEDULE_ATTENTION_MATRIX;
+}
+
+/* For tgc info --why. to: NULL: it does not ask. */
+static void describe(struct tgc *t, const struct tiling *s, struct candidate *to)
+{
+    if (!to)
+        return;
+    struct grid_work work = tiling_work(t, s);
+    compare_work(t, to, &work);
+    to->text = mem_printf(t, "%s, %lld queries x %lld keys a block, %lld threads, %lld stage%s%s",
+                          s->by[SCORES].row->text, (long long)rows_of(s), (long long)s->keys,
+                          (long long)threads_of(s), (long long)s->parts, s->parts > 1 ? "s" : "",
+                          is_bulk(s)     ? ", bulk copies"
+                          : s->parts > 1 ? ", asynchronous copies"
+                                         : "");
+}
+
+static void note_applied(struct tgc *t, const struct tiling *s, bool done)
+{
+    if (compared(t)) {
+        double ns = tiling_ns(t, s);
+        describe(t, s,
+                 done ? compare_chosen(t, kind_of(s), ns) : compare_refused(t, kind_of(s), ns));
+    }
 }
 
 /* Finds the instruction of one wave that computes both products. */
@@ -298,6 +332,7 @@ static int add_tiling(struct tgc *t, struct tiling *s, struct tiling *best, int 
     if (!fits(t, s))
         return n;
     s->ns = tiling_ns(t, s);
+    describe(t, s, compare_candidate(t, kind_of(s), s->ns));
     return KEEP_BEST(best, n, CHOICES_MAX, s);
 }
 
@@ -534,6 +569,7 @@ static bool apply_copies(struct tgc *t, struct kernel *k, const struct tiling *s
                 why);
     if (ok)
         *k = trial;
+    note_applied(t, s, ok);
     return ok;
 }
 
@@ -554,8 +590,13 @@ static bool apply_tiling(struct tgc *t, struct kernel *k, const struct tiling *s
 bool attention_by_tiles(struct tgc *t, struct kernel *k, const struct attention *x, double ns)
 {
     struct tiling s = {.x = x, .how = TRANSFER_ASYNC}, best[CHOICES_MAX] = {{.ns = 0}};
-    if (!find_row(t, &s) || x->inner != x->columns)
-        return false;
+    if (!find_row(t, &s))
+        return compared(t) &&
+               compare_refuse(t, SCHEDULE_ATTENTION_MATRIX,
+                              mem_printf(t, "the device has none for factors of %s",
+                                         dtype_name(x->factor)));
+    if (x->inner != x->columns)
+        return compare_refuse(t, SCHEDULE_ATTENTION_MATRIX, "the result has columns in two loops");
     for (int bulk = 1; bulk >= 0; bulk--)        /* without boxes if keys and values are not
                                                   * boxes */
         for (int i = 0, n = list_tilings(t, &s, bulk, best); i < n; i++)

@@ -21,6 +21,7 @@
  * clusters and the tile is cache-bound, a cluster multicasts it (opts_cluster.c). */
 #include "passes/analysis/matrix.h"
 #include "passes/analysis/stationary.h"
+#include "passes/kernel/grid_compare.h"
 #include "passes/kernel/grid_matrix.h"
 #include "passes/target/target.h"
 
@@ -332,7 +333,11 @@ static bool apply_less(struct tgc *t, struct kernel *k, int store, const struct 
         other.blocks = less & BLOCKS ? 0 : w->blocks;
         other.cluster[0] = less & CLUSTER ? 1 : w->cluster[0];
         other.cluster[1] = less & CLUSTER ? 1 : w->cluster[1];
-        if (!(less & ~has) && apply_waves(t, k, store, w->of, &other))
+        if (less & ~has)
+            continue;
+        bool done = apply_waves(t, k, store, w->of, &other);
+        compare_applied(t, &other, done);
+        if (done)
             return true;
     }
     return false;
@@ -446,8 +451,10 @@ static int find_waves(struct tgc *t, const struct kernel *k, int store, struct w
     enum { FORMS = 6 };
     struct shape *s = scratch_array(t, FORMS, sizeof *s), *form = scratch_array(t, 2, sizeof *form);
     int n = 0;
-    if (!shape_begin(t, &form[0], k, store) || form[0].x.m.bytes)
-        return 0;
+    if (!shape_begin(t, &form[0], k, store))
+        return compare_refuse(t, SCHEDULE_MATRIX, "it is no sum of products of two factors");
+    if (form[0].x.m.bytes)
+        return compare_refuse(t, SCHEDULE_MATRIX, "bytes are multiplied by dot products");
     int of = add_forms(t, &form[0], store, s);
     of +=
         shape_order_terms(t, &form[0], store, &form[1]) ? add_forms(t, &form[1], store, s + of) : 0;
@@ -457,6 +464,8 @@ static int find_waves(struct tgc *t, const struct kernel *k, int store, struct w
         n = list_joined(t, &s[i], store, best, n);
         n = list_patches(t, &s[i], store, best, n);
     }
+    if (n == 0)
+        compare_no_matrix(t, &form[0].x);
     return n;
 }
 
@@ -465,7 +474,8 @@ bool grid_matrix(struct tgc *t, struct kernel *k, int store, int first)
     struct wave_tile best[CHOICES_MAX] = {{.ns = 0}};
     double scalar = 0;
     /* wave_ns() adds a tie-breaking share */
-    int n = t->no_locals ? 0 : find_waves(t, k, store, best, &scalar);
+    int n = t->no_locals ? compare_refuse(t, SCHEDULE_MATRIX, "--no-locals")
+                         : find_waves(t, k, store, best, &scalar);
     for (int i = first; i < n; i++)
         if ((scalar <= 0 || best[i].ns < scalar * (1 + 1.0 / BESIDE_LIMIT)) &&
             apply_some(t, k, store, &best[i]))

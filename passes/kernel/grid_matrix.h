@@ -95,5 +95,10 @@ int64_t wave_copied_row(const struct matrix_choice *c, const struct wave_tile *w
 /* Whether the device can copy both factors by w->by.how. */
 bool wave_can_copy(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w);
 double wave_ns(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w);
+/* ns of a tile of merged loops, whose positions divisions compute, as it is compared. */
+double choice_flat_ns(const struct matrix_choice *c, double ns);
+/* Its parts, and the launch, without what wave_ns() adds to break ties. */
+struct grid_parts wave_parts(const struct tgc *t, const struct matrix_choice *c,
+                             const struct wave_tile *w);
 
 #endif

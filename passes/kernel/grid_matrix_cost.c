@@ -12,6 +12,7 @@
 #include "passes/analysis/banks.h"
 #include "passes/analysis/copied.h"
 #include "passes/analysis/matrix.h"
+#include "passes/kernel/grid_compare.h"
 #include "passes/kernel/grid_matrix.h"
 #include "passes/target/target.h"
 
@@ -534,15 +535,36 @@ static struct grid_work work_of(const struct tgc *t, const struct matrix_choice 
     };
 }
 
+/* Time of the last-arriving blocks of split-K. */
+static double last_ns(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
+{
+    double elements = (double)(wave_side(c, w, 0) * wave_side(c, w, 1)),
+           tiles = places_of(c, w) / (double)w->split;
+    return cost_grid_last(t->device, tiles, (double)wave_threads(c, w), elements, (double)w->split);
+}
+
+struct grid_parts wave_parts(const struct tgc *t, const struct matrix_choice *c,
+                             const struct wave_tile *w)
+{
+    struct grid_work work = work_of(t, c, w);
+    struct grid_parts parts = cost_parts_of_grid(t->device, &work);
+    double ns = cost_of_grid(t->device, &work, NULL);
+    if (w->split > 1) {
+        double memory = parts.ns[PART_MEMORY], last = last_ns(t, c, w);
+        parts.ns[PART_MEMORY] = memory > c->memory_ns ? memory : c->memory_ns;
+        parts.ns[PART_LATENCY] += last;
+        ns = (ns > c->memory_ns ? ns : c->memory_ns) + last;
+    }
+    cost_close_parts(&parts, ns + RATIO_GRID_LAUNCH);
+    return parts;
+}
+
 double wave_ns(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
 {
     struct grid_work work = work_of(t, c, w);
-    double elements = (double)(wave_side(c, w, 0) * wave_side(c, w, 1)),
-           tiles = places_of(c, w) / (double)w->split;
     double ns = cost_of_grid(t->device, &work, NULL);
     if (w->split > 1)                     /* if memory-bound without the split, it is so with it */
-        ns = (ns > c->memory_ns ? ns : c->memory_ns) +
-             cost_grid_last(t->device, tiles, work.threads, elements, (double)w->split);
+        ns = (ns > c->memory_ns ? ns : c->memory_ns) + last_ns(t, c, w);
     /* ties among cache-bound tiles: prefer the least stall otherwise, then the least issue */
     work.cache_nbytes = work.received_nbytes = 0;
     return ns + (cost_of_grid(t->device, &work, NULL) +
@@ -661,6 +683,23 @@ static struct wave_tile cheaper(const struct tgc *t, const struct matrix_choice 
     return through->through && through->ns < w->ns ? *through : *w;
 }
 
+double choice_flat_ns(const struct matrix_choice *c, double ns)
+{
+    for (int j = 0; j < c->joined; j++)
+        ns /= RATIO_GRID_FLAT;
+    return ns;
+}
+
+static void note_both(const struct tgc *t, const struct matrix_choice *c, struct wave_tile whole,
+                      struct wave_tile parted)
+{
+    whole.ns = choice_flat_ns(c, whole.ns);
+    parted.ns = choice_flat_ns(c, parted.ns);
+    compare_wave(t, &whole);
+    if (parted.split > 1)
+        compare_wave(t, &parted);
+}
+
 int choice_list_waves(const struct tgc *t, const struct matrix_choice *c, struct wave_tile *best,
                       int n)
 {
@@ -688,9 +727,10 @@ int choice_list_waves(const struct tgc *t, const struct matrix_choice *c, struct
         beside.through = may_leave_beside(t, c, &beside);
         w = cheaper(t, c, &w, &over);
         w = cheaper(t, c, &w, &beside);
+        if (compared(t))
+            note_both(t, c, w, parted);
         w = parted.ns < w.ns ? parted : w;
-        for (int j = 0; j < c->joined; j++)
-            w.ns /= RATIO_GRID_FLAT;
+        w.ns = choice_flat_ns(c, w.ns);
         n = KEEP_BEST(best, n, CHOICES_MAX, &w);
     }
     return n;

@@ -278,13 +278,18 @@ bool grid_rows(struct tgc *t, struct kernel *k, int at)
     struct rows x;
     struct uop *store = k->ast->src[at];
     int lanes = grid_vector_lanes(t);
-    if (!find_rows(t, store, &x) || (x.columns < 0 && (x.results >= cost_full_threads(t->device) ||
-                                                       x.terms < RATIO_GRID_SUM * t->device->wave)))
-        return false;
+    if (!find_rows(t, store, &x))
+        return compare_refuse(t, SCHEDULE_ROWS, "it has no sum");
+    if (x.columns < 0 && x.results >= cost_full_threads(t->device))
+        return compare_refuse(t, SCHEDULE_ROWS, "its results alone fill the device with threads");
+    if (x.columns < 0 && x.terms < RATIO_GRID_SUM * t->device->wave)
+        return compare_refuse(t, SCHEDULE_ROWS, "its sums are too short for a subgroup");
     /* enough vectors to keep the block's threads busy */
     bool vectors =
         x.columns >= 0 && lanes > 1 &&
         range_fixed_size(store->src[x.columns]) >= (int64_t)lanes * choose_threads(t, &x) &&
         grid_vector_fits(t, store, x.columns, lanes);
-    return (vectors && apply_rows(t, k, at, &x, lanes)) || apply_rows(t, k, at, &x, 1);
+    if ((vectors && apply_rows(t, k, at, &x, lanes)) || apply_rows(t, k, at, &x, 1))
+        return true;
+    return compare_refuse_last(t, SCHEDULE_ROWS);
 }

@@ -218,7 +218,8 @@ bool grid_slices(struct tgc *t, struct kernel *k, int at)
     int64_t size[LOOPS_MAX];
     struct slice_block b = {.turns = 1, .lanes = 1};
     if (!find_columns(t, &x))
-        return false;
+        return compare_refuse(t, SCHEDULE_SLICES,
+                              "no single sum reads contiguous columns, or contiguous terms");
     x.row = grid_row_turns(t, x.store, x.store->src[first + x.column]);
     x.terms = grid_sum_turns(x.sum);
     for (int i = first; i < x.store->nsrc; i++)
@@ -226,7 +227,8 @@ bool grid_slices(struct tgc *t, struct kernel *k, int at)
     if (x.by_terms)
         b.lanes = grid_sum_lanes(t, x.sum, grid_longest_loop(x.sum));
     if (!(x.by_terms ? choose_terms(t->device, &x, &b) : choose_columns(t->device, &x, &b)))
-        return false;
+        return compare_refuse(t, SCHEDULE_SLICES,
+                              "its results fill the device with threads, or its sums are short");
     struct block_of block = {b.columns,         b.turns,           LOOP_COLUMNS,
                              LOOP_COLUMN_LANES, LOOP_COLUMN_ITEMS, false};
     list_begin(&l, t, k->ast, at);
@@ -245,7 +247,7 @@ bool grid_slices(struct tgc *t, struct kernel *k, int at)
     grid_place_stages(&l, t, x.store);
     list_grid(&l, tag, size, n);
     if (l.failed || !grid_apply(t, &trial, &l, (int)(b.groups * b.columns), 1))
-        return false;
+        return compare_refuse_last(t, SCHEDULE_SLICES);
     grid_share_sums(t, &trial, at, (int)(b.groups * b.columns));
     *k = trial;
     return true;

@@ -15,6 +15,7 @@
  * result; occupancy; and the operands' bytes, once for each block. */
 #include "passes/analysis/stationary.h"
 #include "passes/kernel/grid_product.h"
+#include "passes/target/compared.h"
 
 /* Terms of a step: at most, at least, and enough that more would gain little. STEPS_COVER: steps
  * from which on a part of one may be wasted. */
@@ -185,7 +186,8 @@ static int64_t copied_nbytes(const struct product *x, const struct block_tile *b
            (b->doubled ? 2 : 1);
 }
 
-static double tile_ns(const struct tgc *t, const struct product *x, const struct block_tile *b)
+static struct grid_work work_of(const struct tgc *t, const struct product *x,
+                                const struct block_tile *b)
 {
     const struct device_row *d = t->device;
     double rows = (double)(b->row_items * b->row_lanes),
@@ -204,7 +206,7 @@ static double tile_ns(const struct tgc *t, const struct product *x, const struct
     if (b->local)
         instructions += (cost_grid_load(d) + 1.0 / x->vector) * (rows + columns) / threads +
                         RATIO_GRID_BARRIER / (double)x->step / (b->doubled ? 2 : 1);
-    struct grid_work work = {
+    return (struct grid_work){
         .blocks = blocks,
         .threads = threads,
         .issued = k * instructions,
@@ -214,7 +216,12 @@ static double tile_ns(const struct tgc *t, const struct product *x, const struct
         .local_nbytes = b->local ? (double)copied_nbytes(x, b) : 0,
         .cache_nbytes = blocks * k * (rows + columns) * 4 * (b->local ? 1 : RATIO_GRID_AGAIN),
     };
-    return cost_of_grid(d, &work, NULL);
+}
+
+static double tile_ns(const struct tgc *t, const struct product *x, const struct block_tile *b)
+{
+    struct grid_work work = work_of(t, x, b);
+    return cost_of_grid(t->device, &work, NULL);
 }
 
 /* Whether the device can run the tile: threads, registers, shared memory. */
@@ -238,31 +245,6 @@ static bool tile_fits(const struct tgc *t, const struct product *x, const struct
                           x->step * b->column_items * b->column_lanes % threads == 0));
 }
 
-/* Lists the cheapest tiles, best first. */
-static int list_tiles(const struct tgc *t, const struct product *x, struct block_tile *best)
-{
-    int n = 0;
-    for (int i = 0; i < 6 * 6 * 4 * 4 * 3; i++) {
-        struct block_tile b = {.row_items = 1 << i % 6,
-                               .row_lanes = 1 << i / 36 % 4,
-                               .column_items = 1 << i / 6 % 6,
-                               .column_lanes = 1 << i / 144 % 4,
-                               .local = i / 576 < 2,
-                               .doubled = i / 576 == 1};
-        if (!tile_fits(t, x, &b))
-            continue;
-        b.ns = tile_ns(t, x, &b);
-        n = KEEP_BEST(best, n, TILES_MAX, &b);
-    }
-    return n;
-}
-
-double grid_tile_ns(struct tgc *t, const struct product *x)
-{
-    struct block_tile best[TILES_MAX] = {{0}};
-    return list_tiles(t, x, best) > 0 ? best[0].ns : 0;
-}
-
 /* The tile's time, bound below by the latency of unstaged loads: a thread has few bytes in
  * flight. */
 static double loaded_ns(const struct tgc *t, const struct product *x, const struct block_tile *b)
@@ -278,11 +260,76 @@ static double loaded_ns(const struct tgc *t, const struct product *x, const stru
     return waits > b->ns ? waits : b->ns;
 }
 
+/* How tiles are compared: with the latency of unstaged loads, or as tiles of so many merged
+ * loops. */
+struct compared_as { bool loaded; int joined; };
+
+static double ns_as(const struct tgc *t, const struct product *x, const struct block_tile *b,
+                    struct compared_as as)
+{
+    double ns = as.loaded ? loaded_ns(t, x, b) : b->ns;
+    for (int i = 0; i < as.joined; i++)
+        ns /= RATIO_GRID_FLAT;
+    return ns;
+}
+
+static enum schedule_kind kind_of(const struct block_tile *b)
+{
+    return b->local ? SCHEDULE_TILES_STAGED : SCHEDULE_TILES_DIRECT;
+}
+
+/* For tgc info --why. to: NULL: it does not ask. */
+static void describe(const struct tgc *t, const struct product *x, const struct block_tile *b,
+                     struct compared_as as, struct candidate *to)
+{
+    if (!to)
+        return;
+    struct grid_work work = work_of(t, x, b);
+    to->parts = cost_parts_of_grid(t->device, &work);
+    double waits = as.loaded ? loaded_ns(t, x, b) - b->ns : 0;
+    to->parts.ns[PART_LATENCY] += waits;
+    cost_close_parts(&to->parts, b->ns + waits + RATIO_GRID_LAUNCH);
+    to->parts.ns[PART_BIAS] = to->ns - cost_sum_parts(&to->parts);
+    to->text = mem_printf(compared(t)->t, "%lld x %lld tile, %lld threads of %lld x %lld%s",
+                          (long long)(b->row_items * b->row_lanes),
+                          (long long)(b->column_items * b->column_lanes),
+                          (long long)(b->row_items * b->column_items), (long long)b->row_lanes,
+                          (long long)b->column_lanes, b->doubled ? ", double-buffered" : "");
+}
+
+/* Lists the cheapest tiles, best first. */
+static int list_tiles(const struct tgc *t, const struct product *x, struct compared_as as,
+                      struct block_tile *best)
+{
+    int n = 0;
+    for (int i = 0; i < 6 * 6 * 4 * 4 * 3; i++) {
+        struct block_tile b = {.row_items = 1 << i % 6,
+                               .row_lanes = 1 << i / 36 % 4,
+                               .column_items = 1 << i / 6 % 6,
+                               .column_lanes = 1 << i / 144 % 4,
+                               .local = i / 576 < 2,
+                               .doubled = i / 576 == 1};
+        if (!tile_fits(t, x, &b))
+            continue;
+        b.ns = tile_ns(t, x, &b);
+        if (compared(t))
+            describe(t, x, &b, as, compare_candidate(t, kind_of(&b), ns_as(t, x, &b, as)));
+        n = KEEP_BEST(best, n, TILES_MAX, &b);
+    }
+    return n;
+}
+
+double grid_tile_ns(struct tgc *t, const struct product *x)
+{
+    struct block_tile best[TILES_MAX] = {{0}};
+    return list_tiles(t, x, (struct compared_as){false, 0}, best) > 0 ? best[0].ns : 0;
+}
+
 double grid_tile_loaded_ns(struct tgc *t, const struct product *x)
 {
     struct block_tile best[TILES_MAX] = {{0}};
     double least = 0;
-    for (int i = 0, n = list_tiles(t, x, best); i < n; i++) {
+    for (int i = 0, n = list_tiles(t, x, (struct compared_as){true, 0}, best); i < n; i++) {
         double ns = loaded_ns(t, x, &best[i]);
         least = i == 0 || ns < least ? ns : least;
     }
@@ -392,12 +439,13 @@ static bool apply_tile(struct tgc *t, struct kernel *k, int store, const struct 
     return true;
 }
 
-/* A form of the kernel, with its cheapest tiles. */
-struct tiled { struct shape s; struct block_tile best[TILES_MAX]; int n; };
+/* A form of the kernel, with its cheapest tiles. joined: loops that were merged into its rows. */
+struct tiled { struct shape s; int joined; struct block_tile best[TILES_MAX]; int n; };
 
 static bool find_tiles(struct tgc *t, struct tiled *of)
 {
-    of->n = of->s.x.m.bytes && of->s.x.vector == 1 ? 0 : list_tiles(t, &of->s.x, of->best);
+    struct compared_as as = {false, of->joined};
+    of->n = of->s.x.m.bytes && of->s.x.vector == 1 ? 0 : list_tiles(t, &of->s.x, as, of->best);
     return of->n > 0;
 }
 
@@ -425,9 +473,20 @@ static void find_shape(struct tgc *t, struct tiled *of, int store)
         *ordered = *other;
     if (may_order)
         (void)take_better(t, of, ordered, 1);
-    while (of->n > 0 && shape_join_rows(t, &of->s, store, &other->s) &&
-           take_better(t, of, other, RATIO_GRID_FLAT))
-        continue;
+    for (other->joined = 1; of->n > 0 && shape_join_rows(t, &of->s, store, &other->s) &&
+                            take_better(t, of, other, RATIO_GRID_FLAT);)
+        other->joined++;
+}
+
+/* Records what became of the tile, for tgc info --why. */
+static void note_applied(struct tgc *t, const struct tiled *of, const struct block_tile *b,
+                         bool done)
+{
+    struct compared_as as = {false, of->joined};
+    double ns = ns_as(t, &of->s.x, b, as);
+    enum schedule_kind kind = kind_of(b);
+    describe(t, &of->s.x, b, as,
+             done ? compare_chosen(t, kind, ns) : compare_refused(t, kind, ns));
 }
 
 bool grid_tile(struct tgc *t, struct kernel *k, int store, int first)
@@ -437,13 +496,19 @@ bool grid_tile(struct tgc *t, struct kernel *k, int store, int first)
     /* bytes that no matrix instruction takes */
     struct opt group = {.op = OPT_GROUP, .store = store};
     (void)opt_apply(t, &grouped, NULL, &group, 1, NULL);
+    compare_forget(t, SCHEDULE_TILES_STAGED);
+    compare_forget(t, SCHEDULE_TILES_DIRECT);
     if (!shape_begin(t, &of->s, &grouped, store))
-        return false;
+        return compare_refuse(t, SCHEDULE_TILES, "it is no sum of products of two factors");
     find_shape(t, of, store);
-    for (int i = first; i < of->n; i++)
-        if (apply_tile(t, &of->s.k, store, &of->s.x, &of->best[i])) {
+    for (int i = first; i < of->n; i++) {
+        bool done = apply_tile(t, &of->s.k, store, &of->s.x, &of->best[i]);
+        if (compared(t))
+            note_applied(t, of, &of->best[i], done);
+        if (done) {
             *k = of->s.k;
             return true;
         }
-    return false;
+    }
+    return of->n == 0 ? compare_refuse(t, SCHEDULE_TILES, "no tile fits the registers") : false;
 }

@@ -135,7 +135,7 @@ static double access(const struct tgc *t, int64_t nbytes, int64_t width)
     return (cost_grid_load(t->device) * (words > 1 ? words : 1) + ISSUED_EACH) / (double)width;
 }
 
-static double tile_ns(const struct tgc *t, const struct turned *x, struct turn_tile *b)
+static struct grid_work tile_work(const struct tgc *t, const struct turned *x, struct turn_tile *b)
 {
     const struct device_row *d = t->device;
     int turns = 0;
@@ -147,7 +147,7 @@ static double tile_ns(const struct tgc *t, const struct turned *x, struct turn_t
     double loaded = sectors(b->rows < x->nrow ? b->rows : x->nrow, x->loaded, x->load_width) * rows;
     double stored =
         sectors(b->columns < x->ncolumn ? b->columns : x->ncolumn, x->stored, x->width) * columns;
-    struct grid_work work = {
+    return (struct grid_work){
         .blocks = rows * columns * x->rest,
         .threads = (double)b->threads,
         .issued = elements * (x->loads * access(t, x->loaded, x->load_width) +
@@ -160,18 +160,23 @@ static double tile_ns(const struct tgc *t, const struct turned *x, struct turn_t
         .memory_nbytes =
             x->rest * (double)(x->nrow * x->ncolumn) * (double)(x->loads * x->loaded + x->stored),
     };
-    double ns = cost_of_grid(d, &work, NULL);
+}
+
+static double tile_ns(const struct tgc *t, const struct turned *x, struct turn_tile *b)
+{
+    struct grid_work work = tile_work(t, x, b);
+    double ns = cost_of_grid(t->device, &work, NULL);
     work.memory_nbytes = 0;
     /* ties: the one that takes least of the other resources */
-    return ns + cost_of_grid(d, &work, NULL) / BESIDE_LIMIT;
+    return ns + cost_of_grid(t->device, &work, NULL) / BESIDE_LIMIT;
 }
 
 /* Time without staging: a thread for each element, a sector for each load. */
-static double each_ns(const struct tgc *t, const struct turned *x)
+static struct grid_work each_work(const struct tgc *t, const struct turned *x)
 {
     const struct device_row *d = t->device;
     double n = x->rest * (double)(x->nrow * x->ncolumn), threads = 2 * d->wave;
-    struct grid_work work = {
+    return (struct grid_work){
         .blocks = __builtin_ceil(n / threads),
         .threads = threads,
         .issued = x->loads * access(t, x->loaded, 1) + access(t, x->stored, 1),
@@ -181,7 +186,6 @@ static double each_ns(const struct tgc *t, const struct turned *x)
                          x->stored),
         .memory_nbytes = n * (double)(x->loads * x->loaded + x->stored),
     };
-    return cost_of_grid(d, &work, NULL);
 }
 
 /* Whether a block's loads and stores fill whole sectors, as far as the tensor has them. */
@@ -286,7 +290,14 @@ bool grid_turned(struct tgc *t, struct kernel *k, int store)
 {
     struct turned x;
     if (k->ast->nsrc != 1 || !find_turned(t, k->ast->src[store], &x))
-        return false;
+        return compare_refuse(t, SCHEDULE_TRANSPOSED, "it does not transpose");
     struct turn_tile b = find_tile(t, &x);
-    return b.ns > 0 && b.ns < each_ns(t, &x) && apply(t, k, store, &x, &b);
+    if (b.ns <= 0)
+        return compare_refuse(t, SCHEDULE_TRANSPOSED, "no tile fits");
+    struct grid_work tile = tile_work(t, &x, &b), each = each_work(t, &x);
+    double each_ns = cost_of_grid(t->device, &each, NULL);
+    compare_work(t, compare_candidate(t, SCHEDULE_EACH, each_ns), &each);
+    compare_work(t, compare_candidate(t, SCHEDULE_TRANSPOSED, b.ns), &tile);
+    return b.ns < each_ns &&
+           (apply(t, k, store, &x, &b) || compare_refuse_last(t, SCHEDULE_TRANSPOSED));
 }

@@ -79,24 +79,27 @@ bool grid_windows(struct tgc *t, struct kernel *k, int store)
     struct kernel trial = *k;
     struct opt_list l;
     int lanes = grid_vector_lanes(t), vector = k->ast->src[store]->nsrc - 1;
-    if (lanes < 2 || k->ast->nsrc > 1 || !nest_find(t, k->ast->src[store], &m) || !m.reduce ||
-        m.bytes || vector < m.first)
-        return false;
+    if (lanes < 2)
+        return compare_refuse(t, SCHEDULE_WINDOWS, "the device has no vectors");
+    if (k->ast->nsrc > 1 || !nest_find(t, k->ast->src[store], &m) || !m.reduce || m.bytes ||
+        vector < m.first)
+        return compare_refuse(t, SCHEDULE_WINDOWS, "it is no single sum");
     pack_along(t, &trial, store, &m, vector);
     struct uop *s = trial.ast->src[store];
     if (!nest_find(t, s, &m) || !find_along(&m, vector, &w) ||
         !grid_vector_fits(t, s, vector, lanes))
-        return false;
+        return compare_refuse(t, SCHEDULE_WINDOWS,
+                              "it is no window along contiguous channels that fill vectors");
     double threads = 1.0 / lanes;
     for (int i = m.first; i < s->nsrc; i++) {
         if (grid_repeats(t, s, s->src[i]))
-            return false;
+            return compare_refuse(t, SCHEDULE_WINDOWS, "a sum is invariant along a loop");
         threads *= (double)s->src[i]->src[0]->vmax;
     }
     int64_t size[LOOPS_MAX], n = range_fixed_size(s->src[w.row]),
                              rows = rows_of_thread(t->device, n, threads);
     if (rows < 2)
-        return false;
+        return compare_refuse(t, SCHEDULE_WINDOWS, "fewer threads would not fill the device");
     int tag[LOOPS_MAX], ntag = 0;
     list_begin(&l, t, trial.ast, store);
     int nloop = l.nloop;
@@ -113,7 +116,7 @@ bool grid_windows(struct tgc *t, struct kernel *k, int store)
     terms->of = OF_SUM, terms->number = opt_number(t, s, m.reduce), terms->axis = w.tap - 1;
     terms->n = range_fixed_size(m.reduce->src[w.tap]);
     if (l.failed || !grid_apply(t, &trial, &l, 0, 1))
-        return false;
+        return compare_refuse_last(t, SCHEDULE_WINDOWS);
     *k = trial;
     return true;
 }

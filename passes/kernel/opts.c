@@ -7,6 +7,7 @@
  * once, when an opt is about another one: a tile's rows, panels, blocks and vectors cost one
  * substitution. */
 #include "passes/kernel/opts_work.h"
+#include "passes/target/compared.h"
 
 /* ---------------------------------------------------------------------------- loops of one nest */
 
@@ -414,8 +415,10 @@ static bool apply_all(struct tgc *t, struct kernel *k, struct variant *v, const 
     struct buffer **scratch = k->scratch;
     int nscratch = k->nscratch;
     bool ok = true;
-    for (int i = 0; i < n && ok; i++)
-        ok = apply(w, &opt[i]);
+    int done = 0;
+    while (done < n && ok)
+        ok = apply(w, &opt[done++]);
+    const struct opt *refused = ok ? NULL : &opt[done - 1];
     if (ok)
         work_close(w);
     if (ok)
@@ -436,6 +439,7 @@ static bool apply_all(struct tgc *t, struct kernel *k, struct variant *v, const 
     } else {
         k->scratch = scratch;
         k->nscratch = nscratch;
+        compare_note(t, refused, w->why);
         if (why)
             *why = w->why;
     }

@@ -16,7 +16,14 @@ static const char *const limit_name[] = {
 #include "passes/target/cost.def"
 };
 
+static const struct { const char *name, *text; } part[] = {
+#define PART(name, word, text) {word, text},
+#include "passes/target/cost.def"
+};
+
 const char *cost_limit_name(enum grid_limit of) { return limit_name[of]; }
+const char *cost_part_name(enum grid_part of) { return part[of].name; }
+const char *cost_part_text(enum grid_part of) { return part[of].text; }
 
 double cost_of_cycles(const struct machine *m, double cycles) { return cycles * m->ns_cycle; }
 double cost_to_cycles(const struct machine *m, double ns) { return ns / m->ns_cycle; }
@@ -278,7 +285,9 @@ double cost_grid_last(const struct device_row *d, double tiles, double threads, 
            __builtin_ceil(tiles / d->units) * at_least(at_least(issue, taken), waits);
 }
 
-double cost_of_grid(const struct device_row *d, const struct grid_work *w, enum grid_limit *limit)
+/* parts: NULL, or where all but OVERLAP, LAUNCH and BIAS are returned. */
+static double time_of_grid(const struct device_row *d, const struct grid_work *w,
+                           enum grid_limit *limit, struct grid_parts *parts)
 {
     double issue = 2 * w->threads * w->issued / d->gflops, matrix = w->matrix_ns,
            rounds = rounds_of(d, w);
@@ -293,12 +302,45 @@ double cost_of_grid(const struct device_row *d, const struct grid_work *w, enum 
     double cache = cache_ns(d, w), memory = w->memory_nbytes / (d->gbytes * share_of_memory(d, w));
     double most = at_least(at_least(compute, cache), memory),
            waits = rounds * d->units * busy * at_least(factor - 1, 0);
+    double first = begun(d, w, most - at_least(at_least(compute - waits, cache), memory));
     if (limit)
         *limit = memory >= most   ? LIMIT_MEMORY
                  : cache >= most  ? LIMIT_CACHE
                  : factor > 2     ? LIMIT_WAIT
                  : matrix > issue ? LIMIT_MATRIX
                                   : LIMIT_ISSUE;
-    return most + (w->persistent ? 0 : tail) +
-           begun(d, w, most - at_least(at_least(compute - waits, cache), memory));
+    if (parts) {
+        double steps = rounds * d->units * busy * at_most(factor, 1);
+        parts->ns[PART_ARITHMETIC] = steps + tail;
+        parts->ns[PART_MEMORY] = at_least(cache, memory);
+        parts->ns[PART_LATENCY] = waits + handed_over(d, w) + first;
+    }
+    return most + (w->persistent ? 0 : tail) + first;
+}
+
+double cost_of_grid(const struct device_row *d, const struct grid_work *w, enum grid_limit *limit)
+{
+    return time_of_grid(d, w, limit, NULL);
+}
+
+struct grid_parts cost_parts_of_grid(const struct device_row *d, const struct grid_work *w)
+{
+    struct grid_parts parts = {{0}};
+    (void)time_of_grid(d, w, NULL, &parts);
+    parts.ns[PART_LAUNCH] = RATIO_GRID_LAUNCH;
+    return parts;
+}
+
+double cost_sum_parts(const struct grid_parts *p)
+{
+    double sum = 0;
+    for (int i = 0; i < PART_COUNT; i++)
+        sum += p->ns[i];
+    return sum;
+}
+
+void cost_close_parts(struct grid_parts *p, double ns)
+{
+    p->ns[PART_OVERLAP] = 0;
+    p->ns[PART_OVERLAP] = ns - cost_sum_parts(p);
 }

@@ -92,6 +92,20 @@ enum grid_limit {
 const char *cost_limit_name(enum grid_limit of);
 /* ns, without the launch. limit: NULL, or where the bound is returned. */
 double cost_of_grid(const struct device_row *d, const struct grid_work *w, enum grid_limit *limit);
+/* Parts of a kernel's estimated time, in ns, whose sum it is. OVERLAP is negative. */
+enum grid_part {
+#define PART(name, word, text) PART_##name,
+#include "passes/target/cost.def"
+    PART_COUNT
+};
+struct grid_parts { double ns[PART_COUNT]; };
+const char *cost_part_name(enum grid_part of);
+const char *cost_part_text(enum grid_part of);
+/* The parts of cost_of_grid(). With LAUNCH; that time, or one that a chooser made of it, is
+ * cost_close_parts()' `ns`, by which OVERLAP follows. */
+struct grid_parts cost_parts_of_grid(const struct device_row *d, const struct grid_work *w);
+void cost_close_parts(struct grid_parts *p, double ns);
+double cost_sum_parts(const struct grid_parts *p);
 /* Resident blocks of the device (its occupancy): what its units have room for, at most their share
  * of the grid. */
 double cost_grid_at_once(const struct device_row *d, const struct grid_work *w);

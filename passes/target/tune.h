@@ -73,6 +73,10 @@ struct tuning {
     struct tuned *entry; int nentry; size_t cap_entry;
     int width;                   /* most candidates that are noted for a choice */
     struct choice *choice; int nchoice; size_t cap_choice;
+    /* what the choosers of a device's schedules compared, see compared.h; comparing: of the kernel
+     * at hand, NULL: not recorded */
+    bool compares;
+    struct comparison *comparing, **compared; int ncompared; size_t cap_compared;
 };
 
 /* The first line of such a file. */
