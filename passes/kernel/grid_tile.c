@@ -290,10 +290,11 @@ static void describe(const struct tgc *t, const struct product *x, const struct 
     to->parts.ns[PART_LATENCY] += waits;
     cost_close_parts(&to->parts, b->ns + waits + RATIO_GRID_LAUNCH);
     to->parts.ns[PART_BIAS] = to->ns - cost_sum_parts(&to->parts);
-    to->text = mem_printf(compared(t)->t, "%lld x %lld tile, %lld threads of %lld x %lld%s",
+    to->text = mem_printf(compared(t)->t, "%lld x %lld tile, %lld thread%s of %lld x %lld%s",
                           (long long)(b->row_items * b->row_lanes),
                           (long long)(b->column_items * b->column_lanes),
-                          (long long)(b->row_items * b->column_items), (long long)b->row_lanes,
+                          (long long)(b->row_items * b->column_items),
+                          b->row_items * b->column_items > 1 ? "s" : "", (long long)b->row_lanes,
                           (long long)b->column_lanes, b->doubled ? ", double-buffered" : "");
 }
 
