@@ -288,7 +288,7 @@ static bool csv_add_targets(struct csv *c, const struct csv_field *target)
         return false;
     for (int64_t i = 0; i < c->nrecord && are_numbers && !has_classes; i++) {
         are_integers = are_integers && csv_number(&target[i], &v, &whole[i]);
-        are_numbers = csv_number(&target[i], &v, NULL) && !(v - v != 0);
+        are_numbers = csv_number(&target[i], &v, NULL);
         if (!are_numbers && c->d->classes)
             return csv_bad_field(
                 c, &target[i], c->target,
@@ -300,6 +300,8 @@ static bool csv_add_targets(struct csv *c, const struct csv_field *target)
         s.nbytes = (size_t)c->nrecord * sizeof v;
         for (int64_t i = 0; i < c->nrecord; i++) {
             (void)csv_number(&target[i], &v, NULL);
+            if (v - v != 0)
+                return csv_bad_field(c, &target[i], c->target, "is beyond f32; scale the column");
             memcpy((uint8_t *)whole + (size_t)i * sizeof v, &v, sizeof v);
         }
     }

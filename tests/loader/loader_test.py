@@ -305,7 +305,8 @@ def _(folder):
         refused(folder, "a.csv", *words)
     rows = [
         (b"a,t\n1,cat\n2,\n", ":3", "column 2 ('t')", "fill it in"), (b"a,b\n1,2", "no column is named 't'"), (b"t,a,t\n1,2,3", "names two columns"),
-        (b"t\n1\n", "no column beside"), (b"1,2\n", "no column is named 't'"), (b"a,t\nx,cat\n", "column 1 ('a')"), (b"a,t\n", "no samples"), (b"\n", "no samples"),
+        (b"t\n1\n", "no column beside"), (b"1,2\n", "no column is named 't'"), (b"a,t\nx,cat\n", "column 1 ('a')"), (b"a,t\n1,2\n3,1e39\n", ":3: column 2 ('t'): '1e39'", "beyond f32"),
+        (b"a,t\n1,99999999999999999999999999999999999999999\n", "beyond f32"), (b"a,t\n", "no samples"), (b"\n", "no samples"),
     ]
     for text, *words in rows:
         (folder / "a.csv").write_bytes(text)
