@@ -256,6 +256,7 @@ LOADER_API enum loader_inflated loader_inflate(const uint8_t *from, size_t size,
                                                struct loader_output *out)
 {
     struct inflate *s = (struct inflate *)calloc(1, sizeof *s);
+    *used = 0;
     if (!s)
         return INFLATE_NO_MEMORY;
     s->at = from;

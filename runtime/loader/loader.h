@@ -10,7 +10,7 @@
  * it is used, and `most_nbytes` bounds the memory that they can ask for.
  *
  * The files of this folder are also pieces that a program can carry (runtime/embed.c). There
- * LOADER_API is `static`. MODEL_NO_MMAP: files are read instead of mapped. MODEL_NO_PTHREADS:
+ * LOADER_API is `static inline`. MODEL_NO_MMAP: files are read, not mapped. MODEL_NO_PTHREADS:
  * batches are made in the caller's thread.
  */
 //@ loader

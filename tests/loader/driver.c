@@ -33,7 +33,7 @@
  * the text of that file, as a program carries it.
  */
 #ifdef LOADER_TEXT
-#define LOADER_API static
+#define LOADER_API static inline
 /* as backends/program/statuses.def has them, for the decoders */
 enum {
     PROGRAM_OK,

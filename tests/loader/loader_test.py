@@ -827,7 +827,7 @@ def make_sanitized(kind="address,undefined"):
     folder.mkdir(parents=True, exist_ok=True)
     text = BUILD / "runtime" / "loader.inc"
     exe = folder / f"driver-{kind}"
-    T.must(T.run(["gcc", *T.WARNINGS, "-Wno-unused-function", "-DPROGRAM_NO_MMAP", f'-DLOADER_TEXT="{text}"', HERE / "driver.c", "-g1", "-O0",
+    T.must(T.run(["gcc", *T.WARNINGS, "-DPROGRAM_NO_MMAP", f'-DLOADER_TEXT="{text}"', HERE / "driver.c", "-g1", "-O0",
                   f"-fsanitize={kind}", "-pthread", "-o", exe]))
     return exe
 
@@ -867,7 +867,7 @@ def _(folder):
     for machine, qemu, order in (("i686", "i386", "<"), ("s390x", "s390x", ">")):
         if not shutil.which(f"{machine}-linux-gnu-gcc") or not shutil.which(f"qemu-{qemu}"):
             raise Skip(f"no {machine}-linux-gnu-gcc, or no qemu-{qemu}")
-        T.must(T.run([f"{machine}-linux-gnu-gcc", *T.WARNINGS, "-Wno-unused-function", "-D_FILE_OFFSET_BITS=64", "-O1", "-static", "-pthread",
+        T.must(T.run([f"{machine}-linux-gnu-gcc", *T.WARNINGS, "-D_FILE_OFFSET_BITS=64", "-O1", "-static", "-pthread",
                       f'-DLOADER_TEXT="{BUILD}/runtime/loader.inc"', HERE / "driver.c", "-o", folder / machine]))
         (folder / f"{machine}.sh").write_text(f'#!/bin/sh\nexec qemu-{qemu} {folder / machine} "$@"\n')
         (folder / f"{machine}.sh").chmod(0o755)
@@ -889,8 +889,8 @@ def _(folder):
     sanitized()
     (folder / "a.cc").write_text(f'#define _Static_assert static_assert\n#define LOADER_TEXT "{BUILD}/runtime/loader.inc"\n' + (HERE / "driver.c").read_text().split("#endif")[0] +
                                  "#endif\n")
-    T.must(T.run(["g++", "-std=c++17", *T.WARNINGS[1:], "-Wno-unused-function", "-fsyntax-only", "a.cc"], cwd=folder))
-    T.must(T.run(["g++", "-std=c++17", *T.WARNINGS[1:], "-Wno-unused-function", "-DPROGRAM_NO_PTHREADS", "-DPROGRAM_NO_MMAP", "-fsyntax-only", "a.cc"],
+    T.must(T.run(["g++", "-std=c++17", *T.WARNINGS[1:], "-fsyntax-only", "a.cc"], cwd=folder))
+    T.must(T.run(["g++", "-std=c++17", *T.WARNINGS[1:], "-DPROGRAM_NO_PTHREADS", "-DPROGRAM_NO_MMAP", "-fsyntax-only", "a.cc"],
                  cwd=folder))
 
 
