@@ -2,9 +2,9 @@
  * the files and how they share values), and these, with inputs, outputs and weights, the messages
  * of the file.
  *
- * Not written: what ONNX has no form for (entries, states, calls of C functions), and control (IF,
- * LOOP). Bounds of symbols are left out, since ONNX knows none; so are checks of sizes that a run
- * makes, which a warning says.
+ * Not written: what ONNX has no form for (entries, states, calls of C functions). Bounds of symbols
+ * are left out, since ONNX knows none; so are checks of sizes that a run makes, which a warning
+ * says.
  */
 #include "frontend/onnx/write.h"
 
@@ -48,8 +48,6 @@ static bool check_uops(struct onnx_writer *w)
             return write_refuse(w, u, mem_printf(w->t, "%s(): a call of a function is not written "
                                                        "as ONNX; write the model as .tg",
                                                  h->function));
-        if (u->op == OP_LOOP || u->op == OP_IF)
-            return write_refuse(w, u, "is not written as ONNX; write the model as .tg");
     }
     return true;
 }
@@ -57,7 +55,7 @@ static bool check_uops(struct onnx_writer *w)
 static bool write_uop(struct onnx_writer *w, struct uop *u)
 {
     w->now = u;
-    if (map_get(&w->value, u) || u->op == OP_CONST || u->op == OP_VAR)
+    if (map_get(&w->value, u) || u->op == OP_CONST || u->op == OP_VAR || u->op == OP_IF)
         return true;                                     /* these when they are used */
     if (u->op == OP_BUFFER)
         return write_leaf(w, u);
@@ -73,7 +71,14 @@ static bool write_uop(struct onnx_writer *w, struct uop *u)
         return write_scatter(w, u);
     if (op_class(u->op) == CLASS_MOVE || u->op == OP_CONTIGUOUS)
         return write_movement(w, u);
-    TGC_BUG(w->t, "%s is no op of a graph", op_name(u->op));
+    if (u->op == OP_LOOP)
+        return write_loop(w, u);
+    if (u->op == OP_GET)
+        return write_get(w, u);
+    if (u->op != OP_PARAM)
+        TGC_BUG(w->t, "%s is no op of a graph", op_name(u->op));
+    write_set(w, u, write_inside(w, u));
+    return true;
 }
 
 /* ------------------------------------------------------------------------------------- messages */
@@ -116,8 +121,11 @@ static ValueInfoProto *value_proto(struct tgc *t, const char *name, enum dtype d
     return p;
 }
 
-static NodeProto *node_proto(struct tgc *t, const struct written_node *n)
+static GraphProto *body_proto(struct onnx_writer *w, const struct written_node *n);
+
+static NodeProto *node_proto(struct onnx_writer *w, struct written_node *n)
 {
+    struct tgc *t = w->t;
     NodeProto *p = MEM_NEW(t, NodeProto);
     node_proto__init(p);
     p->op_type = mem_str(t, n->type);
@@ -126,11 +134,45 @@ static NodeProto *node_proto(struct tgc *t, const struct written_node *n)
     p->input = mem_array(t, p->n_input + 1, sizeof *p->input);
     for (int k = 0; k < n->nin; k++)
         p->input[k] = mem_str(t, n->in[k]->name);
-    p->n_output = 1;
-    p->output = mem_array(t, 1, sizeof *p->output);
-    p->output[0] = mem_str(t, n->out->name);
+    p->n_output = (size_t)n->nalso + 1;
+    p->output = mem_array(t, p->n_output, sizeof *p->output);
+    for (int k = 0; k <= n->nalso; k++)
+        p->output[k] = mem_str(t, (k ? n->also[k - 1] : n->out)->name);
+    if (n->body)
+        write_graph(w, n->out, "body", body_proto(w, n));
     p->n_attribute = (size_t)n->nattribute;
     p->attribute = n->attribute;
+    return p;
+}
+
+/* The nodes of a region: the main graph's, or a loop's body. */
+static void put_nodes(struct onnx_writer *w, GraphProto *p, int region)
+{
+    p->node = mem_array(w->t, (size_t)w->nnode + 1, sizeof *p->node);
+    for (int i = 0; i < w->nnode; i++)
+        if (w->node[i]->out->used && w->node[i]->out->region == region)
+            p->node[p->n_node++] = node_proto(w, w->node[i]);
+}
+
+static ValueInfoProto **value_protos(struct tgc *t, struct written *const *v, int n)
+{
+    ValueInfoProto **p = mem_array(t, (size_t)n + 1, sizeof *p);
+    for (int i = 0; i < n; i++)
+        p[i] = value_proto(t, v[i]->name, v[i]->dtype, v[i]->dim, v[i]->ndim);
+    return p;
+}
+
+/* Depth: nesting of loops, which readers of models limit. */
+static GraphProto *body_proto(struct onnx_writer *w, const struct written_node *n)
+{
+    GraphProto *p = MEM_NEW(w->t, GraphProto);
+    graph_proto__init(p);
+    p->name = mem_printf(w->t, "%s/body", n->out->name);
+    put_nodes(w, p, n->body);
+    p->n_input = (size_t)n->nbody_in;
+    p->input = value_protos(w->t, n->body_in, n->nbody_in);
+    p->n_output = (size_t)n->nbody_out;
+    p->output = value_protos(w->t, n->body_out, n->nbody_out);
     return p;
 }
 
@@ -141,13 +183,10 @@ static GraphProto *graph_proto(struct onnx_writer *w)
     GraphProto *p = MEM_NEW(t, GraphProto);
     graph_proto__init(p);
     p->name = mem_str(t, g->name && *g->name ? g->name : "graph");
-    p->node = mem_array(t, (size_t)w->nnode + 1, sizeof *p->node);
     p->initializer = mem_array(t, (size_t)w->nconstant + 1, sizeof *p->initializer);
     p->input = mem_array(t, (size_t)g->ninput + 1, sizeof *p->input);
     p->output = mem_array(t, (size_t)g->noutput + 1, sizeof *p->output);
-    for (int i = 0; i < w->nnode; i++)
-        if (w->node[i]->out->used)
-            p->node[p->n_node++] = node_proto(t, w->node[i]);
+    put_nodes(w, p, 0);
     for (int i = 0; i < w->nconstant; i++)
         if (w->constant[i]->used) {
             TensorProto *x = (TensorProto *)(uintptr_t)w->constant[i]->tensor;
@@ -210,8 +249,8 @@ static bool check_writable(struct tgc *t, const struct graph *g)
                                    "each an input and an output, or write the model as .tg");
     for (int i = 0; i < g->nhost; i++) {
         if (!uop_is_check(g->host[i]))
-            return diag_error(t, NULL, "sizes depend on the values of tensors, which is not written "
-                                       "as ONNX; write the model as .tg");
+            return diag_error(t, NULL, "sizes depend on the values of tensors, which is not "
+                                       "written as ONNX; write the model as .tg");
         nchecks++;
     }
     if (nchecks)
@@ -250,7 +289,7 @@ ModelProto *onnx_write(struct tgc *t, const struct graph *g, const char *produce
         root[g->ninput + i] = g->output[i].value;
     struct uop **order = uop_toposort(t, root, g->ninput + g->noutput, &w.norder);
     w.order = mem_copy(t, order, (size_t)w.norder * sizeof *order);
-    if (!check_uops(&w))
+    if (!check_uops(&w) || !write_find_loops(&w))
         return NULL;
     for (int i = 0; i < w.norder; i++)
         if (!write_uop(&w, w.order[i]))

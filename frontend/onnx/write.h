@@ -7,6 +7,7 @@
  *      write_move.c         movement ops
  *      write_index.c        INDEX and SCATTER
  *      write_contract.c     sums of products as MatMul, as Conv; pools
+ *      write_loop.c         LOOP and IF
  *      write_idiom.c        softmax, sigmoid and others that have an operator of their own
  *
  * Every uop gets a value as if it were used. A pattern that reaches over several uops leaves those
@@ -32,6 +33,7 @@ struct written {
     struct written *form;           /* the same elements with other dimensions; a list from the
                                      * first one on */
     struct written *first;          /* of that list */
+    int region;                     /* the loop in which it is computed, from 1 on; 0: none */
     bool used;
 };
 enum { NODE_INPUTS = 6 };
@@ -40,6 +42,9 @@ struct written_node {
     struct written **in;
     int nin;
     struct written *out;
+    /* Loop: its other results; the body's inputs and results, and its region */
+    struct written **also, **body_in, **body_out;
+    int nalso, nbody_in, nbody_out, body;
     AttributeProto **attribute;
     int nattribute;
     size_t cap_attribute;
@@ -57,6 +62,14 @@ struct onnx_writer {
     int nconstant;
     size_t cap_constant;
     struct dict constant_by_text;
+    /* in: the counter, the condition and the carried values inside of it; around: the
+     * region of the loop itself */
+    struct written_loop {
+        const struct loop *loop;
+        int depth, around;
+        struct written **in;
+    } *loop;
+    int nloop;
     const struct uop *now;          /* the uop whose nodes are made */
     /* a symbol that no input has as a dimension, and its value, which must not be used */
     const struct uop *unsourced_symbol;
@@ -95,6 +108,7 @@ void write_ints(struct onnx_writer *w, struct written *v, const char *name, cons
                 int n);
 void write_string(struct onnx_writer *w, struct written *v, const char *name, const char *s);
 void write_float(struct onnx_writer *w, struct written *v, const char *name, float f);
+void write_graph(struct onnx_writer *w, struct written *v, const char *name, GraphProto *g);
 /* x as dtype d: itself, or a Cast. */
 struct written *write_as(struct onnx_writer *w, struct written *x, enum dtype d);
 /* Broadcast dimensions of two values; false: they do not fit together. */
@@ -123,6 +137,16 @@ bool write_scatter(struct onnx_writer *w, struct uop *u);
 /* Each: false if u is none, and has no value then. */
 bool write_contraction(struct onnx_writer *w, struct uop *u);
 bool write_idiom(struct onnx_writer *w, struct uop *u);
+
+/* write_loop.c: the graph's loops, with what is known inside of them; false: a diagnostic. */
+bool write_find_loops(struct onnx_writer *w);
+/* The counter's or a carried value inside of its loop. */
+struct written *write_inside(struct onnx_writer *w, const struct uop *u);
+/* LOOP; GET of it or of an IF. */
+bool write_loop(struct onnx_writer *w, struct uop *u);
+bool write_get(struct onnx_writer *w, struct uop *u);
+/* Is `a` computed in a loop inside of that of b? */
+bool write_is_deeper(const struct onnx_writer *w, int a, int b);
 
 /* What cannot be written: `what` says why, and what to do. Returns false. */
 bool write_refuse(struct onnx_writer *w, const struct uop *u, const char *what);

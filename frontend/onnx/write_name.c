@@ -13,9 +13,19 @@ static void mark_used(struct onnx_writer *w, struct written *const *output)
     for (int i = 0; i < graph_count_outputs(w->g); i++)
         output[i]->used = true;
     /* users come after what they use */
-    for (int i = w->nnode; i-- > 0;)
-        for (int k = 0; k < w->node[i]->nin && w->node[i]->out->used; k++)
-            w->node[i]->in[k]->used = true;
+    for (int i = w->nnode; i-- > 0;) {
+        struct written_node *n = w->node[i];
+        for (int k = 0; k < n->nalso; k++)
+            n->out->used |= n->also[k]->used;
+        if (!n->out->used)
+            continue;
+        for (int k = 0; k < n->nin; k++)
+            n->in[k]->used = true;
+        for (int k = 0; k < n->nalso; k++)
+            n->also[k]->used = true;
+        for (int k = 0; k < n->nbody_out; k++)
+            n->body_out[k]->used = true;
+    }
 }
 
 static const char *unique(struct onnx_writer *w, struct dict *taken, const char *want)
@@ -92,10 +102,14 @@ bool write_names(struct onnx_writer *w, struct written *const *output)
     for (int i = 0; i < w->nconstant; i++)
         if (w->constant[i]->used && !w->constant[i]->name)
             w->constant[i]->name = unique(w, &taken, name_of(w, w->constant[i]));
-    for (int i = 0; i < w->nnode; i++) {
-        struct written *v = w->node[i]->out;
-        if (v->used && !v->name)
-            v->name = unique(w, &taken, name_of(w, v));
-    }
+    for (int i = 0; i < w->nloop; i++)
+        for (int k = 0; k < w->loop[i].loop->ncarried + 2; k++)
+            w->loop[i].in[k]->name = unique(w, &taken, w->loop[i].in[k]->name);
+    for (int i = 0; i < w->nnode; i++)
+        for (int k = 0; k <= w->node[i]->nalso; k++) {
+            struct written *v = k ? w->node[i]->also[k - 1] : w->node[i]->out;
+            if (v->used && !v->name)
+                v->name = unique(w, &taken, name_of(w, v));
+        }
     return true;
 }

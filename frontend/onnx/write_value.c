@@ -37,9 +37,12 @@ struct written *write_node(struct onnx_writer *w, const char *type, enum dtype d
     n->type = type;
     n->in = mem_array(w->t, (size_t)nin + 1, sizeof *n->in);
     n->nin = nin;
-    for (int i = 0; i < nin; i++)
-        n->in[i] = in[i];
     n->out = value_new(w, d, dim, ndim);
+    for (int i = 0; i < nin; i++) {
+        n->in[i] = in[i];
+        if (write_is_deeper(w, in[i]->region, n->out->region))
+            n->out->region = in[i]->region;
+    }
     n->out->node = n;
     VEC_PUSH(w->t, w->node, w->nnode, w->cap_node, n);
     return n->out;
@@ -140,6 +143,11 @@ void write_float(struct onnx_writer *w, struct written *v, const char *name, flo
     AttributeProto *a = attribute(w, v, name, ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT);
     a->has_f = true;
     a->f = f;
+}
+
+void write_graph(struct onnx_writer *w, struct written *v, const char *name, GraphProto *g)
+{
+    attribute(w, v, name, ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__GRAPH)->g = g;
 }
 
 struct written *write_as(struct onnx_writer *w, struct written *x, enum dtype d)
@@ -306,6 +314,8 @@ struct written *write_size(struct onnx_writer *w, struct uop *u)
             continue;
         if (x->op == OP_CONST)
             write_set(w, x, write_scalar(w, x->dtype, (union scalar){.i = x->arg.i}));
+        else if (x->op == OP_VAR && ((const struct var *)x->arg.p)->is_counter)
+            write_set(w, x, write_inside(w, x));
         else if (x->op == OP_VAR)
             write_set(w, x, size_of_symbol(w, x));
         else if (!op_is_elementwise(x->op) || !write_elementwise(w, x))

@@ -381,6 +381,38 @@ def open_sizes(folder):
         graph(folder, lines, {"x": uniform(n, 3, 4), "b": uniform(5)}, dims={"x": "N<=9, 3, 4", "b": "M<=7"}, sizes=[("N", 9), ("M", 7)])
 
 
+@case("loops, one in another, and choices")
+def control(folder):
+    (folder / "m.tg").write_text("""tg 1
+input %x : f32[N<=6, 3]
+input %c : bool
+%n = reduce_sum(%x) {axes=[1]}
+%0 : f32[N, 3], %1 : f32[4, N, 3] = loop %i < i64(4) while bool(true) carry(%s = %x) stack 4 {
+  %d = add(%s, %x)
+  %f = cast(%i) {to=f32}
+  %g = mul(%d, %f)
+  %e : f32[N, 3], %rows : f32[2, N] = loop %j < i64(2) while bool(true) carry(%t = %g) stack 2 {
+    %u = mul(%t, f32(0.5))
+    %v = add(%u, %x)
+    %w = reduce_sum(%v) {axes=[1]}
+    next(%v) while bool(true) scan(%w)
+  }
+  %r = reduce_sum(%rows) {axes=[0, 1]}
+  %h = add(%e, %r)
+  next(%h) while bool(true) scan(%d)
+}
+%2 : f32[N, 3] = if (%c) then (%0) else (%x)
+output %0 as "last"
+output %1 as "all"
+output %2 as "chosen"
+output %n as "n"
+""")
+    for n in (1, 5):
+        for c in (False, True):
+            m = written(folder, "m.tg", {"x": uniform(n, 3), "c": np.array(c)}, sizes=[("N", 6)], rtol=1e-4)
+    expect(operators(m).count("Loop") == 1, f"operators {operators(m)}")
+
+
 @case("what ONNX cannot say is refused")
 def refused_graphs(folder):
     for lines, words in ((['input %x : f32[2]', '%y = atan2(%x, %x)', 'output %y as "y"'], "error: atan2 has no operator in ONNX"),
