@@ -345,8 +345,8 @@ struct onnx_sink onnx_file(struct tgc *t, const char *path, struct outputs *file
  *     onnx_write() does
  *   - .tg: the graph as text, with all its weights in a .safetensors of the same stem
  *   - .safetensors: the weights alone, by their names in the model
- * needs: model_load(); o is what that was given. The files are opened in `files`, and complete
- * after outputs_commit(). false: diagnostics. */
+ * needs: model_load(), model_protect_files(); o is what they were given. The files are opened in
+ * `files`, and complete after outputs_commit(). false: diagnostics. */
 struct array;
 bool trained_write(struct tgc *t, const struct options *o, const struct model *m,
                    const struct array *weight, int nweight, const char *path,

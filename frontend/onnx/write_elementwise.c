@@ -4,6 +4,9 @@
  * Operands broadcast as ONNX has it: an EXPAND, and a RESHAPE that only adds axes of size 1 at the
  * front, are looked through. Small integers, bf16 and floats of 8 bits are computed in i32, i64 or
  * f32 and cast back, which wraps and rounds as the uop says: runtimes have few operators for them.
+ *
+ * A CAST of a float beyond an integer's range saturates; a Cast is what the runtime makes of it,
+ * since ONNX leaves that open.
  */
 #include "frontend/onnx/write.h"
 
