@@ -52,6 +52,7 @@ static void put_json(struct text *x, const struct operator *op)
     put_json_text(x, "domain", domain_of(op));
     text_printf(x, ",\"since\":%d,\"until\":%d", op->since, last_opset(op));
     put_json_text(x, "dtypes", kinds_text(x->t, op->kinds));
+    put_json_text(x, "gradient", operator_gradient(op));
     put_json_text(x, "limits", op->limits);
     text_putc(x, '}');
 }
@@ -61,22 +62,25 @@ static void put_record(struct text *x, const struct operator *op)
 {
     text_printf(x, "%s\n    domain  %s\n    opsets  %s\n    dtypes  %s\n", op->name, domain_of(op),
                 opsets_of(x->t, op), kinds_text(x->t, op->kinds));
+    if (*operator_gradient(op))
+        text_printf(x, "    gradient  %s\n", operator_gradient(op));
     if (*op->limits)
         text_printf(x, "    limits  %s\n", op->limits);
 }
 
 /* Rows of cells in columns; the last cell of a row has no trailing blanks. */
-struct columns { const char *(*cell)[5]; size_t n, cap; };
+enum { COLUMNS = 6 };
+struct columns { const char *(*cell)[COLUMNS]; size_t n, cap; };
 
 static void put_columns(struct text *x, const struct columns *c)
 {
-    size_t width[5] = {0};
+    size_t width[COLUMNS] = {0};
     for (size_t i = 0; i < c->n; i++)
-        for (int k = 0; k < 5; k++)
+        for (int k = 0; k < COLUMNS; k++)
             if (strlen(c->cell[i][k]) > width[k])
                 width[k] = strlen(c->cell[i][k]);
     for (size_t i = 0; i < c->n; i++) {
-        int last = 4;
+        int last = COLUMNS - 1;
         while (last > 0 && !*c->cell[i][last])
             last--;
         for (int k = 0; k < last; k++)
@@ -96,7 +100,9 @@ static void put_operators(struct text *x, bool json)
         all.cell[i][1] = domain_of(op);
         all.cell[i][2] = mem_printf(x->t, "opset %s", opsets_of(x->t, op));
         all.cell[i][3] = kinds_text(x->t, op->kinds);
-        all.cell[i][4] = op->limits;
+        const char *gradient = operator_gradient(op);
+        all.cell[i][4] = *gradient ? mem_printf(x->t, "gradient: %s", gradient) : "";
+        all.cell[i][5] = op->limits;
         text_puts(x, json && i ? ",\n" : "");
         if (json)
             put_json(x, op);

@@ -118,6 +118,8 @@ SUITES = [
     ("written", "tests/onnx/written_test.py", 600, 1800, 33, "frontend/onnx/save.c frontend/onnx/replace.c frontend/onnx/write lib/trained.c tests/fuzz/written.py"),
     ("gradient", "tests/onnx/gradient_test.py", 300, 300, 8, "frontend/onnx/lower_gradient.c frontend/library_gradient.c"),
     ("gradient-loops", "tests/onnx/gradient_loops_test.py", 600, 600, 30, "frontend/onnx/lower_gradient.c frontend/library_gradient.c frontend/gradient"),
+    ("gradient-operators", "tests/onnx/gradient_operators_test.py", 300, 300, 20,
+     "frontend/onnx/lower_ frontend/library frontend/gradient frontend/onnx/gradients.def"),
     ("custom", "tests/onnx/custom_test.py", 300, 600, 12,
      "frontend/onnx/lower_custom.c frontend/text/custom.c frontend/text/expand.c frontend/text/call.c backends/program/external.c "
      "backends/llvm/external.c"),

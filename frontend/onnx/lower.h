@@ -84,6 +84,9 @@ const struct operator*
     operator_find(const char *domain, const char *name, int opset, bool *known_elsewhere);
 int operator_count(void);
 const struct operator *operator_at(int i);
+/* Whether it has a gradient: "yes", "zero" (it has steps), "no", "part"; "": not measured, or it has
+ * no floats. */
+const char *operator_gradient(const struct operator *op);
 
 /* --------------------------------------------------------------------------------- schemas.def */
 /* An operator's signature, in the notation of schemas.def. */

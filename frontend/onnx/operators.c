@@ -15,6 +15,19 @@ int operator_count(void) { return (int)(sizeof operators / sizeof *operators); }
 
 const struct operator* operator_at(int i) { return &operators[i]; }
 
+const char *operator_gradient(const struct operator *op)
+{
+    static const struct { const char *domain, *name, *what; } rows[] = {
+#define GRADIENT(domain, name, what) {domain, name, #what},
+#include "frontend/onnx/gradients.def"
+#undef GRADIENT
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (!strcmp(rows[i].name, op->name) && !strcmp(rows[i].domain, op->domain))
+            return rows[i].what;
+    return "";
+}
+
 const struct operator*
     operator_find(const char *domain, const char *name, int opset, bool *known_elsewhere)
 {

@@ -108,6 +108,7 @@ def _(folder):
         expect(not re.search(r" +$", text, re.M), f"ops {arguments}: blanks at the end of a line")
     record = tgc(folder, "ops", "GRU").out.decode()
     expect(record.startswith("GRU\n    domain  ai.onnx\n    opsets  "), record)
+    expect("    gradient  yes\n" in record and re.search(r"^Floor .*  gradient: zero$", "\n".join(lines), re.M), record)
     newest = onnx.defs.onnx_opset_version()
     expect(f"    opsets  1-{newest}\n" in record, f"not up to which opset it is known:\n{record}")
     until = {row["name"]: row["until"] for row in json.loads(tgc(folder, "ops", "--json").out) if row["domain"] == "ai.onnx"}
