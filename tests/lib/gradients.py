@@ -85,11 +85,11 @@ class Gradients:
         """The message with which the model is refused."""
         return T.must(T.run([self.tgc, "m.onnx", "-o", "m.c"], cwd=self.folder(name, m)), 1).err
 
-    def text(self, name, m):
-        """The graph, as text."""
+    def text(self, name, m, form="tg"):
+        """The graph, as text; or the C."""
         folder = self.folder(name, m)
-        T.must(T.run([self.tgc, "m.onnx", "-o", "m.tg"], cwd=folder))
-        return (folder / "m.tg").read_text()
+        T.must(T.run([self.tgc, "m.onnx", "-o", f"m.{form}"], cwd=folder))
+        return (folder / f"m.{form}").read_text()
 
     def check(self, name, nodes, variables, weights=(), opset=OPSET):
         """nodes make r out of the variables; y is the sum of r times fixed random numbers."""

@@ -1,5 +1,6 @@
 """Gradient (ai.onnx.preview.training) of loops and branches: recurrent layers, Scan, Loop, If."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -165,14 +166,17 @@ def refused():
         expect(part in message, message)
 
 
-@suite.case("a layer's weights get one sum of products after the loop; rows of its input are no scatter")
+@suite.case("a layer's weights get one sum of products after the loop; rows of its input are no scatter, and forward is one loop")
 def one_sum():
     nodes = [G.node("RNN", ["x", "w", "u"], ["all", "r"], hidden_size=H), G.node("Mul", ["r", "r"], ["y"]),
              gradient(["x", "w", "u"], ["d_x", "d_w", "d_u"], ["x", "w", "u"], "y")]
-    text = GRADIENTS.text("one sum", model(nodes, {"x": draw(T, B, I), "w": draw(1, H, I), "u": draw(1, H, H)},
-                                           ["d_x", "d_w", "d_u"]))
+    m = model(nodes, {"x": draw(T, B, I), "w": draw(1, H, I), "u": draw(1, H, H)}, ["all", "d_x", "d_w", "d_u"])
+    text = GRADIENTS.text("one sum", m)
     loop = text[text.rindex("= loop"):]
     expect("scatter" not in text and "(add" not in loop[:loop.index("next (")], text)
     expect(loop.count("reduce(") == 1 + 1 + 3, text)      # forward; to the state; then for each operand
+    code = GRADIENTS.text("one sum, code", m, "c")
+    expect(len(re.findall(r"for \(int64_t step", code)) == 2, "not one loop forwards, which keeps, and one backwards")
+
 
 suite.main()
