@@ -71,13 +71,13 @@ class Gradients:
         onnx.save(m, folder / "m.onnx")
         return folder
 
-    def run(self, name, m, variables):
+    def run(self, name, m, variables, options=()):
         folder = self.folder(name, m)
         words = []
         for name, array in variables.items():
             np.save(folder / f"{name}.npy", array)
             words += ["-i", f"{name}={name}.npy"]
-        T.must(T.run([self.tgc, "run", "m.onnx", "--target=c", *words, "--out-dir", "out"], cwd=folder,
+        T.must(T.run([self.tgc, "run", "m.onnx", "--target=c", *options, *words, "--out-dir", "out"], cwd=folder,
                      env=T.quickly()))
         return {p.stem: np.load(p) for p in (folder / "out").glob("*.npy")}
 

@@ -166,6 +166,20 @@ def refused():
         expect(part in message, message)
 
 
+@suite.case("sizes that only the run knows, of steps and of the batch")
+def symbols():
+    nodes = [G.node("LSTM", ["x", "w", "u"], ["all", "last"], hidden_size=H), G.node("Mul", ["all", "all"], ["y"]),
+             gradient(["x", "w", "u"], ["d_x", "d_w", "d_u"], ["x", "w", "u"], "y")]
+    variables = {"x": draw(T, B, I), "w": draw(1, 4 * H, I), "u": draw(1, 4 * H, H)}
+    m = model(nodes, variables, ["d_x", "d_w", "d_u"])
+    want = GRADIENTS.run("fixed", m, variables)
+    for dim, name in zip(m.graph.input[0].type.tensor_type.shape.dim, ("T", "B")):
+        dim.dim_param = name
+    got = GRADIENTS.run("symbols", m, variables, ["--dim", "T=..9", "--dim", "B=..4"])
+    for name, value in want.items():
+        close(name, got[name], value)
+
+
 @suite.case("a layer's weights get one sum of products after the loop; rows of its input are no scatter, and forward is one loop")
 def one_sum():
     nodes = [G.node("RNN", ["x", "w", "u"], ["all", "r"], hidden_size=H), G.node("Mul", ["r", "r"], ["y"]),
