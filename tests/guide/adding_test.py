@@ -124,7 +124,9 @@ def command(change, tree):
     words = [sys.executable if word == ".venv/bin/python" else word.strip("'") for word in change.text.split()]
     done = T.run(words, cwd=tree.folder, timeout=300)
     expect(done.status == 0, f"{change.page}:{change.line}: {done.describe()}\n{done.out.decode()[-2000:]}")
-    return done.out.decode()
+    printed = done.out.decode()
+    expect(not printed.startswith("1..0"), f"{change.page}:{change.line}: no test runs")
+    return printed
 
 
 def follow(tree, without=None):
