@@ -1,7 +1,7 @@
 """A random graph (generate.py) through tgc into ONNX again: what ONNX Runtime makes of that must be what the graph says.
 
 What tgc refuses to write, or to read, is dropped with all that needs it. Graphs for which ONNX Runtime lacks a kernel are
-not compared. Those with empty tensors need not agree: it gives what it reduces of nothing different shapes, by the nodes around.
+not compared. Of those with empty tensors its optimizer makes others, so they run without it.
 """
 
 import re
@@ -99,6 +99,8 @@ class Written:
         inputs = {i.name: inputs[i.name] for i in m.graph.input}
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
+        if not self.is_full():
+            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         try:
             session = onnxruntime.InferenceSession(m.SerializeToString(), options, providers=["CPUExecutionProvider"])
         except onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented as why:
@@ -117,13 +119,6 @@ class Written:
         if m is None:
             return None
         onnx.checker.check_model(m, full_check=True)
-        wrong = self.compare(m, tally)
-        if wrong and not self.is_full():
-            tally["empty"] += 1
-            return None
-        return wrong
-
-    def compare(self, m, tally):
         for s, size in enumerate(self.graph.sizes):
             try:
                 got = self.run(m, s, tally)
