@@ -198,14 +198,16 @@ static void add_core(struct backward *b, struct uop *x)
 /* Divides an anchor's adjoint into sums of products and the rest, which the loop adds up. */
 static void add_anchor(struct backward *b, struct anchor a)
 {
+    enum { MOST = 64 };                  /* sums that are divided: equal terms are terms, too */
     struct tgc *t = b->g->t;
     struct uop **term = NULL, *rest = NULL;
-    int n = 0;
+    int n = 0, ndivided = 0;
     size_t cap = 0;
     VEC_PUSH(t, term, n, cap, a.d);
     while (n) {
         struct uop *d = term[--n];
-        if (d->op == OP_ADD && d->src[0]->ndim == d->ndim && d->src[1]->ndim == d->ndim) {
+        if (d->op == OP_ADD && d->src[0]->ndim == d->ndim && d->src[1]->ndim == d->ndim &&
+            ndivided++ < MOST) {
             VEC_PUSH(t, term, n, cap, d->src[1]);
             VEC_PUSH(t, term, n, cap, d->src[0]);
             continue;
@@ -410,60 +412,75 @@ static bool begin(struct backward *b, struct gradient *g, struct uop *u)
     return true;
 }
 
+/* What is stacked for products. */
+static void add_cores(struct backward *b)
+{
+    for (int i = 0; i < b->nproduct; i++) {
+        struct uop *both[2] = {b->product[i].s.a, b->product[i].s.b};
+        struct mem_mark mark = scratch_mark(b->g->t);
+        int n;
+        struct uop **order = uop_toposort(b->g->t, both, 2, &n);
+        mark_inside(b, order, n);
+        scratch_release(b->g->t, mark);
+        add_core(b, both[0]);
+        add_core(b, both[1]);
+    }
+}
+
+/* What an iteration computes, in the order of build(), then the products' factors; *ncarried and
+ * *nscan: how much of it is carried and stacked. */
+static struct uop **expressions(struct backward *b, int *ncarried, int *nscan, int *n)
+{
+    struct tgc *t = b->g->t;
+    struct uop **expr = NULL;
+    size_t cap = 0;
+    *n = 0;
+    for (int k = 0; k < b->loop->ncarried; k++)
+        if (b->live[k]) {
+            struct uop *p = uop_param(t, (struct loop_param *)&b->loop->param[k]),
+                       *d = map_get(&b->in.adjoint, p);
+            d = d ? d : gradient_full_like(b->g, p, 0);
+            VEC_PUSH(t, expr, *n, cap, d);
+        }
+    for (int i = 0; i < b->nsum; i++)
+        VEC_PUSH(t, expr, *n, cap, b->sum[i].d);
+    *ncarried = *n;
+    for (int i = 0; i < b->nrow; i++)
+        VEC_PUSH(t, expr, *n, cap, b->row[i].d);
+    b->first_core = *n;
+    for (int i = 0; i < b->ncore; i++)
+        VEC_PUSH(t, expr, *n, cap, b->core[i]);
+    *nscan = *n - *ncarried;
+    for (int i = 0; i < b->nproduct; i++) {
+        VEC_PUSH(t, expr, *n, cap, b->product[i].s.a);
+        VEC_PUSH(t, expr, *n, cap, b->product[i].s.b);
+    }
+    return expr;
+}
+
 bool gradient_loop(struct gradient *g, struct uop *u)
 {
     struct backward b;
-    struct tgc *t = g->t;
+    const struct loop *l = u->arg.p;
+    int ncarried, nscan, n, k = 0;
     if (u->src[0]->vmax <= 0)
         return give_initial(g, u);
     if (!begin(&b, g, u) || !run_body(&b))
         return false;
-    const struct loop *l = b.loop;
     collect(&b);
-    struct uop **expr = NULL;
-    int n = 0, count;
-    size_t cap = 0;
-    for (int k = 0; k < l->ncarried; k++)
-        if (b.live[k]) {
-            struct uop *p = uop_param(t, (struct loop_param *)&l->param[k]),
-                       *d = map_get(&b.in.adjoint, p);
-            d = d ? d : gradient_full_like(g, p, 0);
-            VEC_PUSH(t, expr, n, cap, d);
-        }
-    for (int i = 0; i < b.nsum; i++)
-        VEC_PUSH(t, expr, n, cap, b.sum[i].d);
-    int ncarried = n;
-    for (int i = 0; i < b.nrow; i++)
-        VEC_PUSH(t, expr, n, cap, b.row[i].d);
-    for (int i = 0; i < b.nproduct; i++) {
-        struct uop *both[2] = {b.product[i].s.a, b.product[i].s.b};
-        struct mem_mark mark = scratch_mark(t);
-        struct uop **order = uop_toposort(t, both, 2, &count);
-        mark_inside(&b, order, count);
-        scratch_release(t, mark);
-        add_core(&b, both[0]);
-        add_core(&b, both[1]);
-    }
-    for (int i = 0; i < b.ncore; i++)
-        VEC_PUSH(t, expr, n, cap, b.core[i]);
-    struct uop **needed = mem_array(t, (size_t)(n + 2 * b.nproduct) + 1, sizeof *needed);
-    memcpy(needed, expr, (size_t)n * sizeof *needed);
-    for (int i = 0; i < b.nproduct; i++) {
-        needed[n + 2 * i] = b.product[i].s.a;
-        needed[n + 2 * i + 1] = b.product[i].s.b;
-    }
+    add_cores(&b);
+    struct uop **expr = expressions(&b, &ncarried, &nscan, &n);
     if (!n)
         return true;
-    b.first_core = n - b.ncore;
-    if (!keep(&b, needed, n + 2 * b.nproduct) || !build(&b, expr, ncarried, n - ncarried))
+    if (!keep(&b, expr, n) || !build(&b, expr, ncarried, nscan))
         return false;
-    for (int k = 0, i = 0; k < l->ncarried; k++)
-        if (b.live[k])
-            gradient_give(g, u->src[2 + k], lib_get(g->l, b.result, i++));
+    for (int c = 0; c < l->ncarried; c++)
+        if (b.live[c])
+            gradient_give(g, u->src[2 + c], lib_get(g->l, b.result, k++));
     for (int i = 0; i < b.nsum; i++)
-        gradient_give(g, b.sum[i].u, lib_get(g->l, b.result, ncarried - b.nsum + i));
+        gradient_give(g, b.sum[i].u, lib_get(g->l, b.result, k++));
     for (int i = 0; i < b.nrow; i++)
-        give_row(&b, &b.row[i], lib_get(g->l, b.result, ncarried + i));
+        give_row(&b, &b.row[i], lib_get(g->l, b.result, k++));
     give_products(&b);
     return true;
 }
