@@ -8,8 +8,7 @@
 
 #include <string.h>
 
-/* Whether name is what the pattern says, where '*' stands for any characters. */
-static bool matches(const char *pattern, const char *name)
+bool name_matches(const char *pattern, const char *name)
 {
     const char *star = NULL, *again = NULL;
     while (*name) {
@@ -75,7 +74,7 @@ static bool choose_matching(struct exposing *e, const char *pattern)
     int nmatching = 0;
     for (int i = 0; i < e->nvalue; i++) {
         const struct named_value *v = &e->value[i];
-        if (!v->value || !matches(pattern, v->name))
+        if (!v->value || !name_matches(pattern, v->name))
             continue;
         nmatching++;
         e->chosen[i] |= e->varies[i] && !is_output(e, v);

@@ -202,6 +202,9 @@ struct uop *lib_instance_norm(const struct lib *l, struct uop *x, struct uop *sc
                               struct uop *bias, double eps);
 struct uop *lib_batch_norm(const struct lib *l, struct uop *x, struct uop *scale, struct uop *bias,
                            struct uop *mean, struct uop *var, double eps);
+/* Notes that these weights are the running statistics of x, for training. Others are left alone. */
+void lib_note_statistics(const struct lib *l, struct uop *x, struct uop *mean, struct uop *var,
+                         double momentum);
 /* p 1 or 2; 0/0 is 0 */
 struct uop *lib_lp_normalize(const struct lib *l, struct uop *x, int64_t axis, int p);
 struct uop *lib_lrn(const struct lib *l, struct uop *x, int64_t size, double alpha, double beta,
@@ -410,6 +413,9 @@ struct gradient_options {
 bool gradient_outputs(struct tgc *t, struct graph *g, const struct gradient_options *o);
 
 /* ------------------------------------------------------------------------------------- expose.c */
+
+/* Whether a name is what the pattern says, where '*' stands for any characters. */
+bool name_matches(const char *pattern, const char *name);
 
 /* A name that a user may ask for. value NULL: it can be no output, and why; from: what makes it. */
 struct named_value { const char *name; struct uop *value; const char *refusal, *from; };

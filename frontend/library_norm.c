@@ -434,6 +434,26 @@ struct uop *lib_batch_norm(const struct lib *l, struct uop *x, struct uop *scale
     return lib_cast(l, x->dtype, lib_add(l, lib_mul(l, uop_cast(t, acc, x), factor), shift));
 }
 
+static void note_statistic(const struct lib *l, struct uop *x, const struct uop *u,
+                           bool is_variance, double momentum)
+{
+    while (u->op == OP_CAST || u->op == OP_RESHAPE)
+        u = u->src[0];
+    struct buffer *b = u->op == OP_BUFFER ? (struct buffer *)(uintptr_t)u->arg.p : NULL;
+    if (!b || b->kind != BUFFER_WEIGHT)
+        return;
+    bool is_shared = b->statistic && b->statistic->of != x;
+    b->statistic = MEM_NEW(l->t, struct statistic);
+    *b->statistic = (struct statistic){is_shared ? NULL : x, is_variance, momentum};
+}
+
+void lib_note_statistics(const struct lib *l, struct uop *x, struct uop *mean, struct uop *var,
+                         double momentum)
+{
+    note_statistic(l, x, mean, false, momentum);
+    note_statistic(l, x, var, true, momentum);
+}
+
 struct uop *lib_lp_normalize(const struct lib *l, struct uop *x, int64_t axis, int p)
 {
     int a;

@@ -232,7 +232,12 @@ struct buffer {
     struct state *state;
     /* BUFFER_INPUT: the weight with a state's value in the first run; or NULL */
     struct buffer *first;
+    struct statistic *statistic; /* BUFFER_WEIGHT: what it is the running statistic of; or NULL */
 };
+
+/* The mean or the variance of `of` over all axes but 1, as batch normalization keeps it: a new one
+ * has the share 1 - momentum. of NULL: several layers share it. */
+struct statistic { struct uop *of; bool is_variance; double momentum; };
 
 /* An output that the context keeps and that is an input of the next run: passes/graph/state.c. */
 struct state {

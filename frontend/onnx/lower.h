@@ -382,7 +382,7 @@ struct uop *node_find(const struct node *n, struct uop *x, const void *keys, int
 /* Numbers to strings, and back: a run that reads an invalid number returns a status. */
 struct uop *node_to_string(const struct node *n, struct uop *x);
 struct uop *node_from_string(const struct node *n, enum dtype to, struct uop *x);
-enum optimizer { OPTIMIZER_ADAGRAD, OPTIMIZER_ADAM, OPTIMIZER_MOMENTUM };
+enum onnx_optimizer { ONNX_ADAGRAD, ONNX_ADAM, ONNX_MOMENTUM };
 /* mode, coordinates, rounding and their parameters, of the node's attributes. */
 bool resize_modes(const struct node *n, struct resize_attr *a);
 /* Input 0 through a pool with the node's attributes. */

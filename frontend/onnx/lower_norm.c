@@ -144,6 +144,7 @@ bool lower_batch_norm(struct node *n)
                                    : n->nout > 1 && (n->opset >= 7 || !node_int(n, "is_test", 0));
     if (training)
         return batch_norm_training(n, x, eps);
+    lib_note_statistics(&n->lib, x, n->in[3], n->in[4], node_float(n, "momentum", 0.9));
     return node_set(n, 0, lib_batch_norm(&n->lib, x, n->in[1], n->in[2], n->in[3], n->in[4], eps));
 }
 

@@ -83,11 +83,11 @@ static void momentum(const struct node *n, struct update *u, bool nesterov)
 
 bool lower_optimizer(struct node *n)
 {
-    enum optimizer kind = (enum optimizer)n->operator->param;
-    int nstate = kind == OPTIMIZER_ADAM ? 2 : 1, nrole = 2 + nstate, count = (n->nin - 2) / nrole;
+    enum onnx_optimizer kind = (enum onnx_optimizer)n->operator->param;
+    int nstate = kind == ONNX_ADAM ? 2 : 1, nrole = 2 + nstate, count = (n->nin - 2) / nrole;
     const char *mode = node_string(n, "mode", "standard");
     bool nesterov = !strcmp(mode, "nesterov");
-    if (kind == OPTIMIZER_MOMENTUM && !nesterov && strcmp(mode, "standard"))
+    if (kind == ONNX_MOMENTUM && !nesterov && strcmp(mode, "standard"))
         return node_error(n, -1, "mode must be standard or nesterov, found '%s'", mode);
     if ((n->nin - 2) % nrole || n->nout > count * (nrole - 1))
         return node_error(n, -1, "has %d inputs and %d outputs; expected R, T, %d tensors for each "
@@ -107,9 +107,9 @@ bool lower_optimizer(struct node *n)
             return false;
         u.r = lib_cast(&n->lib, u.x->dtype, rate);
         switch (kind) {
-        case OPTIMIZER_ADAGRAD: adagrad(n, &u); break;
-        case OPTIMIZER_ADAM: adam(n, &u); break;
-        case OPTIMIZER_MOMENTUM: momentum(n, &u, nesterov); break;
+        case ONNX_ADAGRAD: adagrad(n, &u); break;
+        case ONNX_ADAM: adam(n, &u); break;
+        case ONNX_MOMENTUM: momentum(n, &u, nesterov); break;
         }
         for (int role = 0; role <= nstate; role++) {
             int k = role * count + i;

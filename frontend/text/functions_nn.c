@@ -193,8 +193,10 @@ static void run_norm(struct call *c)
 static void run_batch_norm(struct call *c)
 {
     double eps = attr_float(c, "eps", 1e-5);
-    call_result(c, lib_batch_norm(c->l, call_arg(c, 0), call_arg(c, 1), call_arg(c, 2),
-                                  call_arg(c, 3), call_arg(c, 4), eps));
+    struct uop *x = call_arg(c, 0), *mean = call_arg(c, 3), *var = call_arg(c, 4);
+    if (x && mean && var)
+        lib_note_statistics(c->l, x, mean, var, 0.9);
+    call_result(c, lib_batch_norm(c->l, x, call_arg(c, 1), call_arg(c, 2), mean, var, eps));
 }
 
 static void run_lp_normalize(struct call *c)

@@ -1,0 +1,446 @@
+/* step.c - a model's graph becomes the graph of its training: see train.h.
+ *
+ *      weights ──> states                every float weight that the loss depends on
+ *      running means and variances       in "train" those of the batch, which the states follow;
+ *                                        in "evaluate" the states
+ *      inputs ──> a copy for each entry
+ *      loss, gradients, the optimizer's steps
+ */
+#include "frontend/train/train.h"
+
+#include <string.h>
+
+struct training {
+    struct lib l;
+    struct tgc *t;
+    struct graph *g;
+    const struct train_options *o;
+    struct train_graph *made;
+    struct uop *value;                              /* the output that the loss is of */
+    struct uop **leaf; int nleaf; size_t cap_leaf;  /* weights that are states now, as they were */
+    struct uop **state; int nstate; size_t cap_state;
+    struct uop **input; int ninput; size_t cap_input;
+    struct graph_output *output; int noutput; size_t cap_output;
+    struct uop **host; int nhost; size_t cap_host;
+    struct kept { struct graph_kept to; struct uop *value; } *kept; int nkept; size_t cap_kept;
+    struct graph_entry *entry; int nentry; size_t cap_entry;
+};
+
+/* ----------------------------------------------------------------------------- inputs and states */
+
+static struct uop *new_input(struct training *s, enum dtype d, struct uop *const *dim, int ndim,
+                             const char *name)
+{
+    struct buffer *b = buffer_new(s->t, BUFFER_INPUT, d, dim, ndim, name);
+    struct uop *x = uop_buffer(s->t, b);
+    VEC_PUSH(s->t, s->input, s->ninput, s->cap_input, x);
+    return x;
+}
+
+/* first: its value in the first run; NULL: zeros. */
+static struct uop *new_state(struct training *s, const struct uop *like, const char *name,
+                             struct buffer *first)
+{
+    struct buffer *b =
+        buffer_new(s->t, BUFFER_INPUT, like->dtype, like->dim, like->ndim, name);
+    b->first = first;
+    struct uop *x = uop_buffer(s->t, b);
+    VEC_PUSH(s->t, s->state, s->nstate, s->cap_state, x);
+    return x;
+}
+
+static void new_output(struct training *s, const char *name, struct uop *value)
+{
+    VEC_PUSH(s->t, s->output, s->noutput, s->cap_output,
+             ((struct graph_output){.name = name, .value = value}));
+}
+
+static void keep(struct training *s, struct uop *state, struct uop *next)
+{
+    VEC_PUSH(s->t, s->kept, s->nkept, s->cap_kept,
+             ((struct kept){{state, s->nentry - 1}, next}));
+}
+
+static void begin_entry(struct training *s, const char *name, struct train_entry *e)
+{
+    VEC_PUSH(s->t, s->entry, s->nentry, s->cap_entry,
+             ((struct graph_entry){
+                 .name = name, .input = s->ninput, .output = s->noutput, .host = s->nhost}));
+    *e = (struct train_entry){s->nentry - 1, s->ninput, -1, -1, -1, -1, -1, -1, -1};
+}
+
+static void end_entry(struct training *s)
+{
+    struct graph_entry *e = &s->entry[s->nentry - 1];
+    e->ninput = s->ninput - e->input;
+    e->noutput = s->noutput - e->output;
+    e->nhost = s->nhost - e->host;
+}
+
+/* ---------------------------------------------------------------------------------- what trains */
+
+static bool is_frozen(const struct training *s, const char *name)
+{
+    for (int i = 0; i < s->o->nfreeze; i++)
+        if (name_matches(s->o->freeze[i], name))
+            return true;
+    return false;
+}
+
+/* The weight's state, and the weight among those that it replaces. */
+static struct uop *make_state(struct training *s, struct uop *u)
+{
+    struct buffer *b = (struct buffer *)(uintptr_t)uop_buffer_of(u);
+    struct uop *state = new_state(s, u, b->name, b);
+    VEC_PUSH(s->t, s->leaf, s->nleaf, s->cap_leaf, u);
+    return state;
+}
+
+/* Weights that are running statistics of the graph's values, in the order of those. */
+static void find_statistics(struct training *s, struct uop *const *order, int n)
+{
+    struct uop **u = mem_array(s->t, (size_t)n + 1, sizeof *u);
+    int count = 0;
+    s->made->statistic = mem_array(s->t, (size_t)n + 1, sizeof *u);
+    for (int i = 0; i < n; i++) {
+        const struct buffer *b = order[i]->op == OP_BUFFER ? order[i]->arg.p : NULL;
+        if (b && b->statistic && b->statistic->of && !is_frozen(s, b->name))
+            u[count++] = order[i];
+    }
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < count; k++)
+            if (uop_buffer_of(u[k])->statistic->of == order[i])
+                s->made->statistic[s->made->nstatistic++] = make_state(s, u[k]);
+}
+
+static bool find_parameters(struct training *s)
+{
+    int n, nparam = 0;
+    struct uop **order = uop_toposort(s->t, &s->value, 1, &n);
+    struct uop **copy = mem_array(s->t, (size_t)n + 1, sizeof *copy);
+    memcpy(copy, order, (size_t)n * sizeof *copy);
+    s->made->param = mem_array(s->t, (size_t)n + 1, sizeof *copy);
+    for (int i = 0; i < n; i++) {
+        const struct buffer *b = copy[i]->op == OP_BUFFER ? copy[i]->arg.p : NULL;
+        if (!b || b->kind != BUFFER_WEIGHT || !b->name || !b->data || b->statistic ||
+            (b->dtype != DTYPE_F32 && b->dtype != DTYPE_F64))
+            continue;
+        if (is_frozen(s, b->name))
+            s->made->nfrozen++;
+        else
+            s->made->param[nparam++] = make_state(s, copy[i]);
+    }
+    s->made->nparam = nparam;
+    find_statistics(s, copy, n);
+    return nparam > 0 ||
+           diag_error(s->t, s->l.at, "nothing trains: %s",
+                      s->made->nfrozen
+                          ? "all weights match --freeze"
+                          : "the loss depends on no weight of f32 or f64; weights are the "
+                            "initializers of an ONNX model, or weight and param of a .tg");
+}
+
+/* ---------------------------------------------------------------------------------- the forward */
+
+static struct uop *replace(struct tgc *t, void *map, struct uop *u)
+{
+    (void)t;
+    return map_get(map, u);
+}
+
+/* The mean, or the variance, of x over all axes but the channels'. */
+static struct uop *measure(struct training *s, const struct statistic *k, struct uop *x,
+                           const struct uop *like)
+{
+    const struct lib *l = &s->l;
+    uint32_t axes = lib_all_axes(x) & ~2u;
+    struct uop *wide = lib_cast(l, lib_acc_dtype(x->dtype), x);
+    struct uop *v = lib_reduce(l, REDUCE_MEAN, wide, axes, true);
+    if (k->is_variance) {
+        struct uop *off = lib_sub(l, wide, v);
+        v = lib_reduce(l, REDUCE_MEAN, lib_mul(l, off, off), axes, true);
+    }
+    return v ? uop_reshape(s->t, lib_cast(l, like->dtype, v), like->dim, like->ndim) : NULL;
+}
+
+/* What a run computes, root[0] the output, with the entry's own inputs and, in training, with the
+ * statistics of the batch, which the running ones follow. root: outputs and host calls, [nroot],
+ * with room for a root for each statistic. */
+static void run_forward(struct training *s, struct uop **root, int nroot, bool is_training)
+{
+    const struct train_graph *made = s->made;
+    struct uop_map to = {.t = s->t};
+    int first = made->nparam;
+    for (int i = 0; i < s->g->ninput; i++) {
+        const struct uop *u = s->g->input[i];
+        map_set(&to, u, new_input(s, u->dtype, u->dim, u->ndim, uop_buffer_of(u)->name));
+    }
+    for (int i = 0; i < s->nleaf; i++)
+        if (i < first || !is_training)
+            map_set(&to, s->leaf[i], s->state[i]);
+    for (int i = 0; i < made->nstatistic && is_training; i++)
+        root[nroot + i] = (struct uop *)(uintptr_t)uop_buffer_of(s->leaf[first + i])->statistic->of;
+    int nof = is_training ? made->nstatistic : 0;
+    uop_rewrite(s->t, root, nroot + nof, replace, &to);
+    for (int i = 0; i < nof; i++) { /* earlier layers first: a statistic is of what is rewritten */
+        struct uop *leaf = s->leaf[first + i], *old = s->state[first + i];
+        const struct statistic *k = uop_buffer_of(leaf)->statistic;
+        struct uop *now = measure(s, k, root[nroot + i], leaf);
+        struct uop_map one = {.t = s->t};
+        map_set(&one, leaf, now);
+        uop_rewrite(s->t, root, nroot + nof, replace, &one);
+        struct uop *follow = lib_binaryf(&s->l, OP_MUL, now, 1 - k->momentum);
+        keep(s, old, lib_add(&s->l, lib_binaryf(&s->l, OP_MUL, old, k->momentum), follow));
+    }
+}
+
+static struct uop *add_target(struct training *s, struct uop *y)
+{
+    const struct train_options *o = s->o;
+    struct uop *dim[MAX_RANK];
+    for (int a = 0; a < o->target_ndim; a++)
+        dim[a] = a == 0 ? y->dim[0] : uop_int(s->t, o->target_dim[a]);
+    return new_input(s, o->target_is_class ? DTYPE_I64 : y->dtype, dim, o->target_ndim, "target");
+}
+
+/* What the loss is taken of: [n, ...] in the accumulation dtype. */
+static struct uop *loss_operand(struct training *s, struct uop *y)
+{
+    bool is_class = s->o->loss == LOSS_CROSS_ENTROPY && y->ndim > 1;
+    int axis = !is_class                ? -1
+               : s->o->target_is_class ? loss_class_axis(y, s->o->target_dim, s->o->target_ndim)
+                                       : 1;
+    struct uop *below = axis >= 1 ? loss_logits_below(y, axis) : NULL;
+    s->made->from_softmax |= below != NULL;
+    y = below ? below : y;
+    return lib_cast(&s->l, lib_acc_dtype(y->dtype), y);
+}
+
+/* Inputs, forward, loss. NULL: reported. */
+static struct uop *add_loss(struct training *s, struct train_entry *e, bool is_training)
+{
+    const struct lib *l = &s->l;
+    int nroot = 1 + s->g->nhost;
+    struct uop **root = mem_array(s->t, (size_t)(nroot + s->made->nstatistic), sizeof *root);
+    root[0] = s->value;
+    memcpy(root + 1, s->g->host, (size_t)s->g->nhost * sizeof *root);
+    run_forward(s, root, nroot, is_training);
+    for (int i = 1; i < nroot; i++)
+        VEC_PUSH(s->t, s->host, s->nhost, s->cap_host, root[i]);
+    struct uop *y = loss_operand(s, root[0]), *correct = NULL, *loss, *one = uop_int(s->t, 1);
+    if (s->o->loss == LOSS_OUTPUT) {
+        loss = uop_reshape(s->t, y, NULL, 0);
+    } else {
+        e->target = s->ninput;
+        struct uop *target = add_target(s, y), *n = y->dim[0];
+        e->weight = s->ninput;
+        struct uop *weight = new_input(s, y->dtype, &n, 1, "sample_weight");
+        loss = loss_of_samples(l, s->o->loss, y, target, &correct);
+        if (!loss)
+            return NULL;
+        loss = tensor_sum(s->t, lib_mul(l, weight, loss), 1, false);
+        struct uop *counts = lib_cast(l, y->dtype, lib_binaryf(l, OP_NE, weight, 0));
+        correct = correct ? tensor_sum(s->t, lib_mul(l, counts, correct), 1, false) : NULL;
+    }
+    e->loss = s->noutput;
+    new_output(s, "loss", uop_reshape(s->t, loss, &one, 1));
+    if (correct) {
+        e->correct = s->noutput;
+        new_output(s, "correct", uop_reshape(s->t, correct, &one, 1));
+    }
+    return loss;
+}
+
+/* ------------------------------------------------------------------------------------- the step */
+
+static struct step_inputs add_step_inputs(struct training *s, struct train_entry *e)
+{
+    struct step_inputs in;
+    e->learning_rate = s->ninput;
+    in.learning_rate = new_input(s, DTYPE_F32, NULL, 0, "learning_rate");
+    e->weight_decay = s->ninput;
+    in.weight_decay = new_input(s, DTYPE_F32, NULL, 0, "weight_decay");
+    e->step = s->ninput;
+    in.number = lib_cast(&s->l, DTYPE_F32, new_input(s, DTYPE_I64, NULL, 0, "step"));
+    return in;
+}
+
+/* All gradients, no longer than `clip` together. */
+static void clip(struct training *s, struct uop **dx)
+{
+    const struct lib *l = &s->l;
+    struct uop *sum = NULL;
+    for (int i = 0; i < s->made->nparam; i++) {
+        struct uop *squares = lib_mul(l, dx[i], dx[i]);
+        squares = lib_cast(l, DTYPE_F32, tensor_sum(s->t, squares, lib_all_axes(dx[i]), false));
+        sum = sum ? lib_add(l, sum, squares) : squares;
+    }
+    struct uop *norm = lib_binaryf(l, OP_ADD, lib_unary(l, OP_SQRT, sum), 1e-6);
+    struct uop *by = lib_div(l, lib_scalar(l, norm, s->o->clip), norm);
+    by = lib_where(l, lib_binaryf(l, OP_LT, by, 1), by, lib_scalar(l, by, 1));
+    for (int i = 0; i < s->made->nparam; i++)
+        dx[i] = lib_mul(l, dx[i], lib_cast(l, dx[i]->dtype, by));
+}
+
+static bool add_update(struct training *s, const struct step_inputs *in, struct uop **dx)
+{
+    static const char *const suffix[OPTIMIZER_STATES] = {"m", "v"};
+    const struct lib *l = &s->l;
+    if (s->o->clip > 0)
+        clip(s, dx);
+    for (int i = 0; i < s->made->nparam; i++) {
+        struct uop *old = s->made->param[i], *x = old, *state[OPTIMIZER_STATES];
+        struct uop *before[OPTIMIZER_STATES];
+        struct step_inputs typed = {lib_cast(l, x->dtype, in->learning_rate),
+                                    lib_cast(l, x->dtype, in->weight_decay),
+                                    lib_cast(l, x->dtype, in->number)};
+        for (int k = 0; k < OPTIMIZER_STATES; k++) {
+            const char *name =
+                mem_printf(s->t, "%s.%s", uop_buffer_of(old)->name, suffix[k]);
+            struct buffer *b =
+                buffer_new(s->t, BUFFER_INPUT, old->dtype, old->dim, old->ndim, name);
+            before[k] = state[k] = uop_buffer(s->t, b);
+        }
+        if (!optimizer_step(l, &s->o->optimizer, &typed, &x, dx[i], state))
+            return false;
+        keep(s, old, x);
+        for (int k = 0; k < OPTIMIZER_STATES; k++) {
+            if (state[k] == before[k])
+                continue;
+            VEC_PUSH(s->t, s->state, s->nstate, s->cap_state, before[k]);
+            keep(s, before[k], state[k]);
+        }
+    }
+    return true;
+}
+
+/* One entry, or two where a step has several runs. */
+static bool add_training(struct training *s)
+{
+    struct train_graph *made = s->made;
+    int n = made->nparam;
+    struct step_inputs in;
+    struct uop **dx = mem_array(s->t, (size_t)n + 1, sizeof *dx);
+    begin_entry(s, s->o->accumulate ? "gradients" : "train", &made->train);
+    struct uop *loss = add_loss(s, &made->train, true);
+    if (!loss || !lib_gradient(&s->l, loss, made->param, n, dx))
+        return false;
+    if (!s->o->accumulate) {
+        in = add_step_inputs(s, &made->train);
+        if (!add_update(s, &in, dx))
+            return false;
+        end_entry(s);
+        made->update.number = -1;
+        return true;
+    }
+    struct uop **sum = mem_array(s->t, (size_t)n + 1, sizeof *sum);
+    for (int i = 0; i < n; i++) {
+        const char *name = uop_buffer_of(made->param[i])->name;
+        sum[i] = new_state(s, dx[i], mem_printf(s->t, "%s.gradient", name), NULL);
+        keep(s, sum[i], lib_add(&s->l, sum[i], dx[i]));
+    }
+    end_entry(s);
+    begin_entry(s, "update", &made->update);
+    in = add_step_inputs(s, &made->update);
+    memcpy(dx, sum, (size_t)n * sizeof *dx);
+    if (!add_update(s, &in, dx))
+        return false;
+    for (int i = 0; i < n; i++)
+        keep(s, sum[i], lib_full(&s->l, sum[i]->dtype, 0, sum[i]->dim, sum[i]->ndim));
+    end_entry(s);
+    return true;
+}
+
+/* ------------------------------------------------------------------------------------- exported */
+
+static bool choose_output(struct training *s)
+{
+    const struct graph *g = s->g;
+    struct text names = {.t = s->t};
+    for (int i = 0; i < g->noutput; i++) {
+        if (s->o->output ? strcmp(g->output[i].name, s->o->output) == 0 : i == 0)
+            s->value = g->output[i].value;
+        text_printf(&names, "%s'%.60s'", i ? ", " : "", g->output[i].name);
+    }
+    if (!s->value)
+        return diag_error(s->t, s->l.at, "there is no output '%.100s' for the loss; there is %s",
+                          s->o->output ? s->o->output : "", names.s ? names.s : "none");
+    if (!dtype_is_float(s->value->dtype))
+        return diag_error(s->t, s->l.at, "the loss is of a float; the output is %s",
+                          lib_describe(&s->l, s->value));
+    int64_t n;
+    for (int a = 0; a < s->value->ndim && s->o->loss == LOSS_OUTPUT; a++)
+        if (!uop_const_int(s->value->dim[a], &n) || n != 1)
+            return diag_error(s->t, s->l.at,
+                              "a loss that is an output of the model is a scalar; it is %s",
+                              lib_describe(&s->l, s->value));
+    return true;
+}
+
+/* The target's shape against the output's. */
+static bool check_target(struct training *s)
+{
+    const struct train_options *o = s->o;
+    const struct uop *y = s->value;
+    if (o->loss == LOSS_OUTPUT)
+        return true;
+    bool fits = o->target_is_class
+                    ? loss_class_axis(y, o->target_dim, o->target_ndim) >= 0
+                    : o->target_ndim == y->ndim && y->ndim > (o->loss == LOSS_CROSS_ENTROPY);
+    for (int a = 1; a < y->ndim && fits && !o->target_is_class; a++) {
+        int64_t n;
+        fits = !uop_const_int(y->dim[a], &n) || n == o->target_dim[a];
+    }
+    struct text shape = {.t = s->t};
+    for (int a = 0; a < o->target_ndim; a++)
+        text_printf(&shape, "%s%lld", a ? ", " : "", (long long)o->target_dim[a]);
+    return fits || diag_error(s->t, s->l.at,
+                              "the target is %s[%s], the output %s; %s takes %s",
+                              o->target_is_class ? "class numbers " : "", shape.s ? shape.s : "",
+                              lib_describe(&s->l, y), loss_name(o->loss),
+                              o->loss == LOSS_CROSS_ENTROPY
+                                  ? "an integer for each row of classes, or a distribution of the "
+                                    "output's shape"
+                                  : "numbers of the output's shape");
+}
+
+static void finish(struct training *s)
+{
+    struct graph *g = s->g;
+    g->ndeclared = s->nstate;
+    for (int i = 0; i < s->nstate; i++)
+        VEC_PUSH(s->t, s->input, s->ninput, s->cap_input, s->state[i]);
+    g->kept = mem_array(s->t, (size_t)s->nkept + 1, sizeof *g->kept);
+    for (int i = 0; i < s->nkept; i++) {
+        g->kept[i] = s->kept[i].to;
+        new_output(s, uop_buffer_of(s->kept[i].to.in)->name, s->kept[i].value);
+    }
+    g->nkept = s->nkept;
+    g->ninput = s->ninput, g->input = s->input;
+    g->noutput = s->noutput, g->output = s->output;
+    g->nhost = s->nhost, g->host = s->host;
+    g->nentry = s->nentry, g->entry = s->entry;
+    g->ninner = 0;
+    g->entry_number = var_new(s->t, "entry", 0, s->nentry - 1);
+    struct var **var = mem_array(s->t, (size_t)g->nvar + 1, sizeof *var);
+    memcpy(var, g->var, (size_t)g->nvar * sizeof *var);
+    var[g->nvar++] = g->entry_number;
+    g->var = var;
+}
+
+bool train_lower(struct tgc *t, const struct place *at, struct graph *g,
+                 const struct train_options *o, struct train_graph *made)
+{
+    struct training s = {.l = {t, at}, .t = t, .g = g, .o = o, .made = made};
+    *made = (struct train_graph){.ninput = g->ninput};
+    if (g->nentry || g->ndeclared || g->nstate)
+        return diag_error(t, at, "a model with entries or states does not train");
+    if (!choose_output(&s) || !check_target(&s) || !find_parameters(&s) || !add_training(&s))
+        return false;
+    begin_entry(&s, "evaluate", &made->evaluate);
+    if (!add_loss(&s, &made->evaluate, false))
+        return false;
+    end_entry(&s);
+    finish(&s);
+    return !t->nerror;
+}

@@ -1,0 +1,109 @@
+/* train.h - from a model's graph to one whose entries are the steps of its training.
+ *
+ *      graph of the model                    graph of its training
+ *        inputs ──> outputs                    entry "train":     inputs, target, weight of each
+ *        weights                                                  sample, rate, decay, step number
+ *                                                                 -> loss, correct; keeps parameters
+ *                                                                 and the optimizer's states
+ *                                              entry "evaluate":  inputs, target, weights
+ *                                                                 -> loss, correct
+ *
+ * Where several runs make one step (accumulate), "train" is two entries: "gradients" adds to
+ * states, "update" makes the step and clears them. Parameters are states: their first values are
+ * the model's weights. The loss of a run is the sum over its samples of weight times loss, so that
+ * 1/n for each of n samples gives their mean, and a sample of weight 0 only fills the batch.
+ *
+ * All of it is tensor uops made before any pass: a step fuses, is tiled and threaded as inference
+ * is.
+ */
+#ifndef TGC_FRONTEND_TRAIN_H
+#define TGC_FRONTEND_TRAIN_H
+
+#include "frontend/library.h"
+
+enum loss {
+#define LOSS(id, name, text, target) LOSS_##id,
+#include "frontend/train/train.def"
+    LOSS_COUNT
+};
+enum optimizer {
+#define OPTIMIZER(id, name, learning_rate, text) OPTIMIZER_##id,
+#include "frontend/train/train.def"
+    OPTIMIZER_COUNT
+};
+enum optimizer_setting {
+#define SETTING(id, name, least, most, text) SETTING_##id,
+#include "frontend/train/train.def"
+    SETTING_COUNT
+};
+struct optimizer_options { enum optimizer kind; double learning_rate, setting[SETTING_COUNT]; };
+
+/* ------------------------------------------------------------------------------------- options.c */
+
+/* "adamw:weight_decay=0.01,beta2=0.95"; a setting without a value is 1. false: *why says what is
+ * wrong, and what there is. */
+bool optimizer_parse(struct tgc *t, const char *s, struct optimizer_options *o, const char **why);
+/* With the optimizer's own settings. */
+struct optimizer_options optimizer_default(enum optimizer kind);
+/* "cross_entropy", "mse:NAME": the loss, and the output that it is of; NULL: the first. */
+bool loss_parse(struct tgc *t, const char *s, enum loss *loss, const char **output,
+                const char **why);
+const char *loss_name(enum loss loss);
+const char *optimizer_name(enum optimizer o);
+
+/* ---------------------------------------------------------------------------------- optimizer.c */
+
+/* What the steps of all parameters have in common: f32 scalars. */
+struct step_inputs { struct uop *learning_rate, *weight_decay, *number; };
+enum { OPTIMIZER_STATES = 2 };
+/* One step of parameter *x with gradient g; *x and state[] become their next values, but for states
+ * that the optimizer does not need. All are tensors of one shape and dtype. source: train.def */
+bool optimizer_step(const struct lib *l, const struct optimizer_options *o,
+                    const struct step_inputs *in, struct uop **x, struct uop *g,
+                    struct uop **state);
+
+/* --------------------------------------------------------------------------------------- loss.c */
+
+/* The loss of each sample, [n], the mean over its elements; *correct: NULL, or of each sample the
+ * share of its classes that are right. y: [n, ...]; target: y's shape, or for cross_entropy without
+ * the class axis and i64. NULL: reported. */
+struct uop *loss_of_samples(const struct lib *l, enum loss loss, struct uop *y, struct uop *target,
+                            struct uop **correct);
+/* The axis of the classes among y's: the one without which its shape is target's; -1: there is
+ * none. The second one, if several are. */
+int loss_class_axis(const struct uop *y, const int64_t *target_dim, int target_ndim);
+/* What a softmax over the axis was taken of, if y is one; else NULL. */
+struct uop *loss_logits_below(const struct uop *y, int axis);
+
+/* --------------------------------------------------------------------------------------- step.c */
+
+struct train_options {
+    enum loss loss;
+    const char *output;             /* the loss is of; NULL: the first one */
+    struct optimizer_options optimizer;
+    const char *const *freeze; int nfreeze;    /* patterns of names that do not train */
+    double clip;                    /* the largest norm of all gradients; 0: any */
+    bool accumulate;                /* several runs make a step */
+    bool target_is_class;           /* i64, without the class axis */
+    int target_ndim;                /* its shape, the samples' axis included */
+    int64_t target_dim[MAX_RANK];
+};
+/* Names and places of what a caller passes and reads, by index in the graph's inputs and outputs;
+ * -1: the entry has none. */
+struct train_entry {
+    int number, input, target, weight, learning_rate, weight_decay, step;
+    int loss, correct;
+};
+struct train_graph {
+    int ninput;                     /* of the model, in each entry that runs it, from `input` on */
+    struct train_entry train, update, evaluate;   /* update.number -1: train makes the step */
+    int nparam; struct uop **param; /* states, in the order of first use */
+    int nstatistic; struct uop **statistic;    /* states: running means and variances */
+    int nfrozen;                    /* tensors that could train, but match `freeze` */
+    bool from_softmax;              /* the loss takes what the output's softmax was of */
+};
+/* Makes *g, a lowered model with inputs, the graph of its training. false: diagnostics at `at`. */
+bool train_lower(struct tgc *t, const struct place *at, struct graph *g,
+                 const struct train_options *o, struct train_graph *made);
+
+#endif
