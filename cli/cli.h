@@ -105,6 +105,7 @@ enum exit_status cmd_bisect(struct tgc *t, const struct options *o);
 /* How far TGC_OPT_LIMIT let the compile go, where it is set. */
 void limit_print(const struct tgc *t, FILE *to);
 enum exit_status cmd_bench(struct tgc *t, const struct options *o);
+enum exit_status cmd_train(struct tgc *t, const struct options *o);
 enum exit_status cmd_tune(struct tgc *t, const struct options *o);
 enum exit_status cmd_ops(struct tgc *t, const struct options *o);
 enum exit_status cmd_cache(struct tgc *t, const struct options *o);

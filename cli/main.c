@@ -55,6 +55,8 @@ static enum exit_status dispatch(struct tgc *t, struct options *o)
         return cmd_cache(t, o);
     case COMMAND_DEVICES:
         return cmd_devices(t, o);
+    case COMMAND_TRAIN:
+        return cmd_train(t, o);
     case COMMAND_TUNE:
         return cmd_tune(t, o);
     case COMMAND_HELP:

@@ -90,7 +90,8 @@ static int read_variable(struct parser *p, const char *name)
 
 static bool runs_model(enum command c)
 {
-    return c == COMMAND_RUN || c == COMMAND_VERIFY || c == COMMAND_BENCH || c == COMMAND_TUNE;
+    return c == COMMAND_RUN || c == COMMAND_VERIFY || c == COMMAND_BENCH || c == COMMAND_TUNE ||
+           c == COMMAND_TRAIN;
 }
 
 static bool is_same_word(const char *upper, const char *s, size_t n)

@@ -17,6 +17,7 @@
 #include "backends/llvm/llvm.h"
 #include "frontend/onnx/onnx.h"
 #include "frontend/text/text.h"
+#include "frontend/train/train.h"
 #include "ir/ir.h"
 #include "lib/tgc.h"
 #include "passes/passes.h"
@@ -68,6 +69,25 @@ struct image_layout {
     bool has_channels, has_range;
     double range[2], mean[4], std[4];
     int nmean, nstd;                /* 1: one value for all channels */
+};
+enum rate_schedule { RATE_CONSTANT, RATE_LINEAR, RATE_COSINE };
+/* Of tgc train. */
+struct training_options {
+    /* name NULL: the file names its arrays, or is of the only input */
+    struct input_file *data; int ndata; size_t cap_data;
+    struct input_file *valid; int nvalid; size_t cap_valid;
+    const char *target_column, *augment, *log, *checkpoint;
+    bool has_loss;
+    enum loss loss;
+    const char *output;             /* that the loss is of; NULL: the first */
+    struct optimizer_options optimizer;
+    int epochs, batch, warmup;
+    double learning_rate, clip;     /* < 0: the optimizer's own; 0: none */
+    enum rate_schedule schedule;
+    uint64_t seed, init;
+    bool has_init, resume;
+    const char **freeze; int nfreeze; size_t cap_freeze;
+    int early_stop;                 /* 0: all epochs */
 };
 struct options {
     enum command command;
@@ -131,6 +151,7 @@ struct options {
     struct image_layout *layout; int nlayout; size_t cap_layout;
     const char **word_file; int nword_file; size_t cap_word_file;   /* of @FILE */
     const char *out_dir, *data, *keep;
+    struct training_options training;
     double rtol, atol;              /* < 0: not given */
     size_t max_memory;              /* 0: by the model's size */
     bool diagnostics_json, color;
@@ -565,6 +586,22 @@ bool instance_restart(struct tgc *t, const struct options *o, struct instance *p
 /* Writes the weights; false: a diagnostic. */
 bool weights_write_file(struct tgc *t, const struct schedule *s, FILE *f, const char *path,
                         bool swapped);
+
+/* -------------------------------------------------------------------------------------- train.c */
+
+/* What an epoch came to; the accuracies are shares. */
+struct train_epoch {
+    int epoch;                      /* from 1 */
+    int64_t step;                   /* steps made so far */
+    double loss, seconds, accuracy, valid_loss, valid_accuracy;
+    bool has_valid, has_accuracy;
+};
+/* Trains the model of o by o->training, and writes o->output. A line for each epoch goes to the
+ * listener. *written: what was written, measured again on all data. false: diagnostics; a
+ * checkpoint is as it was before. */
+bool train_model(struct tgc *t, const struct options *o, struct train_epoch *written);
+/* "{"epoch": 3, ...}\n" */
+void train_put_json(struct text *x, const struct train_epoch *e);
 
 /* ---------------------------------------------------------------------------------------- fit.c */
 

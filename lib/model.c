@@ -461,7 +461,8 @@ static bool read_tuning(struct tgc *t, const struct options *o)
 static isa_set instruction_sets(const struct tgc *t, const struct options *o)
 {
     bool runs =
-        o->command == COMMAND_RUN || o->command == COMMAND_VERIFY || o->command == COMMAND_BENCH;
+        o->command == COMMAND_RUN || o->command == COMMAND_VERIFY || o->command == COMMAND_BENCH ||
+        o->command == COMMAND_TRAIN;
     bool by_llvm = o->target == TARGET_LLVM,
          here = runs && !t->tuning && (by_llvm || o->any_target);
     isa_set set = o->isa ? o->isa : here ? options_native_isa() : isa_all();

@@ -542,8 +542,26 @@ bool option_apply(struct parser *p, const struct given *g)
         o->out_dir = g->value;
         return true;
     case OPTION_DATA:
-        o->data = g->value;
+        option_apply_data(p, g);
         return true;
+    case OPTION_VALID:
+    case OPTION_TARGET_COLUMN:
+    case OPTION_LOSS:
+    case OPTION_OPTIMIZER:
+    case OPTION_EPOCHS:
+    case OPTION_BATCH:
+    case OPTION_LEARNING_RATE:
+    case OPTION_SCHEDULE:
+    case OPTION_CLIP:
+    case OPTION_SEED:
+    case OPTION_INIT:
+    case OPTION_FREEZE:
+    case OPTION_AUGMENT:
+    case OPTION_EARLY_STOP:
+    case OPTION_LOG:
+    case OPTION_CHECKPOINT:
+    case OPTION_RESUME:
+        return option_apply_training(p, g);
     case OPTION_KEEP:
         o->keep = g->value;
         return *g->value || usage(p, "option --keep has an empty name; a directory is expected");

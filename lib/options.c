@@ -284,6 +284,8 @@ static bool check_operands(struct parser *p)
         return usage(p, "no output is named; -o OUT is required");
     if (o->command == COMMAND_TUNE && (!o->output || strcmp(o->output, "-") == 0))
         return usage(p, "tgc tune needs -o FILE, where it writes what it has measured");
+    if (o->command == COMMAND_TRAIN && !options_check_training(p))
+        return false;
     if (o->command == COMMAND_TUNE && o->level == 0)
         return usage(p, "tgc tune measures choices, and -O0 makes none");
     if (o->command == COMMAND_TUNE && (o->beam < 0 || o->beam > TUNE_WIDTH_MAX))
@@ -410,6 +412,10 @@ static void set_defaults(struct options *o)
                           .steps = 1,
                           .isa = 0,
                           .error = ERROR_LIMIT,
+                          .training = {.optimizer = optimizer_default(OPTIMIZER_ADAM),
+                                       .epochs = 10,
+                                       .batch = 32,
+                                       .learning_rate = -1},
                           .rtol = -1,
                           .atol = -1,
                           .print = OPTION_COUNT};

@@ -37,6 +37,10 @@ bool environment_apply(struct parser *p, bool has_target, bool has_level);
 /* option_values.c */
 /* Reads an option's value into p->o. false: wrong usage. */
 bool option_apply(struct parser *p, const struct given *g);
+/* option_training.c: of tgc train alone; --data, which verify has, too; what must be given. */
+bool option_apply_training(struct parser *p, const struct given *g);
+void option_apply_data(struct parser *p, const struct given *g);
+bool options_check_training(struct parser *p);
 /* from: who names it, for messages. */
 bool set_target(struct parser *p, const char *name, const char *from);
 bool set_emit(struct parser *p, const char *kind, const char *from);

@@ -1,0 +1,25 @@
+/* cmd_train.c - tgc train: trains, writes the model, and says on standard output what it came to. */
+#include "cli/cli.h"
+
+enum exit_status cmd_train(struct tgc *t, const struct options *o)
+{
+    struct train_epoch e;
+    struct text x = {.t = t};
+    if (!train_model(t, o, &e))
+        return EXIT_FAILED;
+    if (o->json) {
+        train_put_json(&x, &e);
+        fputs(x.s, stdout);
+        return EXIT_DONE;
+    }
+    print_escaped(stdout, o->output);
+    printf(": epoch %d, step %lld, loss %.6g", e.epoch, (long long)e.step, e.loss);
+    if (e.has_accuracy)
+        printf(", accuracy %.4f", e.accuracy);
+    if (e.has_valid)
+        printf(", valid_loss %.6g", e.valid_loss);
+    if (e.has_valid && e.has_accuracy)
+        printf(", valid_accuracy %.4f", e.valid_accuracy);
+    printf(", seconds %.2f\n", e.seconds);
+    return EXIT_DONE;
+}

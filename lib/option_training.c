@@ -1,0 +1,142 @@
+/* option_training.c - the values of tgc train's options. */
+#include "lib/parse.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* NAME=FILE, or a FILE that names its arrays. */
+static struct input_file read_samples(struct parser *p, const char *s)
+{
+    const char *equals = strchr(s, '=');
+    const char *slash = strchr(s, '/');
+    if (!equals || equals == s || (slash && slash < equals))
+        return (struct input_file){NULL, s};
+    char *name = mem_copy(p->t, s, (size_t)(equals - s) + 1);
+    name[equals - s] = 0;
+    return (struct input_file){name, equals + 1};
+}
+
+static bool read_count(struct parser *p, const struct given *g, int64_t least, int64_t most,
+                       int64_t *v)
+{
+    char *end;
+    *v = strtoll(g->value, &end, 10);
+    return (*g->value >= '0' && *g->value <= '9' && !*end && *v >= least && *v <= most) ||
+           usage(p, "option %s has the value '%.200s'; a number from %lld to %lld is expected",
+                 option_spelling(g->id), g->value, (long long)least, (long long)most);
+}
+
+static bool read_positive(struct parser *p, const struct given *g, double *v)
+{
+    char *end;
+    *v = strtod(g->value, &end);
+    return (*g->value && !*end && *v > 0 && *v < 1e30) ||
+           usage(p, "option %s has the value '%.200s'; a positive number is expected",
+                 option_spelling(g->id), g->value);
+}
+
+/* cosine,warmup=100 */
+static bool read_schedule(struct parser *p, const struct given *g)
+{
+    static const char *const names[] = {"constant", "linear", "cosine"};
+    static const char warmup[] = ",warmup=";
+    size_t n = strcspn(g->value, ",");
+    for (int i = 0; i < 3; i++) {
+        if (strlen(names[i]) != n || memcmp(g->value, names[i], n) != 0)
+            continue;
+        p->o->training.schedule = (enum rate_schedule)i;
+        const char *rest = g->value + n;
+        int64_t steps = 0;
+        if (*rest && strncmp(rest, warmup, strlen(warmup)) != 0)
+            break;
+        struct given count = {g->id, rest + (*rest ? strlen(warmup) : 0)};
+        if (*rest && !read_count(p, &count, 1, INT32_MAX, &steps))
+            return false;
+        p->o->training.warmup = (int)steps;
+        return true;
+    }
+    return usage(p, "option --schedule has the value '%.200s'; %s is expected", g->value,
+                 option_rows[g->id].value);
+}
+
+static bool read_log(struct parser *p, const struct given *g)
+{
+    const char *dot = strrchr(g->value, '.');
+    p->o->training.log = g->value;
+    return (dot && (strcmp(dot, ".jsonl") == 0 || strcmp(dot, ".csv") == 0)) ||
+           usage(p, "--log=%.200s: the extension says the form, .jsonl or .csv", g->value);
+}
+
+bool option_apply_training(struct parser *p, const struct given *g)
+{
+    struct training_options *o = &p->o->training;
+    const char *why;
+    int64_t n = 0;
+    bool ok = true;
+    switch (g->id) {
+    case OPTION_VALID:
+        VEC_PUSH(p->t, o->valid, o->nvalid, o->cap_valid, read_samples(p, g->value));
+        break;
+    case OPTION_TARGET_COLUMN: o->target_column = g->value; break;
+    case OPTION_LOSS:
+        o->has_loss = true;
+        ok = loss_parse(p->t, g->value, &o->loss, &o->output, &why) ||
+             usage(p, "--loss=%.200s: %s", g->value, why);
+        break;
+    case OPTION_OPTIMIZER:
+        ok = optimizer_parse(p->t, g->value, &o->optimizer, &why) ||
+             usage(p, "--optimizer=%.200s: %s", g->value, why);
+        break;
+    case OPTION_EPOCHS: ok = read_count(p, g, 1, INT32_MAX, &n), o->epochs = (int)n; break;
+    case OPTION_BATCH: ok = read_count(p, g, 1, INT32_MAX, &n), o->batch = (int)n; break;
+    case OPTION_LEARNING_RATE: ok = read_positive(p, g, &o->learning_rate); break;
+    case OPTION_SCHEDULE: ok = read_schedule(p, g); break;
+    case OPTION_CLIP: ok = read_positive(p, g, &o->clip); break;
+    case OPTION_SEED: ok = read_count(p, g, 0, INT64_MAX, &n), o->seed = (uint64_t)n; break;
+    case OPTION_INIT:
+        ok = read_count(p, g, 0, INT64_MAX, &n), o->init = (uint64_t)n;
+        o->has_init = true;
+        break;
+    case OPTION_FREEZE:
+        VEC_PUSH(p->t, o->freeze, o->nfreeze, o->cap_freeze, g->value);
+        break;
+    case OPTION_AUGMENT: o->augment = g->value; break;
+    case OPTION_EARLY_STOP:
+        ok = read_count(p, g, 1, INT32_MAX, &n), o->early_stop = (int)n;
+        break;
+    case OPTION_LOG: ok = read_log(p, g); break;
+    case OPTION_CHECKPOINT: o->checkpoint = g->value; break;
+    case OPTION_RESUME: o->resume = true; break;
+    default: TGC_BUG(p->t, "option %d is not one of training", (int)g->id);
+    }
+    return ok;
+}
+
+/* --data of verify is a directory, of train samples. */
+void option_apply_data(struct parser *p, const struct given *g)
+{
+    struct training_options *o = &p->o->training;
+    p->o->data = g->value;
+    VEC_PUSH(p->t, o->data, o->ndata, o->cap_data, read_samples(p, g->value));
+}
+
+bool options_check_training(struct parser *p)
+{
+    const struct options *o = p->o;
+    const struct training_options *r = &o->training;
+    const char *dot = o->output ? strrchr(o->output, '.') : NULL;
+    if (!dot || (strcmp(dot, ".onnx") != 0 && strcmp(dot, ".tg") != 0 &&
+                 strcmp(dot, ".safetensors") != 0))
+        return usage(p, "tgc train needs -o OUT, the trained model: a .onnx, .tg or .safetensors");
+    if (!r->ndata)
+        return usage(p, "tgc train needs --data NAME=FILE for each input of the model, and for "
+                        "target");
+    if (!r->has_loss)
+        return usage(p, "tgc train needs --loss=LOSS: cross_entropy for classes, mse for numbers; "
+                        "tgc help train lists them");
+    if (r->early_stop && !r->nvalid)
+        return usage(p, "--early-stop looks at the loss of --valid, which is not given");
+    if (r->resume && !r->checkpoint)
+        return usage(p, "--resume needs --checkpoint DIR, where the training was kept");
+    return true;
+}

@@ -1,0 +1,205 @@
+/* train.c - tgc train: epochs of steps in this process.
+ *
+ *      files ──> data sets ─┐
+ *      model ──> code ──────┴──> epoch 1, 2, ... ──> the trained model
+ *                                  │ steps, in an order that seed and epoch decide
+ *                                  │ --valid, --log, --checkpoint
+ */
+#include "lib/train.h"
+
+#include <math.h>
+#include <string.h>
+
+static const double seconds_between_checkpoints = 30;
+
+static void show_progress(struct trainer *r)
+{
+    enum { WIDTH = 24 };
+    char bar[WIDTH + 1];
+    int64_t n = r->data.nsample;
+    int done = (int)((double)r->seen / (double)n * WIDTH);
+    memset(bar, '.', WIDTH);
+    memset(bar, '=', (size_t)done);
+    bar[WIDTH] = 0;
+    progress(r->t, "epoch %d/%d [%s] %lld/%lld  loss %.4f  %.0f samples/s", r->epoch + 1,
+             r->o.training.epochs, bar, (long long)r->seen, (long long)n,
+             r->loss_sum / (double)r->seen, (double)r->seen / r->seconds);
+}
+
+/* The batches from the present epoch and step on, to the end of all epochs. */
+static bool start_stream(struct trainer *r)
+{
+    struct stream_options o = {.batch = r->batch,
+                               .seed = r->o.training.seed,
+                               .epoch = r->epoch,
+                               .step = r->seen / r->batch,
+                               .epochs = r->o.training.epochs};
+    return train_stream(r, false, &o, &r->stream);
+}
+
+static bool run_epoch(struct trainer *r)
+{
+    double start = clock_seconds(), shown = start, kept = start, before = r->seconds;
+    struct stream_batch b;
+    do {
+        enum stream_status status = dataset_stream_next(&r->stream, &b);
+        if (status != STREAM_BATCH)
+            return diag_error(r->t, NULL, "%s", r->stream.error);
+        if (!train_step(r, &b))
+            return false;
+        double now = clock_seconds();
+        r->seconds = before + now - start;
+        if (now - shown > 0.1) {
+            show_progress(r);
+            shown = now;
+        }
+        if (now - kept > seconds_between_checkpoints) {
+            if (!train_write_checkpoint(r))
+                return false;
+            kept = now;
+        }
+    } while (!b.is_last);
+    return true;
+}
+
+static void report_epoch(struct trainer *r, const struct train_epoch *e)
+{
+    struct text x = {.t = r->t};
+    text_printf(&x, "epoch %d/%d  loss %.4f", e->epoch, r->o.training.epochs, e->loss);
+    if (e->has_accuracy)
+        text_printf(&x, "  accuracy %.4f", e->accuracy);
+    if (e->has_valid)
+        text_printf(&x, "  valid_loss %.4f", e->valid_loss);
+    if (e->has_valid && e->has_accuracy)
+        text_printf(&x, "  valid_accuracy %.4f", e->valid_accuracy);
+    text_printf(&x, "  %.2f s\n", e->seconds);
+    progress_end(r->t);
+    report_text(r->t, x.s);
+}
+
+/* Notes what the epoch came to, and whether it is the last. */
+static bool end_epoch(struct trainer *r)
+{
+    const struct training_options *o = &r->o.training;
+    struct train_epoch e = {.epoch = r->epoch + 1,
+                            .step = r->step,
+                            .loss = r->loss_sum / (double)r->seen,
+                            .seconds = r->seconds,
+                            .has_accuracy = r->graph.train.correct >= 0,
+                            .accuracy = r->correct_sum / (double)r->seen,
+                            .has_valid = o->nvalid > 0};
+    if (e.has_valid && !train_evaluate(r, true, &e.valid_loss, &e.valid_accuracy))
+        return false;
+    report_epoch(r, &e);
+    r->last = e;
+    if (o->early_stop && (!r->best_epoch || e.valid_loss < r->best)) {
+        r->best = e.valid_loss, r->best_epoch = e.epoch, r->best_line = e;
+        if (!train_save_state(r, r->best_state))
+            return false;
+    }
+    r->epoch++;
+    r->total_seconds += r->seconds;
+    r->seen = 0, r->loss_sum = 0, r->correct_sum = 0, r->seconds = 0;
+    r->is_over = r->epoch == o->epochs ||
+                 (o->early_stop && r->epoch - r->best_epoch >= o->early_stop);
+    return train_log(r, &e) && train_write_checkpoint(r);
+}
+
+static bool allocate(struct trainer *r)
+{
+    size_t nbytes = r->program.info->state_bytes;
+    r->state = pages_allocate(r->t, nbytes, "the training's states");
+    r->best_state = r->state ? pages_allocate(r->t, nbytes, "the best epoch's states") : NULL;
+    int64_t each = (r->data.nsample + r->batch - 1) / r->batch;
+    return r->best_state && (sat_mul(each, r->o.training.epochs) < INT64_MAX ||
+                             diag_error(r->t, NULL, "--epochs: too many steps")) &&
+           (r->steps = each * r->o.training.epochs) > 0;
+}
+
+/* The line of what is written: measured anew, on all samples. */
+static bool measure(struct trainer *r, struct train_epoch *written)
+{
+    *written = r->best_epoch ? r->best_line : r->last;
+    written->seconds = r->total_seconds;
+    if (r->best_epoch && !train_restore_state(r, r->best_state))
+        return false;
+    return train_evaluate(r, false, &written->loss, &written->accuracy) &&
+           (!written->has_valid ||
+            train_evaluate(r, true, &written->valid_loss, &written->valid_accuracy));
+}
+
+static bool write_model(struct trainer *r)
+{
+    int n = r->graph.nparam + r->graph.nstatistic, count = 0;
+    struct array *weight = mem_array(r->t, (size_t)n, sizeof *weight);
+    const struct program_info *info = r->program.info;
+    if (!train_save_state(r, r->state))
+        return false;
+    for (int i = 0; i < n; i++) {
+        const struct uop *u = i < r->graph.nparam ? r->graph.param[i]
+                                                  : r->graph.statistic[i - r->graph.nparam];
+        const char *name = uop_buffer_of(u)->name;
+        for (int k = 0; k < info->state_count; k++)
+            if (strcmp(info->states[k].input.name, name) == 0) {
+                struct array *w = &weight[count];
+                *w = (struct array){.name = name, .dtype = u->dtype, .ndim = u->ndim};
+                for (int a = 0; a < u->ndim; a++)
+                    w->dim[a] = info->states[k].input.dim[a].size;
+                if (!array_allocate(r->t, w))
+                    return false;
+                memcpy(w->data, r->state + info->states[k].input.offset, w->nbytes);
+                count++;
+                break;
+            }
+    }
+    return trained_write(r->t, &r->o, &r->model, weight, count, r->o.output, r->files) &&
+           outputs_commit(r->files);
+}
+
+static void say_what_trains(struct trainer *r)
+{
+    struct text x = {.t = r->t};
+    double nelem = 0;
+    for (int i = 0; i < r->graph.nparam; i++)
+        nelem += (double)sym_prod(r->t, r->graph.param[i]->dim, r->graph.param[i]->ndim)->vmax;
+    text_printf(&x, "%d weights with %.0f elements train", r->graph.nparam, nelem);
+    if (r->graph.nfrozen)
+        text_printf(&x, ", %d are frozen", r->graph.nfrozen);
+    if (r->graph.from_softmax)
+        text_puts(&x, "; the loss takes what the output's softmax is of");
+    text_printf(&x, "; %lld samples, %lld steps an epoch\n", (long long)r->data.nsample,
+                (long long)(r->steps / r->o.training.epochs));
+    report_text(r->t, x.s);
+}
+
+static bool train(struct trainer *r, struct train_epoch *written)
+{
+    bool found = false;
+    if (!train_open_data(r) || !train_build(r) || !allocate(r))
+        return false;
+    say_what_trains(r);
+    if (r->o.training.resume && !train_read_checkpoint(r, &found))
+        return false;
+    r->logged = found;
+    if (!r->is_over && !start_stream(r))
+        return false;
+    bool ok = true;
+    while (ok && !r->is_over)
+        ok = run_epoch(r) && end_epoch(r);
+    dataset_stream_stop(&r->stream);
+    progress_end(r->t);
+    return ok && measure(r, written) && write_model(r);
+}
+
+bool train_model(struct tgc *t, const struct options *o, struct train_epoch *written)
+{
+    struct trainer *r = MEM_NEW(t, struct trainer);
+    *r = (struct trainer){.t = t, .o = *o, .files = outputs_new(t)};
+    if (!outputs_may_write(r->files, o->output))
+        return false;
+    bool ok = train(r, written);
+    if (!ok)
+        outputs_discard(r->files);
+    instance_close(&r->program);
+    return ok;
+}

@@ -1,0 +1,78 @@
+/* train.h - tgc train: the private header of its parts.
+ *
+ *      train_data.c: files -> data sets, whose arrays fit the model's inputs
+ *      train_build.c: model -> the graph of its training -> code in this process
+ *      train_run.c: steps and evaluations of it
+ *      train_keep.c: checkpoints, the best state, the log
+ *      train.c: epochs
+ */
+#ifndef TGC_LIB_TRAIN_H
+#define TGC_LIB_TRAIN_H
+
+#include "lib/lib.h"
+#include "runtime/loader/loader.h"
+
+/* What feeds an input of an entry: the model's inputs in order, then the target. The names of its
+ * arrays in the data sets. */
+struct fed { const char *name, *source, *valid; };
+struct trainer {
+    struct tgc *t;
+    struct options o;               /* with the sizes that the data give the inputs */
+    struct outputs *files;
+    struct dataset data, valid;
+    struct model model;
+    struct train_options as;
+    struct train_graph graph;
+    struct instance program;
+    struct fed *fed; int nfed;
+    int64_t batch, micro;           /* samples of a step, and of a run */
+    int64_t nclass;                 /* of the target; 0: it is no class number */
+    bool is_one;                    /* the model has no axis for samples: micro is 1 */
+    int64_t step, steps;            /* done, and of all epochs */
+    int epoch;                      /* the present one, from 0 */
+    double loss_sum, correct_sum, seconds; int64_t seen;    /* of the present epoch */
+    double best; int best_epoch;    /* the least loss of --valid */
+    unsigned char *state, *best_state;         /* [program.info->state_bytes] */
+    struct train_epoch last, best_line;
+    struct stream stream;           /* of the training set */
+    double total_seconds;           /* of all epochs since the start or the checkpoint */
+    bool is_over, logged;
+};
+
+/* ---------------------------------------------------------------------------------- train_data.c */
+
+/* Opens --data and --valid. false: diagnostics. */
+bool train_open_data(struct trainer *r);
+/* Which arrays feed the model's inputs and the target; batch, micro, and the shapes of the inputs
+ * among r->o. needs: a loaded model. */
+bool train_match_data(struct trainer *r);
+/* Whether targets that are class numbers are below nclass. */
+bool train_check_classes(struct trainer *r);
+/* Batches of what the model's inputs and the target take. false: a diagnostic. */
+bool train_stream(struct trainer *r, bool is_valid, const struct stream_options *given,
+                  struct stream *s);
+/* The entry's input that an array feeds. */
+struct array *train_input(struct trainer *r, const struct train_entry *e, int fed);
+
+/* --------------------------------------------------------------------------------- train_build.c */
+
+bool train_build(struct trainer *r);
+
+/* ----------------------------------------------------------------------------------- train_run.c */
+
+/* One step with a batch of the training set. */
+bool train_step(struct trainer *r, const struct stream_batch *b);
+/* The mean loss and the share of correct samples (-1: no classes) of a data set. */
+bool train_evaluate(struct trainer *r, bool is_valid, double *loss, double *accuracy);
+
+/* ---------------------------------------------------------------------------------- train_keep.c */
+
+bool train_log(struct trainer *r, const struct train_epoch *e);
+/* Copies the program's states to r->state, or back. */
+bool train_save_state(struct trainer *r, unsigned char *block);
+bool train_restore_state(struct trainer *r, const unsigned char *block);
+bool train_write_checkpoint(struct trainer *r);
+/* *found: there is one, and it was read. */
+bool train_read_checkpoint(struct trainer *r, bool *found);
+
+#endif

@@ -1,0 +1,95 @@
+/* train_build.c - from the model's file to code of its training in this process. */
+#include "lib/train.h"
+
+#include <math.h>
+#include <string.h>
+
+/* The output that the loss is of; NULL: there is none, which train_lower() reports. */
+static const struct uop *loss_output(const struct trainer *r)
+{
+    const struct graph *g = r->model.graph;
+    const char *name = r->o.training.output;
+    for (int i = 0; i < g->noutput; i++)
+        if (!name || strcmp(g->output[i].name, name) == 0)
+            return g->output[i].value;
+    return NULL;
+}
+
+/* The shape of the target in a run, and whether it is class numbers, which have no class axis.
+ * Numbers [n] fit an output of [n, 1], too. */
+static void set_target(struct trainer *r)
+{
+    struct train_options *as = &r->as;
+    const struct uop *y = loss_output(r);
+    int64_t n;
+    if (as->loss == LOSS_OUTPUT || !y)
+        return;
+    const struct dataset_array *a = dataset_find(&r->data, "target");
+    as->target_dim[as->target_ndim++] = r->micro;
+    for (int i = 1; i < a->rank; i++)
+        as->target_dim[as->target_ndim++] = a->dim[i];
+    bool is_short = as->target_ndim == y->ndim - 1;
+    as->target_is_class = as->loss == LOSS_CROSS_ENTROPY && is_short;
+    int axis = loss_class_axis(y, as->target_dim, as->target_ndim);
+    if (as->target_is_class && axis > 0 && uop_const_int(y->dim[axis], &n))
+        r->nclass = n;
+    if (!as->target_is_class && is_short && uop_const_int(y->dim[y->ndim - 1], &n) && n == 1)
+        as->target_dim[as->target_ndim++] = 1;
+}
+
+/* A weight of rank 2 or more drawn anew, --init: uniform with variance 1/3 over the fan-in, as
+ * PyTorch draws it; of a matrix, whose sides may be either way round, over the longer side. Biases
+ * and norms keep the model's values.
+ * source: He et al., Delving Deep into Rectifiers, 2015; torch.nn.Linear.reset_parameters() */
+static void draw(struct trainer *r, struct buffer *b, uint64_t seed)
+{
+    int64_t n = 1, first = 0, d;
+    for (int a = 0; a < b->ndim; a++) {
+        if (!uop_const_int(b->dim[a], &d) || d == 0)
+            return;
+        first = a == 0 ? d : first;
+        n *= d;
+    }
+    int64_t fan = b->ndim == 2 && first > n / first ? first : n / first;
+    if (b->ndim < 2)
+        return;
+    size_t size = dtype_nbytes(b->dtype);
+    char *data = mem_array(r->t, (size_t)n, size);
+    for (int64_t i = 0; i < n; i++) {
+        double u = 2 * lib_random_uniform_at(seed, (uint64_t)i) - 1;
+        scalar_store(b->dtype, data + (size_t)i * size,
+                     (union scalar){.f = u / sqrt((double)fan)});
+    }
+    b->data = data;
+}
+
+static bool compile(struct trainer *r)
+{
+    struct place at = {.file = r->o.model};
+    const struct training_options *train = &r->o.training;
+    r->as = (struct train_options){.loss = train->loss,
+                                   .output = train->output,
+                                   .optimizer = train->optimizer,
+                                   .freeze = train->freeze,
+                                   .nfreeze = train->nfreeze,
+                                   .clip = train->clip,
+                                   .accumulate = r->micro < r->batch};
+    set_target(r);
+    if (!train_lower(r->t, &at, r->model.graph, &r->as, &r->graph))
+        return false;
+    for (int i = 0; i < r->graph.nparam && train->has_init; i++)
+        draw(r, uop_buffer_of(r->graph.param[i])->first, train->init + (uint64_t)i);
+    const char *name = program_name(r->t, r->model.stem);
+    return model_optimize(r->t, &r->o, name, &r->model) &&
+           instance_build(r->t, &r->o, &r->model, &r->program);
+}
+
+bool train_build(struct trainer *r)
+{
+    if (!model_load(r->t, &r->o, &r->model) || !train_match_data(r) ||
+        !model_lower(r->t, &r->o, &r->model))
+        return false;
+    return compile(r) && train_check_classes(r) &&
+           instance_allocate_inputs(r->t, &r->program) &&
+           instance_prepare(r->t, &r->o, &r->program);
+}

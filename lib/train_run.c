@@ -1,0 +1,122 @@
+/* train_run.c - one step, one evaluation.
+ *
+ * A run takes `micro` samples. Where there are fewer, the others repeat those that are there, with
+ * weight 0: the loss does not see them, and the statistics of batch normalization are still those
+ * of real samples.
+ */
+#include "lib/train.h"
+
+#include <math.h>
+#include <string.h>
+
+static void set_f32(struct trainer *r, int input, double v)
+{
+    *(float *)r->program.input[input].data = (float)v;
+}
+
+static double output_of(const struct trainer *r, int output)
+{
+    const struct array *v = &r->program.output[output];
+    return scalar_load(v->dtype, v->data).f;
+}
+
+/* Runs an entry on n samples of a batch, from sample `at` on, each of which counts `weight`. */
+static bool run_samples(struct trainer *r, const struct train_entry *e,
+                        const struct stream_batch *b, int64_t at, int64_t n, double weight)
+{
+    for (int k = 0; k < r->nfed; k++) {
+        struct array *in = train_input(r, e, k);
+        size_t row = in->nbytes / (size_t)r->micro;
+        const char *from = (const char *)b->data[k] + (size_t)at * row;
+        for (int64_t i = 0; i < r->micro; i += n)
+            memcpy((char *)in->data + (size_t)i * row, from,
+                   (size_t)(r->micro - i < n ? r->micro - i : n) * row);
+    }
+    for (int64_t i = 0; i < r->micro && e->weight >= 0; i++) {
+        const struct array *w = &r->program.input[e->weight];
+        scalar_store(w->dtype, (char *)w->data + (size_t)i * dtype_nbytes(w->dtype),
+                     (union scalar){.f = i < n ? weight : 0});
+    }
+    r->program.entry = e->number;
+    return instance_run(r->t, &r->program);
+}
+
+/* warmup: rises from 0; then by the schedule to 0 after the last step. */
+static double learning_rate(const struct trainer *r)
+{
+    const struct training_options *o = &r->o.training;
+    double rate = o->learning_rate > 0 ? o->learning_rate : o->optimizer.learning_rate;
+    double done = (double)r->step, rest = (double)(r->steps - o->warmup);
+    if (r->step < o->warmup)
+        return rate * (done + 1) / o->warmup;
+    double x = rest > 0 ? (done - o->warmup) / rest : 0;
+    return o->schedule == RATE_LINEAR   ? rate * (1 - x)
+           : o->schedule == RATE_COSINE ? rate * (1 + cos(acos(-1) * x)) / 2
+                                            : rate;
+}
+
+static void set_step_inputs(struct trainer *r, const struct train_entry *e)
+{
+    const struct optimizer_options *o = &r->o.training.optimizer;
+    int64_t number = r->step + 1;
+    set_f32(r, e->learning_rate, learning_rate(r));
+    set_f32(r, e->weight_decay, o->setting[SETTING_WEIGHT_DECAY]);
+    memcpy(r->program.input[e->step].data, &number, sizeof number);
+}
+
+bool train_step(struct trainer *r, const struct stream_batch *b)
+{
+    const struct train_entry *e = &r->graph.train;
+    double loss = 0, correct = 0;
+    int64_t n = b->n;
+    if (!r->as.accumulate)
+        set_step_inputs(r, e);
+    for (int64_t at = 0; at < n; at += r->micro) {
+        int64_t some = n - at < r->micro ? n - at : r->micro;
+        if (!run_samples(r, e, b, at, some, 1 / (double)n))
+            return false;
+        loss += output_of(r, e->loss);
+        correct += e->correct >= 0 ? output_of(r, e->correct) : 0;
+    }
+    if (!isfinite(loss))
+        return diag_error(r->t, NULL,
+                          "the loss of step %lld, in epoch %d, is %g: a lower --lr, --clip=1 or "
+                          "--schedule=...,warmup=N may help; inputs may be far from 0 to 1",
+                          (long long)r->step + 1, r->epoch + 1, loss);
+    if (r->as.accumulate) {
+        set_step_inputs(r, &r->graph.update);
+        r->program.entry = r->graph.update.number;
+        if (!instance_run(r->t, &r->program))
+            return false;
+    }
+    r->step++;
+    r->seen += n;
+    r->loss_sum += loss * (double)n;
+    r->correct_sum += correct;
+    return true;
+}
+
+bool train_evaluate(struct trainer *r, bool is_valid, double *loss, double *accuracy)
+{
+    const struct train_entry *e = &r->graph.evaluate;
+    struct stream_options o = {.batch = r->micro, .epochs = 1, .in_order = true};
+    struct stream s;
+    struct stream_batch b;
+    double sum = 0, correct = 0, total = 0;
+    enum stream_status status;
+    if (!train_stream(r, is_valid, &o, &s))
+        return false;
+    while ((status = dataset_stream_next(&s, &b)) == STREAM_BATCH) {
+        if (!run_samples(r, e, &b, 0, b.n, 1))
+            break;
+        sum += output_of(r, e->loss) * (e->weight < 0 ? (double)b.n : 1);
+        correct += e->correct >= 0 ? output_of(r, e->correct) : 0;
+        total += (double)b.n;
+    }
+    if (status == STREAM_FAILED)
+        diag_error(r->t, NULL, "%s", s.error);
+    dataset_stream_stop(&s);
+    *loss = sum / total;
+    *accuracy = e->correct >= 0 ? correct / total : -1;
+    return status == STREAM_ENDED;
+}
