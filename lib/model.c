@@ -423,6 +423,7 @@ bool model_lower(struct tgc *t, const struct options *o, struct model *m)
                                                .library = m->library,
                                                .value = o->value,
                                                .nvalue = o->nvalue,
+                                               .trains = o->command == COMMAND_TRAIN,
                                                .nchwc_block = o->nchwc_block};
     passes_init(t);
     if (!check_states_kept(t, o))

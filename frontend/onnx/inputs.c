@@ -214,7 +214,8 @@ static bool close_symbols(struct lower *l)
 static struct uop *constant_from(struct lower *l, const struct onnx_tensor *x)
 {
     struct tgc *t = l->t;
-    if (x->nelem != 1 || x->dtype == DTYPE_STRING)
+    bool trains = l->options && l->options->trains && x->ndim > 0 && dtype_is_float(x->dtype);
+    if (x->nelem != 1 || x->dtype == DTYPE_STRING || trains)
         return tensor_from_data(t, x->dtype, x->dim, x->ndim, x->data, x->nbytes, x->name);
     struct uop *one[MAX_RANK];
     for (int a = 0; a < x->ndim; a++)

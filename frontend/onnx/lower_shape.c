@@ -677,9 +677,26 @@ bool lower_size(struct node *n)
     return node_set(n, 0, sym_prod(n->t, n->in[0]->dim, n->in[0]->ndim));
 }
 
+static bool is_uniform(const struct buffer *b)
+{
+    size_t size = dtype_nbytes(b->dtype);
+    return b->kind == BUFFER_WEIGHT && b->data && dtype_is_float(b->dtype) && b->nbytes >= size &&
+           memcmp(b->data, (const char *)b->data + size, b->nbytes - size) == 0;
+}
+
 bool lower_identity(struct node *n)
 {
+    const struct uop *x = n->in[0];
     n->value_out[0] = n->value_in[0];
+    if (!n->lower->options || !n->lower->options->trains || !x || x->op != OP_BUFFER ||
+        !is_uniform(x->arg.p))
+        return true;
+    const struct buffer *of = x->arg.p;
+    struct buffer *b =
+        buffer_new(n->t, BUFFER_WEIGHT, x->dtype, x->dim, x->ndim, n->proto->output[0]);
+    b->data = of->data;
+    b->nbytes = of->nbytes;
+    n->value_out[0] = value_tensor(n->t, uop_buffer(n->t, b));
     return true;
 }
 

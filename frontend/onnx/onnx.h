@@ -259,6 +259,10 @@ struct onnx_graph_options {
     /* for dimensions that nothing bounds; 0: that is an error, which prints the options to add */
     int64_t default_max;
     bool is_trial;               /* of suggest.c: its messages are not reported */
+    /* Weights are to be changed: those of one element are no constants, and an Identity of a weight
+     * whose elements are all equal is a weight of its own: exporters merge what is equal before a
+     * training, all zeros or ones, in this way. */
+    bool trains;
     struct tg_library *library;  /* of --library; NULL: none (frontend/text/text.h) */
     /* of the domain com.microsoft.nchwc: 8 or 16; 0: as the model shows */
     int nchwc_block;
