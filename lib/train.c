@@ -175,7 +175,8 @@ static void say_what_trains(struct trainer *r)
 static bool train(struct trainer *r, struct train_epoch *written)
 {
     bool found = false;
-    if (!train_open_data(r) || !train_build(r) || !allocate(r))
+    if (!model_load(r->t, &r->o, &r->model) || !train_open_data(r) || !train_build(r) ||
+        !allocate(r))
         return false;
     say_what_trains(r);
     if (r->o.training.resume && !train_read_checkpoint(r, &found))

@@ -13,8 +13,8 @@
 #include "runtime/loader/loader.h"
 
 /* What feeds an input of an entry: the model's inputs in order, then the target. The names of its
- * arrays in the data sets. */
-struct fed { const char *name, *source, *valid; };
+ * arrays in the data sets, and for pictures what struct stream_field has. */
+struct fed { const char *name, *source, *valid, *augment, *layout, *to_layout; };
 struct trainer {
     struct tgc *t;
     struct options o;               /* with the sizes that the data give the inputs */
@@ -41,7 +41,7 @@ struct trainer {
 
 /* ---------------------------------------------------------------------------------- train_data.c */
 
-/* Opens --data and --valid. false: diagnostics. */
+/* Opens --data and --valid. needs: a loaded model. false: diagnostics. */
 bool train_open_data(struct trainer *r);
 /* Which arrays feed the model's inputs and the target; batch, micro, and the shapes of the inputs
  * among r->o. needs: a loaded model. */

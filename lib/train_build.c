@@ -86,8 +86,7 @@ static bool compile(struct trainer *r)
 
 bool train_build(struct trainer *r)
 {
-    if (!model_load(r->t, &r->o, &r->model) || !train_match_data(r) ||
-        !model_lower(r->t, &r->o, &r->model))
+    if (!train_match_data(r) || !model_lower(r->t, &r->o, &r->model))
         return false;
     return compile(r) && train_check_classes(r) &&
            instance_allocate_inputs(r->t, &r->program) &&

@@ -10,8 +10,34 @@
 
 /* -------------------------------------------------------------------------------------- opening */
 
+/* Where the axes of an input's pictures are; NULL: it has none. Channels are 1, 3 or 4. */
+static const char *layout_of(int ndim, const int64_t *dim)
+{
+    bool last = ndim == 4 && (dim[3] == 1 || dim[3] == 3 || dim[3] == 4);
+    bool first = ndim == 4 && (dim[1] == 1 || dim[1] == 3 || dim[1] == 4 || !last);
+    return ndim == 3 ? "NHW" : first ? "NCHW" : last ? "NHWC" : NULL;
+}
+
+/* The size to which a folder's pictures are scaled: that of the model's only input. */
+static void set_picture_size(const struct trainer *r, struct dataset *d)
+{
+    int n;
+    const struct model_input *in = model_inputs(r->t, &r->o, &r->model, &n);
+    const char *layout = n == 1 && in->has_shape ? layout_of(in->ndim, in->dim) : NULL;
+    for (int a = 1; layout && layout[a]; a++) {
+        int64_t *size = layout[a] == 'H'   ? &d->picture_height
+                        : layout[a] == 'W' ? &d->picture_width
+                                           : &d->picture_channels;
+        *size = in->dim[a] > 0 ? in->dim[a] : 0;
+    }
+    if (layout && !strchr(layout, 'C'))
+        d->picture_channels = 1;
+}
+
 static bool open_files(struct trainer *r, struct dataset *d, const struct input_file *f, int n)
 {
+    d->target_column = r->o.training.target_column;
+    set_picture_size(r, d);
     for (int i = 0; i < n; i++)
         if (!dataset_open(d, f[i].path, f[i].name))
             return diag_error(r->t, NULL, "%s", d->error);
@@ -23,6 +49,7 @@ static void close_data(void *d) { dataset_close(d); }
 bool train_open_data(struct trainer *r)
 {
     const struct training_options *o = &r->o.training;
+    r->valid.classes = &r->data;
     held_add(r->t, close_data, &r->data);
     held_add(r->t, close_data, &r->valid);
     if (!open_files(r, &r->data, o->data, o->ndata) ||
@@ -82,24 +109,58 @@ static const char *shape_of(struct tgc *t, const struct dataset_array *a)
     return x.s;
 }
 
+/* The size of the array's axis as it is delivered: of pictures, after crop. */
+static int64_t delivered(const struct trainer *r, const struct dataset_array *a, int axis)
+{
+    const char *crop = r->o.training.augment ? strstr(r->o.training.augment, "crop:") : NULL;
+    long long h, w;
+    const char *layout = a->rank >= 3 ? layout_of(a->rank, a->dim) : NULL;
+    if (!crop || !layout || sscanf(crop, "crop:%lldx%lld", &h, &w) != 2)
+        return a->dim[axis];
+    return layout[axis] == 'H' ? h : layout[axis] == 'W' ? w : a->dim[axis];
+}
+
+/* A folder's pictures have their channels last, and the model perhaps first. */
+static void set_layout(struct trainer *r, const struct model_input *in,
+                       const struct dataset_array *a, struct fed *f)
+{
+    const char *have = a->pictures ? "NHWC" : layout_of(a->rank, a->dim);
+    if (a->rank < 3 || !(r->o.training.augment || a->pictures))
+        return;
+    f->augment = r->o.training.augment;
+    f->layout = have;
+    f->to_layout = a->pictures && in->has_shape ? layout_of(in->ndim, in->dim) : have;
+}
+
+/* The axis of the array that is delivered as the input's. */
+static int source_axis(const struct fed *f, const struct dataset_array *a, int axis)
+{
+    if (!f->to_layout || strlen(f->to_layout) != (size_t)a->rank)
+        return axis;
+    return (int)(strchr(f->layout, f->to_layout[axis]) - f->layout);
+}
+
 /* The samples that a run takes, by this input; its other axes against the array's. */
 static bool fit_input(struct trainer *r, const struct model_input *in,
-                      const struct dataset_array *a, int64_t *micro)
+                      const struct dataset_array *a, struct fed *f, int64_t *micro)
 {
-    int extra = in->has_shape ? a->rank - in->ndim : 0;
-    bool fits = (extra == 0 || extra == 1) && a->rank > 0;
-    for (int i = 1; i < a->rank && fits && in->has_shape; i++)
-        fits = in->dim[i - extra] < 0 || in->dim[i - extra] == a->dim[i];
+    set_layout(r, in, a, f);
+    int rank = f->to_layout ? (int)strlen(f->to_layout) : a->rank;
+    int extra = in->has_shape ? rank - in->ndim : 0;
+    bool fits = extra == 0 || extra == 1;
+    *micro = extra == 1 ? 1 : in->has_shape && in->dim[0] > 0 ? in->dim[0] : r->batch;
+    struct onnx_shape_option shape = {.input = in->name, .ndim = rank - extra};
+    for (int i = extra; i < rank && fits; i++) {
+        shape.dim[i - extra] = i == 0 ? *micro : delivered(r, a, source_axis(f, a, i));
+        int64_t want = in->has_shape ? in->dim[i - extra] : -1;
+        fits = i == 0 || want < 0 || want == shape.dim[i - extra];
+    }
     if (!fits)
         return diag_error(r->t, &(struct place){.file = a->file},
                           "holds %s, and the first axis counts samples; the input '%.100s' is of "
                           "another shape, see tgc info",
                           shape_of(r->t, a), in->name);
-    *micro = extra == 1 ? 1 : in->has_shape && in->dim[0] > 0 ? in->dim[0] : r->batch;
     r->is_one |= extra == 1;
-    struct onnx_shape_option shape = {.input = in->name, .ndim = a->rank - extra};
-    for (int i = extra; i < a->rank; i++)
-        shape.dim[i - extra] = i == 0 ? *micro : a->dim[i];
     VEC_PUSH(r->t, r->o.shape, r->o.nshape, r->o.cap_shape, shape);
     return true;
 }
@@ -139,7 +200,7 @@ bool train_match_data(struct trainer *r)
     for (int i = 0; i < n; i++) {
         int64_t micro = 1;
         if (!add_fed(r, input[i].name, input[i].dtype, n == 1) ||
-            !fit_input(r, &input[i], dataset_find(&r->data, r->fed[i].source), &micro))
+            !fit_input(r, &input[i], dataset_find(&r->data, r->fed[i].source), &r->fed[i], &micro))
             return false;
         if (i && micro != r->micro)
             return diag_error(r->t, NULL,
@@ -192,13 +253,24 @@ bool train_stream(struct trainer *r, bool is_valid, const struct stream_options 
     struct stream_options o = *given;
     for (int i = 0; i < r->nfed; i++) {
         const struct array *in = train_input(r, &r->graph.train, i);
-        field[i] = (struct stream_field){is_valid ? r->fed[i].valid : r->fed[i].source,
-                                         loader_type_of(in->dtype)};
+        const struct fed *f = &r->fed[i];
+        field[i] = (struct stream_field){is_valid ? f->valid : f->source, loader_type_of(in->dtype),
+                                         f->augment, f->layout, f->to_layout};
     }
     o.field = field;
     o.nfield = r->nfed;
-    return dataset_stream_start(s, is_valid ? &r->valid : &r->data, &o) ||
-           diag_error(r->t, NULL, "%s", s->error);
+    if (!dataset_stream_start(s, is_valid ? &r->valid : &r->data, &o))
+        return diag_error(r->t, NULL, "%s", s->error);
+    for (int i = 0; i < r->nfed; i++) {
+        const struct array *in = train_input(r, &r->graph.train, i);
+        if (s->array[i].row_nelem == (int64_t)(in->nelem / (size_t)r->micro))
+            continue;
+        dataset_stream_stop(s);
+        return diag_error(r->t, NULL, "--data delivers %lld elements a sample for '%.100s', which "
+                          "takes %lld", (long long)s->array[i].row_nelem, r->fed[i].name,
+                          (long long)(in->nelem / (size_t)r->micro));
+    }
+    return true;
 }
 
 struct array *train_input(struct trainer *r, const struct train_entry *e, int fed)

@@ -99,7 +99,8 @@ bool train_step(struct trainer *r, const struct stream_batch *b)
 bool train_evaluate(struct trainer *r, bool is_valid, double *loss, double *accuracy)
 {
     const struct train_entry *e = &r->graph.evaluate;
-    struct stream_options o = {.batch = r->micro, .epochs = 1, .in_order = true};
+    struct stream_options o = {
+        .batch = r->micro, .epochs = 1, .in_order = true, .evaluates = true};
     struct stream s;
     struct stream_batch b;
     double sum = 0, correct = 0, total = 0;
