@@ -414,7 +414,6 @@ static void set_defaults(struct options *o)
                           .error = ERROR_LIMIT,
                           .training = {.optimizer = optimizer_default(OPTIMIZER_ADAM),
                                        .epochs = 10,
-                                       .batch = 32,
                                        .learning_rate = -1},
                           .rtol = -1,
                           .atol = -1,

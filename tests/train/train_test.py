@@ -1,0 +1,414 @@
+"""tgc train: every loss and optimizer against PyTorch, step by step; what is written, resumed and
+refused."""
+
+import csv
+import gzip
+import json
+import signal
+import struct
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "lib"), str(HERE.parent.parent / "models")]
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+import graphs as G
+import tgc as T
+import train_digits
+from reference_names import LOSSES, OPTIMIZERS
+from suite import Skip, Suite, expect
+
+suite = Suite("train")
+OPTIONS = suite.parse()
+TGC = T.find_tgc(OPTIONS.build).resolve()
+SCRATCH = T.scratch(Path(OPTIONS.build).resolve() / "test-scratch" / "train")
+DIGITS = HERE.parent.parent / "models" / "digits.tg"
+TORCH = "/usr/bin/python3"
+case = suite.folder_case(SCRATCH)
+RATES = {"sgd": 0.05, "adam": 0.01, "adamw": 0.01, "rmsprop": 0.005, "adagrad": 0.02}
+
+
+def train(folder, *words, status=0, **more):
+    return T.must(T.run([TGC, "train", *map(str, words)], cwd=folder, **more), status)
+
+
+def refuse(folder, words, *expected):
+    done = T.run([TGC, "train", *words], cwd=folder)
+    expect(done.status in (1, 2), f"status {done.status}:\n{done.err}")
+    for text in expected:
+        expect(text in done.err, f"no '{text}' in:\n{done.err}")
+
+
+# ------------------------------------------------------------------------------------- networks
+
+def random_weights(shapes, seed=3):
+    r = np.random.default_rng(seed)
+    return {n: (r.standard_normal(s) * (0.3 if len(s) > 1 else 0.1)).astype(np.float32) for n, s in shapes.items()}
+
+
+def mlp(folder, outputs=3, batch="N"):
+    w = random_weights({"w1": (6, 16), "b1": (16,), "w2": (16, outputs), "b2": (outputs,)})
+    nodes = [helper.make_node("MatMul", ["x", "w1"], ["h"]), helper.make_node("Add", ["h", "b1"], ["i"]),
+             helper.make_node("Gelu", ["i"], ["a"]), helper.make_node("MatMul", ["a", "w2"], ["s"]),
+             helper.make_node("Add", ["s", "b2"], ["y"])]
+    save(folder / "m.onnx", nodes, [("x", [batch, 6])], [("y", [batch, outputs])], w)
+    return w
+
+
+def cnn(folder):
+    w = random_weights({"c1": (4, 2, 3, 3), "d1": (4,), "c2": (5, 4, 3, 3), "d2": (5,), "w": (20, 3), "b": (3,)})
+    for k, n in (1, 4), (2, 5):
+        w |= {f"scale{k}": np.linspace(0.5, 1.5, n, dtype=np.float32), f"shift{k}": np.zeros(n, np.float32),
+              f"mean{k}": np.zeros(n, np.float32), f"var{k}": np.ones(n, np.float32)}
+    def block(k, x, y, **conv):
+        return [helper.make_node("Conv", [x, f"c{k}", f"d{k}"], [f"v{k}"], **conv),
+                helper.make_node("Relu", [f"v{k}"], [f"r{k}"]),
+                helper.make_node("BatchNormalization", [f"r{k}", f"scale{k}", f"shift{k}", f"mean{k}", f"var{k}"], [f"n{k}"]),
+                helper.make_node("MaxPool", [f"n{k}"], [y], kernel_shape=[2, 2], strides=[2, 2])]
+    nodes = [*block(1, "x", "p1", pads=[1, 1, 1, 1]), *block(2, "p1", "p2"), helper.make_node("Flatten", ["p2"], ["f"]),
+             helper.make_node("Gemm", ["f", "w", "b"], ["y"])]
+    save(folder / "m.onnx", nodes, [("x", ["N", 2, 12, 12])], [("y", ["N", 3])], w)
+    return w
+
+
+def save(path, nodes, inputs, outputs, weights):
+    graph = helper.make_graph(nodes, "net", [G.value(n, s) for n, s in inputs], [G.value(n, s) for n, s in outputs],
+                              [numpy_helper.from_array(a, n) for n, a in weights.items()])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), path)
+
+
+def samples(folder, shape, loss, outputs=3, n=24, seed=5):
+    r = np.random.default_rng(seed)
+    x = r.standard_normal((n, *shape)).astype(np.float32)
+    target = (r.integers(0, outputs, n) if loss == "cross_entropy"
+              else r.random((n, outputs)).astype(np.float32) if loss == "bce_with_logits"
+              else r.standard_normal((n, outputs)).astype(np.float32))
+    np.savez(folder / "d.npz", x=x, target=target)
+    return x, target
+
+
+def weights_of(path):
+    return {i.name: numpy_helper.to_array(i) for i in onnx.load(path).graph.initializer}
+
+
+# ------------------------------------------------------------------------- steps beside PyTorch's
+
+class Steps:
+    """What runs beside PyTorch: all of its side in one process, by the first case that needs it."""
+
+    def __init__(self):
+        self.todo, self.losses, self.lock = [], None, threading.Lock()
+
+    def add(self, name, network, loss, optimizer, clip=None, words=()):
+        k = len(self.todo)
+        folder = SCRATCH / f"steps-{k}"
+        self.todo.append({"folder": str(folder), "network": network, "loss": loss, "optimizer": optimizer,
+                          "clip": clip, "steps": 8})
+        suite.add(name, self.check, k, words)
+
+    def prepare(self):
+        if subprocess.run([TORCH, "-c", "import torch"], capture_output=True).returncode:
+            raise Skip("the distribution's python3-torch is missing")
+        for one in self.todo:
+            folder = T.scratch(Path(one["folder"]))
+            np.savez(folder / "w.npz", **(mlp(folder) if one["network"] == "mlp" else cnn(folder)))
+            samples(folder, (6,) if one["network"] == "mlp" else (2, 12, 12), one["loss"])
+        (SCRATCH / "todo.json").write_text(json.dumps(self.todo))
+        with open(SCRATCH / "todo.json") as todo:
+            self.losses = json.loads(T.must(T.run([TORCH, HERE / "reference.py"], stdin=todo)).out)
+
+    def check(self, k, words):
+        with self.lock:
+            if self.losses is None:
+                self.prepare()
+        one, want = self.todo[k], self.losses[k]
+        folder, clip, kind = Path(one["folder"]), one["clip"], one["optimizer"].split(":")[0]
+        train(folder, "m.onnx", "--data", "d.npz", f"--loss={one['loss']}", f"--optimizer={one['optimizer']}",
+              "--epochs=8", f"--lr={RATES[kind]}", "--batch=24", "--log=log.jsonl", "-o", "out.onnx",
+              *([f"--clip={clip}"] if clip else []), *words)
+        got = [json.loads(line)["loss"] for line in open(folder / "log.jsonl")]
+        expect(np.allclose(got, want, 2e-4, 1e-5), f"losses\n{got}, by PyTorch\n{want}")
+        expect(abs(want[-1] - want[0]) > 1e-3, f"nothing was learned: {want}")
+        made, torch = weights_of(folder / "out.onnx"), np.load(folder / "torch.npz")
+        for name in torch.files:
+            expect(np.allclose(made[name], torch[name], 2e-3, 2e-4), f"{name}: {abs(made[name] - torch[name]).max()}")
+
+
+steps = Steps()
+for optimizer in OPTIMIZERS:
+    steps.add(f"mlp by {optimizer}", "mlp", "cross_entropy", optimizer)
+for loss in LOSSES[1:]:
+    steps.add(f"mlp, {loss}", "mlp", loss, "adam")
+steps.add("gradients are clipped", "mlp", "mse", "sgd", 0.25)
+steps.add("cnn with batch normalization", "cnn", "cross_entropy", "adam")
+steps.add("the same as C by a compiler", "mlp", "cross_entropy", "adam", None, ("--target=c",))
+
+
+def check_against_formula(optimizer, step):
+    """LAMB and Muon, which PyTorch of the distribution lacks: two steps of one matrix, whose gradient of
+    mse is known."""
+    folder = T.scratch(SCRATCH / optimizer.split(":")[0])
+    w = random_weights({"w": (6, 4)})
+    save(folder / "m.onnx", [helper.make_node("MatMul", ["x", "w"], ["y"])], [("x", ["N", 6])], [("y", ["N", 4])], w)
+    x, target = samples(folder, (6,), "mse", 4)
+    train(folder, "m.onnx", "--data", "d.npz", "--loss=mse", f"--optimizer={optimizer}", "--epochs=3", "--batch=24",
+          "--lr=0.02", "-o", "out.onnx")
+    p, state = w["w"].astype(np.float64), {}
+    for k in range(3):
+        p = step(p, 2 / target.size * x.T.astype(np.float64) @ (x @ p - target), state, k + 1)
+    made = weights_of(folder / "out.onnx")["w"]
+    expect(np.allclose(made, p, 1e-3, 1e-4), f"{made}\nexpected {p}")
+    expect(abs(p - w["w"]).max() > 1e-3, "nothing moved")
+
+
+def lamb(p, g, s, t):
+    s["m"] = 0.9 * s.get("m", 0) + 0.1 * g
+    s["v"] = 0.999 * s.get("v", 0) + 0.001 * g * g
+    u = s["m"] / (1 - 0.9 ** t) / (np.sqrt(s["v"] / (1 - 0.999 ** t)) + 1e-6) + 0.01 * p
+    return p - 0.02 * np.linalg.norm(p) / np.linalg.norm(u) * u
+
+
+def muon(p, g, s, t):
+    s["m"] = 0.95 * s.get("m", 0) + g
+    y = (g + 0.95 * s["m"]).T
+    y = y / (np.linalg.norm(y) + 1e-7)
+    for _ in range(5):
+        a = y @ y.T
+        y = 3.4445 * y + (-4.7750 * a + 2.0315 * a @ a) @ y
+    return p * (1 - 0.02 * 0.1) - 0.02 * y.T * np.sqrt(6 / 4)
+
+
+suite.add("lamb", check_against_formula, "lamb", lamb)
+suite.add("muon", check_against_formula, "muon", muon)
+
+
+# --------------------------------------------------------------------------- what people do with it
+
+def digits(folder):
+    r = np.random.default_rng(1)
+    for name, n in ("digits.npz", 600), ("valid.npz", 200):
+        x, labels = train_digits.pictures(r, n)
+        np.savez(folder / name, picture=x.reshape(n, 64).astype(np.float32), target=labels)
+
+
+@case("the digits from random weights to a model of onnx runtime")
+def the_digits_from_random_weights_to_a_model_of_onnx_runtime(folder):
+    digits(folder)
+    done = train(folder, DIGITS, "--data", "digits.npz", "--valid", "valid.npz", "--loss=cross_entropy",
+                 "--optimizer=adam", "--lr=0.01", "--init=1", "-o", "trained.onnx", "--log=log.csv", "--json")
+    said = json.loads(done.out.splitlines()[-1])
+    expect(said["valid_accuracy"] > 0.95, f"{said}")
+    data = np.load(folder / "valid.npz")
+    session = onnxruntime.InferenceSession(folder / "trained.onnx")
+    right = sum(session.run(None, {"picture": x[None]})[0].argmax() == t for x, t in zip(data["picture"], data["target"]))
+    expect(right / 200 == said["valid_accuracy"], f"{right} of 200 by ONNX Runtime, {said}")
+    rows = list(csv.DictReader(open(folder / "log.csv")))
+    expect(len(rows) == 10 and set(rows[0]) == {"epoch", "step", "loss", "seconds", "valid_loss", "accuracy", "valid_accuracy"},
+           f"{rows}")
+    expect(done.err.count("\nepoch ") == 10 and "softmax" in done.err, done.err)
+
+
+@case("the form of the files does not matter")
+def the_form_of_the_files_does_not_matter(folder):
+    mlp(folder, 4)
+    r = np.random.default_rng(2)
+    x, t = r.integers(-50, 50, (40, 6)).astype(np.float32), r.integers(0, 4, 40).astype(np.uint8)
+    np.save(folder / "x.npy", x)
+    np.save(folder / "t.npy", t)
+    np.savez_compressed(folder / "d.npz", x=x, target=t)
+    with gzip.open(folder / "t.gz", "wb") as f:
+        f.write(struct.pack(">BBBBI", 0, 0, 8, 1, 40) + t.tobytes())
+    with open(folder / "d.csv", "w") as f:
+        f.write("a,b,c,class,d,e,f\n")
+        for row, k in zip(x, t):
+            f.write(",".join([*(f"{v:g}" for v in row[:3]), f"kind {k}", *(f"{v:g}" for v in row[3:])]) + "\n")
+    made = []
+    for words in (["--data", "d.npz"], ["--data", "x=x.npy", "--data", "target=t.npy"],
+                  ["--data", "x=x.npy", "--data", "target=t.gz"], ["--data", "x=d.csv", "--target-column=class"],
+                  ["--data", "d.csv", "--target-column=class"]):
+        train(folder, "m.onnx", *words, "--loss=cross_entropy", "--epochs=2", "-o", "out.safetensors")
+        made.append((folder / "out.safetensors").read_bytes())
+    expect(len(set(made)) == 1, f"sizes {[len(m) for m in made]}, not the same bytes")
+
+
+@case("pictures of a folder are scaled and laid out as the model says")
+def pictures_of_a_folder_are_scaled_and_laid_out_as_the_model_says(folder):
+    cnn(folder)
+    from PIL import Image
+    r = np.random.default_rng(4)
+    for k in range(12):
+        (folder / "data" / "abc"[k % 3]).mkdir(parents=True, exist_ok=True)
+        shade = np.full((20, 20), 60 * (k % 3) + 40) + r.integers(0, 9, (20, 20))
+        Image.fromarray(shade.astype(np.uint8)).save(folder / "data" / "abc"[k % 3] / f"{k}.png")
+    m = onnx.load(folder / "m.onnx")
+    m.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 1
+    for i in m.graph.initializer:
+        if i.name == "c1":
+            i.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(i)[:, :1], "c1"))
+    onnx.save(m, folder / "m.onnx")
+    done = train(folder, "m.onnx", "--data", "data", "--augment=shift:1,flip,normalize:127:64", "--loss=cross_entropy",
+                 "--epochs=20", "--lr=0.02", "-o", "out.onnx", "--json")
+    expect(json.loads(done.out)["accuracy"] > 0.9, done.out)
+
+
+@case("a model of one sample learns in batches")
+def a_model_of_one_sample_learns_in_batches(folder):
+    for name, batch in ("one", 1), ("open", "N"), ("five", 5):
+        (folder / name).mkdir()
+        mlp(folder / name, batch=batch)
+        samples(folder / name, (6,), "cross_entropy", n=22)
+        train(folder / name, "m.onnx", "--data", "d.npz", "--loss=cross_entropy", "--optimizer=sgd:momentum=0.9",
+              "--epochs=3", "--batch=8", "-o", "out.onnx")
+    want = weights_of(folder / "open" / "out.onnx")
+    for name in "one", "five":
+        for k, v in weights_of(folder / name / "out.onnx").items():
+            expect(np.allclose(v, want[k], 1e-4, 1e-5), f"{name} {k}: {abs(v - want[k]).max()}")
+
+
+@case("threads seeds and what is frozen")
+def threads_seeds_and_what_is_frozen(folder):
+    w = cnn(folder)
+    samples(folder, (2, 12, 12), "cross_entropy", n=50)
+    def run(*words):
+        train(folder, "m.onnx", "--data", "d.npz", "--loss=cross_entropy", "--epochs=2", "--batch=16", *words, "-o", "out.onnx")
+        return (folder / "out.onnx").read_bytes()
+    first = run()
+    expect(run("--threads=3") == first, "3 threads make other weights")
+    expect(run("--seed=1") != first, "another seed makes the same weights")
+    expect(run("--init=4") != run("--init=5"), "the initial weights do not depend on --init")
+    run("--freeze=c*", "--freeze=scale1", "--freeze=mean2")
+    for name, v in weights_of(folder / "out.onnx").items():
+        is_frozen = name in ("c1", "c2", "scale1", "mean2")
+        expect((v == w[name]).all() == is_frozen, f"{name} is {'changed' if is_frozen else 'as before'}")
+
+
+@case("what an exporter merged is trained apart")
+def what_an_exporter_merged_is_trained_apart(folder):
+    """PyTorch writes a new batch norm's running mean as an Identity of its bias."""
+    cnn(folder)
+    m = onnx.load(folder / "m.onnx")
+    drop = {"mean1", "var1"}
+    kept = [i for i in m.graph.initializer if i.name not in drop and i.name != "scale1"]
+    del m.graph.initializer[:]
+    m.graph.initializer.extend([*kept, numpy_helper.from_array(np.ones(4, np.float32), "scale1")])
+    m.graph.node.insert(0, helper.make_node("Identity", ["shift1"], ["mean1"]))
+    m.graph.node.insert(0, helper.make_node("Identity", ["scale1"], ["var1"]))
+    onnx.save(m, folder / "m.onnx")
+    x, _ = samples(folder, (2, 12, 12), "cross_entropy", n=16)
+    train(folder, "m.onnx", "--data", "d.npz", "--loss=cross_entropy", "--epochs=1", "--batch=16", "-o", "out.onnx")
+    made = onnx.load(folder / "out.onnx")
+    constants = {n.output[0]: numpy_helper.to_array(n.attribute[0].t) for n in made.graph.node if n.op_type == "Constant"}
+    w = {i.name: numpy_helper.to_array(i) for i in m.graph.initializer}
+    got = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x": x})[0]
+    expect(np.isfinite(got).all() and set(constants) == drop, f"{set(constants)}")
+    import torch_free
+    r = torch_free.conv_relu(x, w["c1"], w["d1"])
+    expect(np.allclose(constants["mean1"], 0.1 * r.mean((0, 2, 3)), 1e-4, 1e-5), f"{constants['mean1']}")
+    expect(np.allclose(constants["var1"], 0.9 + 0.1 * r.var((0, 2, 3)), 1e-4, 1e-5), f"{constants['var1']}")
+
+
+# -------------------------------------------------------------------------------------- going on
+
+@case("a training that is killed goes on to the same bytes")
+def a_training_that_is_killed_goes_on_to_the_same_bytes(folder):
+    cnn(folder)
+    samples(folder, (2, 12, 12), "cross_entropy", n=200)
+    words = ["m.onnx", "--data", "d.npz", "--valid", "d.npz", "--loss=cross_entropy", "--batch=16", "--epochs=12"]
+    train(folder, *words, "-o", "want.onnx", "--log=want.jsonl")
+    kills = 0
+    for attempt in range(40):
+        run = subprocess.Popen([TGC, "train", *words, "--checkpoint=kept", "--resume", "-o", "got.onnx", "--log=got.jsonl"],
+                               cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+        seen = 0
+        for line in run.stderr:
+            seen += line.startswith("epoch")
+            if seen == 2 and kills < 3:
+                run.send_signal(signal.SIGKILL)
+                kills += 1
+                break
+        run.stderr.read()
+        if run.wait() == 0:
+            break
+    expect(kills == 3 and run.returncode == 0, f"{kills} kills, status {run.returncode}")
+    expect((folder / "got.onnx").read_bytes() == (folder / "want.onnx").read_bytes(), "other weights than without a break")
+    want, got = ([json.loads(s) for s in open(folder / n)] for n in ("want.jsonl", "got.jsonl"))
+    by_epoch = {e["epoch"]: e for e in got}
+    for e in want:
+        expect(by_epoch[e["epoch"]] | {"seconds": 0} == e | {"seconds": 0}, f"{by_epoch[e['epoch']]}, without a break {e}")
+
+
+@case("a checkpoint of another training or a damaged one")
+def a_checkpoint_of_another_training_or_a_damaged_one(folder):
+    mlp(folder)
+    samples(folder, (6,), "cross_entropy")
+    words = ["m.onnx", "--data", "d.npz", "--loss=cross_entropy", "--checkpoint=kept", "-o", "out.onnx"]
+    train(folder, *words, "--epochs=2")
+    train(folder, *words, "--epochs=4", "--resume")
+    refuse(folder, [*words, "--resume", "--batch=4"], "is of another training")
+    refuse(folder, [*words, "--resume", "--optimizer=sgd"], "is of another training")
+    whole = (folder / "kept" / "checkpoint").read_bytes()
+    for damaged in whole[:100], whole[:-1], whole + b"x", b"":
+        (folder / "kept" / "checkpoint").write_bytes(damaged)
+        refuse(folder, [*words, "--resume"], "is no complete checkpoint")
+
+
+@case("early stop writes the best epoch")
+def early_stop_writes_the_best_epoch(folder):
+    mlp(folder)
+    samples(folder, (6,), "cross_entropy", n=24)
+    np.savez(folder / "v.npz", **dict(zip(("x", "target"), samples(folder, (6,), "cross_entropy", n=40, seed=9))))
+    samples(folder, (6,), "cross_entropy", n=24)
+    done = train(folder, "m.onnx", "--data", "d.npz", "--valid", "v.npz", "--loss=cross_entropy", "--lr=0.03", "--epochs=400",
+                 "--early-stop=3", "-o", "out.onnx", "--log=log.jsonl", "--json")
+    rows = [json.loads(line) for line in open(folder / "log.jsonl")]
+    best = min(rows, key=lambda r: r["valid_loss"])
+    said = json.loads(done.out)
+    expect(len(rows) == best["epoch"] + 3 < 400, f"{len(rows)} epochs, the best is {best}")
+    expect(said["epoch"] == best["epoch"] and abs(said["valid_loss"] - best["valid_loss"]) < 1e-6, f"{said}, best {best}")
+
+
+# -------------------------------------------------------------------------------------- mistakes
+
+@case("mistakes")
+def mistakes(folder):
+    mlp(folder)
+    x, target = samples(folder, (6,), "cross_entropy")
+    right = ["m.onnx", "--data", "d.npz", "--loss=cross_entropy", "-o", "out.onnx"]
+    refuse(folder, right[:3] + right[4:], "--loss")
+    refuse(folder, right[:-2], "-o OUT")
+    refuse(folder, [*right[:-1], "out.txt"], ".safetensors")
+    refuse(folder, ["m.onnx", *right[3:]], "--data")
+    refuse(folder, ["m.onnx", "--data", "d.npz", "--loss=entropy", "-o", "out.onnx"], "the losses are cross_entropy, mse")
+    refuse(folder, [*right, "--optimizer=adm"], "the optimizers are sgd, adam")
+    refuse(folder, [*right, "--optimizer=sgd:beta1=1"], "sgd has no 'beta1'", "momentum")
+    refuse(folder, [*right, "--optimizer=adam:beta1=2"], "'beta1' is a number from 0 to 1")
+    refuse(folder, [*right, "--batch=100"], "more than the 24 samples")
+    refuse(folder, [*right, "--resume"], "--checkpoint")
+    refuse(folder, [*right, "--early-stop=2"], "--valid")
+    refuse(folder, [*right, "--freeze=*"], "nothing trains", "--freeze")
+    refuse(folder, [*right, "--lr=1e20"], "the loss of step", "--lr")
+    refuse(folder, [*right, "--valid", "x=d.npz"], "target")
+    refuse(folder, ["m.onnx", "--data", "d.npz", "--loss=mse", "-o", "out.onnx"], "the target is", "f32")
+    refuse(folder, ["m.onnx", "--data", "d.npz", "--loss=output:z", "-o", "out.onnx"], "no output 'z'", "'y'")
+    refuse(folder, ["m.onnx", "--data", "d.npz", "--loss=output:y", "-o", "out.onnx"], "scalar")
+    np.savez(folder / "far.npz", x=x, target=np.where(np.arange(24) == 7, 3, target))
+    refuse(folder, ["m.onnx", "--data", "far.npz", *right[3:]], "the target of sample 7 is 3", "0 to 2")
+    np.savez(folder / "wide.npz", x=x[:, :5], target=target)
+    refuse(folder, ["m.onnx", "--data", "wide.npz", *right[3:]], "f32[24, 5]", "'x'")
+    np.savez(folder / "other.npz", z=x, target=target)
+    refuse(folder, ["m.onnx", "--data", "other.npz", *right[3:]], "nothing for 'x'", "'z'")
+    (folder / "cut.npz").write_bytes((folder / "d.npz").read_bytes()[:-40])
+    refuse(folder, ["m.onnx", "--data", "cut.npz", *right[3:]], "cut.npz")
+    refuse(folder, ["m.onnx", "--data", "none.npz", *right[3:]], "none.npz")
+    expect(not (folder / "out.onnx").exists(), "something was written")
+
+
+if __name__ == "__main__":
+    suite.main()
