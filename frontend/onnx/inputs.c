@@ -214,8 +214,7 @@ static bool close_symbols(struct lower *l)
 static struct uop *constant_from(struct lower *l, const struct onnx_tensor *x)
 {
     struct tgc *t = l->t;
-    bool trains = l->options && l->options->trains && x->ndim > 0 && dtype_is_float(x->dtype);
-    if (x->nelem != 1 || x->dtype == DTYPE_STRING || trains)
+    if (x->nelem != 1 || x->dtype == DTYPE_STRING)
         return tensor_from_data(t, x->dtype, x->dim, x->ndim, x->data, x->nbytes, x->name);
     struct uop *one[MAX_RANK];
     for (int a = 0; a < x->ndim; a++)
@@ -226,7 +225,8 @@ static struct uop *constant_from(struct lower *l, const struct onnx_tensor *x)
 /* An initializer: a weight that the model names, of one element a constant. */
 static struct uop *initial_from(struct lower *l, const struct onnx_tensor *x)
 {
-    bool keeps = l->options && l->options->keep_scalars && dtype_is_float(x->dtype);
+    const struct onnx_graph_options *o = l->options;
+    bool keeps = o && (o->keep_scalars || (o->trains && x->ndim)) && dtype_is_float(x->dtype);
     if (x->dtype == DTYPE_STRING || (x->nelem == 1 && !keeps))
         return constant_from(l, x);
     return tensor_weight(l->t, x->dtype, x->dim, x->ndim, x->data, x->nbytes, x->name, false);

@@ -696,6 +696,7 @@ bool lower_identity(struct node *n)
         buffer_new(n->t, BUFFER_WEIGHT, x->dtype, x->dim, x->ndim, n->proto->output[0]);
     b->data = of->data;
     b->nbytes = of->nbytes;
+    b->is_named = true;
     n->value_out[0] = value_tensor(n->t, uop_buffer(n->t, b));
     return true;
 }

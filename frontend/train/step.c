@@ -113,17 +113,27 @@ static void find_statistics(struct training *s, struct uop *const *order, int n)
                 s->made->statistic[s->made->nstatistic++] = make_state(s, u[k]);
 }
 
+/* Constants of nodes do not, nor numbers, which are bounds and factors more often than weights. */
+static bool may_train(const struct buffer *b)
+{
+    return b->kind == BUFFER_WEIGHT && b->is_named && b->data && !b->statistic &&
+           (b->dtype == DTYPE_F32 || b->dtype == DTYPE_F64) && (b->ndim > 0 || b->is_param);
+}
+
+/* The params of a text, or where there are none, as in ONNX, all weights. */
 static bool find_parameters(struct training *s)
 {
     int n, nparam = 0;
     struct uop **order = uop_toposort(s->t, &s->value, 1, &n);
     struct uop **copy = mem_array(s->t, (size_t)n + 1, sizeof *copy);
+    bool has_params = false;
     memcpy(copy, order, (size_t)n * sizeof *copy);
     s->made->param = mem_array(s->t, (size_t)n + 1, sizeof *copy);
+    for (int i = 0; i < n; i++)
+        has_params |= copy[i]->op == OP_BUFFER && uop_buffer_of(copy[i])->is_param;
     for (int i = 0; i < n; i++) {
         const struct buffer *b = copy[i]->op == OP_BUFFER ? copy[i]->arg.p : NULL;
-        if (!b || b->kind != BUFFER_WEIGHT || !b->name || !b->data || b->statistic ||
-            (b->dtype != DTYPE_F32 && b->dtype != DTYPE_F64))
+        if (!b || !may_train(b) || has_params != b->is_param)
             continue;
         if (is_frozen(s, b->name))
             s->made->nfrozen++;
