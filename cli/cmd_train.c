@@ -1,4 +1,4 @@
-/* cmd_train.c - tgc train: trains, writes the model, and says on standard output what it came to. */
+/* cmd_train.c - tgc train: trains, writes the model, says on standard output what it came to. */
 #include "cli/cli.h"
 
 enum exit_status cmd_train(struct tgc *t, const struct options *o)

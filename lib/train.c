@@ -77,7 +77,14 @@ static void report_epoch(struct trainer *r, const struct train_epoch *e)
     report_text(r->t, x.s);
 }
 
-/* Notes what the epoch came to, and whether it is the last. */
+static bool is_over(const struct trainer *r)
+{
+    const struct training_options *o = &r->o.training;
+    return r->epoch >= o->epochs ||
+           (o->early_stop && r->best_epoch && r->epoch - r->best_epoch >= o->early_stop);
+}
+
+/* Notes what the epoch came to. */
 static bool end_epoch(struct trainer *r)
 {
     const struct training_options *o = &r->o.training;
@@ -100,8 +107,6 @@ static bool end_epoch(struct trainer *r)
     r->epoch++;
     r->total_seconds += r->seconds;
     r->seen = 0, r->loss_sum = 0, r->correct_sum = 0, r->seconds = 0;
-    r->is_over = r->epoch == o->epochs ||
-                 (o->early_stop && r->epoch - r->best_epoch >= o->early_stop);
     return train_log(r, &e) && train_write_checkpoint(r);
 }
 
@@ -182,10 +187,8 @@ static bool train(struct trainer *r, struct train_epoch *written)
     if (r->o.training.resume && !train_read_checkpoint(r, &found))
         return false;
     r->logged = found;
-    if (!r->is_over && !start_stream(r))
-        return false;
-    bool ok = true;
-    while (ok && !r->is_over)
+    bool ok = is_over(r) || start_stream(r);
+    while (ok && !is_over(r))
         ok = run_epoch(r) && end_epoch(r);
     dataset_stream_stop(&r->stream);
     progress_end(r->t);

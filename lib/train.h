@@ -36,10 +36,10 @@ struct trainer {
     struct train_epoch last, best_line;
     struct stream stream;           /* of the training set */
     double total_seconds;           /* of all epochs since the start or the checkpoint */
-    bool is_over, logged;
+    bool logged;
 };
 
-/* ---------------------------------------------------------------------------------- train_data.c */
+/* --------------------------------------------------------------------------------- train_data.c */
 
 /* Opens --data and --valid. needs: a loaded model. false: diagnostics. */
 bool train_open_data(struct trainer *r);
@@ -54,18 +54,18 @@ bool train_stream(struct trainer *r, bool is_valid, const struct stream_options 
 /* The entry's input that an array feeds. */
 struct array *train_input(struct trainer *r, const struct train_entry *e, int fed);
 
-/* --------------------------------------------------------------------------------- train_build.c */
+/* -------------------------------------------------------------------------------- train_build.c */
 
 bool train_build(struct trainer *r);
 
-/* ----------------------------------------------------------------------------------- train_run.c */
+/* ---------------------------------------------------------------------------------- train_run.c */
 
 /* One step with a batch of the training set. */
 bool train_step(struct trainer *r, const struct stream_batch *b);
 /* The mean loss and the share of correct samples (-1: no classes) of a data set. */
 bool train_evaluate(struct trainer *r, bool is_valid, double *loss, double *accuracy);
 
-/* ---------------------------------------------------------------------------------- train_keep.c */
+/* --------------------------------------------------------------------------------- train_keep.c */
 
 bool train_log(struct trainer *r, const struct train_epoch *e);
 /* Copies the program's states to r->state, or back. */

@@ -18,7 +18,7 @@ static const char *layout_of(int ndim, const int64_t *dim)
     return ndim == 3 ? "NHW" : first ? "NCHW" : last ? "NHWC" : NULL;
 }
 
-/* The size to which a folder's pictures are scaled: that of the model's only input. */
+/* The size that a folder's pictures have to have: that of the model's only input. */
 static void set_picture_size(const struct trainer *r, struct dataset *d)
 {
     int n;
@@ -170,7 +170,8 @@ static bool add_fed(struct trainer *r, const char *name, enum dtype dtype, bool 
     const struct dataset_array *a = array_for(&r->data, name, is_only), *valid = NULL;
     struct fed *f = &r->fed[r->nfed++];
     if (!a)
-        return diag_error(r->t, NULL, "--data has nothing for '%.100s': give --data %.100s=FILE%s%s",
+        return diag_error(r->t, NULL,
+                          "--data has nothing for '%.100s': give --data %.100s=FILE%s%s",
                           name, name, r->data.narray ? "; it has " : "",
                           names_of_arrays(r->t, &r->data));
     *f = (struct fed){.name = name, .source = a->name};
@@ -244,7 +245,7 @@ bool train_check_classes(struct trainer *r)
                           (!r->o.training.nvalid || check_targets(r, &r->valid)));
 }
 
-/* --------------------------------------------------------------------------------------- batches */
+/* -------------------------------------------------------------------------------------- batches */
 
 bool train_stream(struct trainer *r, bool is_valid, const struct stream_options *given,
                   struct stream *s)

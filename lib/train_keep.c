@@ -61,11 +61,11 @@ bool train_log(struct trainer *r, const struct train_epoch *e)
     r->logged = true;
     if (f)
         held_release(held);
-    return ok ||
-           diag_error(r->t, &(struct place){.file = path}, "cannot be written: %s", strerror(errno));
+    return ok || diag_error(r->t, &(struct place){.file = path}, "cannot be written: %s",
+                            strerror(errno));
 }
 
-/* ------------------------------------------------------------------------------------ the states */
+/* ----------------------------------------------------------------------------------- the states */
 
 static bool is_done(struct trainer *r, const char *what, int status)
 {
@@ -88,7 +88,7 @@ bool train_restore_state(struct trainer *r, const unsigned char *block)
 struct head {
     char magic[16];
     unsigned char identity[DIGEST_NBYTES];
-    int64_t step, epoch, seen, best_epoch, nbytes, has_best, is_over;
+    int64_t step, epoch, seen, best_epoch, nbytes, has_best;
     double loss_sum, correct_sum, seconds, total_seconds, best;
     struct train_epoch best_line, last;
 };
@@ -139,7 +139,7 @@ bool train_write_checkpoint(struct trainer *r)
     h.loss_sum = r->loss_sum, h.correct_sum = r->correct_sum;
     h.best = r->best, h.best_epoch = r->best_epoch, h.has_best = r->best_epoch > 0;
     h.best_line = r->best_line, h.last = r->last;
-    h.is_over = r->is_over, h.nbytes = (int64_t)nbytes;
+    h.nbytes = (int64_t)nbytes;
     memcpy(h.magic, magic, sizeof magic);
     identify(r, h.identity);
     if (mkdir(dir, 0777) != 0 && errno != EEXIST)
@@ -189,7 +189,7 @@ bool train_read_checkpoint(struct trainer *r, bool *found)
     r->step = h.step, r->epoch = (int)h.epoch, r->seen = h.seen, r->seconds = h.seconds;
     r->total_seconds = h.total_seconds;
     r->loss_sum = h.loss_sum, r->correct_sum = h.correct_sum;
-    r->best = h.best, r->best_epoch = (int)h.best_epoch, r->is_over = h.is_over != 0;
+    r->best = h.best, r->best_epoch = (int)h.best_epoch;
     r->best_line = h.best_line, r->last = h.last;
     return train_restore_state(r, r->state);
 }

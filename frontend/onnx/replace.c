@@ -55,7 +55,8 @@ static struct found find_weight(const struct onnx_model *m, const char *name)
 }
 
 /* The Identity node of the main graph that makes the weight, of an initializer; NULL: none does. */
-static NodeProto *find_identity(const struct onnx_model *m, const char *name, const TensorProto **of)
+static NodeProto *find_identity(const struct onnx_model *m, const char *name,
+                                const TensorProto **of)
 {
     const GraphProto *g = m->proto->graph;
     for (size_t i = 0; i < g->n_node; i++) {

@@ -10,15 +10,6 @@
 
 #include <string.h>
 
-bool write_refuse(struct onnx_writer *w, const struct uop *u, const char *what)
-{
-    const struct origin *o = uop_get_origin(w->t, u);
-    struct place at = {.text = o && o->node && *o->node ? mem_printf(w->t, "'%s' (%s)", o->node,
-                                                                     o->op_type ? o->op_type : "")
-                                                        : NULL};
-    return diag_error(w->t, &at, "%s %s", op_name(u->op), what);
-}
-
 /* ----------------------------------------------------------------------------------------- uops */
 
 static bool write_leaf(struct onnx_writer *w, struct uop *u)
@@ -279,7 +270,11 @@ static struct written **write_outputs(struct onnx_writer *w)
 ModelProto *onnx_write(struct tgc *t, const struct graph *g, const char *producer,
                        const char *version)
 {
-    struct onnx_writer w = {.t = t, .g = g, .value = {.t = t}, .used_by_others = {.t = t}};
+    struct onnx_writer w = {.t = t,
+                            .g = g,
+                            .value = {.t = t},
+                            .used_by_others = {.t = t},
+                            .elementwise = write_elementwise};
     struct uop **root = mem_array(t, (size_t)(g->noutput + g->ninput) + 1, sizeof *root);
     if (!check_writable(t, g))
         return NULL;

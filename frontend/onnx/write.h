@@ -71,6 +71,7 @@ struct onnx_writer {
     } *loop;
     int nloop;
     const struct uop *now;          /* the uop whose nodes are made */
+    bool (*elementwise)(struct onnx_writer *w, struct uop *u); /* for sizes that are computed */
     /* a symbol that no input has as a dimension, and its value, which must not be used */
     const struct uop *unsourced_symbol;
     struct written *unsourced;
@@ -78,6 +79,15 @@ struct onnx_writer {
 
 /* -------------------------------------------------------------------------------- write_value.c */
 
+/* What cannot be written: `what` says why, and what to do. Returns false. */
+bool write_refuse(struct onnx_writer *w, const struct uop *u, const char *what);
+/* The dtype in which ONNX's arithmetic, as runtimes have it, computes what is of dtype d. */
+enum dtype write_working(enum dtype d);
+/* Is `a` computed in a loop inside of that of b? */
+bool write_is_deeper(const struct onnx_writer *w, int a, int b);
+/* The loop of a counter or a carried value, by index; and its value inside. */
+int write_loop_of(const struct onnx_writer *w, const struct uop *u);
+struct written *write_inside(struct onnx_writer *w, const struct uop *u);
 /* The value of a uop that comes before, in whatever shape it is. */
 struct written *write_value(struct onnx_writer *w, struct uop *u);
 void write_set(struct onnx_writer *w, const struct uop *u, struct written *v);
@@ -140,20 +150,9 @@ bool write_idiom(struct onnx_writer *w, struct uop *u);
 
 /* write_loop.c: the graph's loops, with what is known inside of them; false: a diagnostic. */
 bool write_find_loops(struct onnx_writer *w);
-/* The counter's or a carried value inside of its loop. */
-struct written *write_inside(struct onnx_writer *w, const struct uop *u);
 /* LOOP; GET of it or of an IF. */
 bool write_loop(struct onnx_writer *w, struct uop *u);
 bool write_get(struct onnx_writer *w, struct uop *u);
-/* Is `a` computed in a loop inside of that of b? */
-bool write_is_deeper(const struct onnx_writer *w, int a, int b);
-
-/* What cannot be written: `what` says why, and what to do. Returns false. */
-bool write_refuse(struct onnx_writer *w, const struct uop *u, const char *what);
-
-/* The dtype in which ONNX's arithmetic, as runtimes have it, computes what is of dtype d. */
-enum dtype write_working(enum dtype d);
-
 /* --------------------------------------------------------------------------------- write_name.c */
 
 /* Notes what outputs need, and gives names to that. output: each made by a node of its own. false:

@@ -29,19 +29,6 @@ static const struct written_row *find_row(const struct written_row *row, size_t 
     return NULL;
 }
 
-enum dtype write_working(enum dtype d)
-{
-    switch (d) {
-    case DTYPE_F16: case DTYPE_F32: case DTYPE_F64: case DTYPE_I32: case DTYPE_I64: case DTYPE_U64:
-    case DTYPE_STRING:
-        return d;
-    case DTYPE_U32:
-        return DTYPE_I64;
-    default:
-        return dtype_is_float(d) ? DTYPE_F32 : DTYPE_I32;
-    }
-}
-
 static enum dtype working_of(char kinds, enum dtype d)
 {
     return (kinds == 'B' && d == DTYPE_BOOL) || kinds == 'L' ? d : write_working(d);

@@ -13,22 +13,6 @@
 
 enum { LOOPS_MOST = 64 };
 
-bool write_is_deeper(const struct onnx_writer *w, int a, int b)
-{
-    return a && (!b || w->loop[a - 1].depth > w->loop[b - 1].depth);
-}
-
-static int find_loop(const struct onnx_writer *w, const struct uop *u)
-{
-    for (int i = 0; i < w->nloop; i++) {
-        const struct loop *l = w->loop[i].loop;
-        if (u->op == OP_VAR ? u->arg.p == l->counter
-                            : ((const struct loop_param *)u->arg.p)->loop == l)
-            return i;
-    }
-    TGC_BUG(w->t, "a value inside of no loop of the graph");
-}
-
 /* A value that a body is given: the counter, the condition, carried values in turn. */
 static struct written *body_input(struct onnx_writer *w, int loop, enum dtype d, const char *name,
                                   struct uop *const *dim, int ndim)
@@ -44,12 +28,6 @@ static struct written *body_input(struct onnx_writer *w, int loop, enum dtype d,
     return v;
 }
 
-struct written *write_inside(struct onnx_writer *w, const struct uop *u)
-{
-    const struct written_loop *l = &w->loop[find_loop(w, u)];
-    return l->in[u->op == OP_VAR ? 0 : 2 + ((const struct loop_param *)u->arg.p)->index];
-}
-
 /* The loops on which each uop depends from inside: that of a LOOP has as many around it. */
 static void find_depths(struct onnx_writer *w)
 {
@@ -63,7 +41,7 @@ static void find_depths(struct onnx_writer *w)
             set[i] |= *(const uint64_t *)map_get(&at, u->src[k]);
         if (u->op == OP_PARAM ||
             (u->op == OP_VAR && ((const struct var *)u->arg.p)->is_counter))
-            set[i] |= (uint64_t)1 << find_loop(w, u);
+            set[i] |= (uint64_t)1 << write_loop_of(w, u);
         for (int l = 0; l < w->nloop; l++)
             if (u->op == OP_LOOP && u->arg.p == w->loop[l].loop) {
                 around[l] = set[i] &= ~((uint64_t)1 << l);

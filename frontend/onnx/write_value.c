@@ -10,6 +10,52 @@
 
 #include <string.h>
 
+bool write_refuse(struct onnx_writer *w, const struct uop *u, const char *what)
+{
+    const struct origin *o = uop_get_origin(w->t, u);
+    struct place at = {.text = o && o->node && *o->node ? mem_printf(w->t, "'%s' (%s)", o->node,
+                                                                     o->op_type ? o->op_type : "")
+                                                        : NULL};
+    return diag_error(w->t, &at, "%s %s", op_name(u->op), what);
+}
+
+enum dtype write_working(enum dtype d)
+{
+    switch (d) {
+    case DTYPE_F16: case DTYPE_F32: case DTYPE_F64: case DTYPE_I32: case DTYPE_I64: case DTYPE_U64:
+    case DTYPE_STRING:
+        return d;
+    case DTYPE_U32:
+        return DTYPE_I64;
+    default:
+        return dtype_is_float(d) ? DTYPE_F32 : DTYPE_I32;
+    }
+}
+
+/* ------------------------------------------------------------------------------------ in loops */
+
+bool write_is_deeper(const struct onnx_writer *w, int a, int b)
+{
+    return a && (!b || w->loop[a - 1].depth > w->loop[b - 1].depth);
+}
+
+int write_loop_of(const struct onnx_writer *w, const struct uop *u)
+{
+    for (int i = 0; i < w->nloop; i++) {
+        const struct loop *l = w->loop[i].loop;
+        if (u->op == OP_VAR ? u->arg.p == l->counter
+                            : ((const struct loop_param *)u->arg.p)->loop == l)
+            return i;
+    }
+    TGC_BUG(w->t, "a value inside of no loop of the graph");
+}
+
+struct written *write_inside(struct onnx_writer *w, const struct uop *u)
+{
+    const struct written_loop *l = &w->loop[write_loop_of(w, u)];
+    return l->in[u->op == OP_VAR ? 0 : 2 + ((const struct loop_param *)u->arg.p)->index];
+}
+
 /* ---------------------------------------------------------------------------------------- nodes */
 
 static void set_dims(struct written *v, struct uop *const *dim, int ndim)
@@ -318,7 +364,7 @@ struct written *write_size(struct onnx_writer *w, struct uop *u)
             write_set(w, x, write_inside(w, x));
         else if (x->op == OP_VAR)
             write_set(w, x, size_of_symbol(w, x));
-        else if (!op_is_elementwise(x->op) || !write_elementwise(w, x))
+        else if (!op_is_elementwise(x->op) || !w->elementwise(w, x))
             TGC_BUG(w->t, "a size is no arithmetic: %s", op_name(x->op));
     }
     return map_get(&w->value, u);

@@ -16,7 +16,10 @@ struct step {
     struct uop *x, *g, **state;
 };
 
-static double setting(const struct step *s, enum optimizer_setting which) { return s->o->setting[which]; }
+static double setting(const struct step *s, enum optimizer_setting which)
+{
+    return s->o->setting[which];
+}
 
 static struct uop *scaled(const struct step *s, struct uop *x, double by)
 {
@@ -150,7 +153,8 @@ static struct uop *orthogonal(const struct step *s, struct uop *m)
     x = lib_div(l, x, plus(s, norm(s, x), 1e-7));
     for (int i = 0; i < (int)setting(s, SETTING_STEPS); i++) {
         struct uop *square = lib_matmul(l, x, lib_permute(l, x, swap, 2));
-        struct uop *p = lib_add(l, scaled(s, square, b), scaled(s, lib_matmul(l, square, square), c));
+        struct uop *fourth = scaled(s, lib_matmul(l, square, square), c);
+        struct uop *p = lib_add(l, scaled(s, square, b), fourth);
         x = lib_add(l, scaled(s, x, a), lib_matmul(l, p, x));
     }
     return is_tall ? lib_permute(l, x, swap, 2) : x;

@@ -16,7 +16,11 @@ static const struct { const char *name; double least, most; } settings[] = {
 #define SETTING(id, name, least, most, text) {name, least, most},
 #include "frontend/train/train.def"
 };
-static const struct { enum optimizer of; enum optimizer_setting which; double value; } defaults[] = {
+static const struct {
+    enum optimizer of;
+    enum optimizer_setting which;
+    double value;
+} defaults[] = {
 #define OPTIMIZER_OPTION(optimizer, setting, value) \
     {OPTIMIZER_##optimizer, SETTING_##setting, value},
 #include "frontend/train/train.def"

@@ -26,7 +26,7 @@ struct training {
     struct graph_entry *entry; int nentry; size_t cap_entry;
 };
 
-/* ----------------------------------------------------------------------------- inputs and states */
+/* ---------------------------------------------------------------------------- inputs and states */
 
 static struct uop *new_input(struct training *s, enum dtype d, struct uop *const *dim, int ndim,
                              const char *name)

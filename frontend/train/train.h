@@ -1,12 +1,10 @@
 /* train.h - from a model's graph to one whose entries are the steps of its training.
  *
- *      graph of the model                    graph of its training
- *        inputs ──> outputs                    entry "train":     inputs, target, weight of each
- *        weights                                                  sample, rate, decay, step number
- *                                                                 -> loss, correct; keeps parameters
- *                                                                 and the optimizer's states
- *                                              entry "evaluate":  inputs, target, weights
- *                                                                 -> loss, correct
+ *      graph of the model             graph of its training
+ *        inputs ──> outputs             "train":     inputs, target, weight of each sample, rate,
+ *        weights                                     decay, number of the step -> loss, correct;
+ *                                                    keeps parameters, the optimizer's states
+ *                                       "evaluate":  inputs, target, weights -> loss, correct
  *
  * Where several runs make one step (accumulate), "train" is two entries: "gradients" adds to
  * states, "update" makes the step and clears them. Parameters are states: their first values are
@@ -38,7 +36,7 @@ enum optimizer_setting {
 };
 struct optimizer_options { enum optimizer kind; double learning_rate, setting[SETTING_COUNT]; };
 
-/* ------------------------------------------------------------------------------------- options.c */
+/* ------------------------------------------------------------------------------------ options.c */
 
 /* "adamw:weight_decay=0.01,beta2=0.95"; a setting without a value is 1. false: *why says what is
  * wrong, and what there is. */

@@ -214,6 +214,9 @@ static bool inline_reduce(struct plan *p, struct node *n)
      * whole image */
     if (layer && segment_extent(s, deps & s->inner) > POOLED_MAX)
         return false;
+    /* nor has one whose operands are both values, which besides has no layout for its columns */
+    if (contraction && !layer && (deps & s->inner) && !range_set_within(deps & s->inner, s->staged))
+        return false;
     if (!(deps & s->inner))
         segment_add_prefix(s, deps);
     s->gated |= gate;
