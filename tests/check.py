@@ -114,7 +114,6 @@ SUITES = [
     ("gradient", "tests/onnx/gradient_test.py", 600, 600, 27, "frontend/onnx/lower_gradient.c frontend/library_gradient.c frontend/gradient"),
     ("gradient-points", "tests/onnx/gradient_points_test.py", 300, 300, 8, "frontend/onnx/lower_gradient.c frontend/library_gradient.c frontend/gradient"),
     ("written", "tests/onnx/written_test.py", 600, 1800, 33, "frontend/onnx/save.c frontend/onnx/replace.c frontend/onnx/write lib/trained.c tests/fuzz/written.py"),
-    ("gradient", "tests/onnx/gradient_test.py", 300, 300, 8, "frontend/onnx/lower_gradient.c frontend/library_gradient.c"),
     ("gradient-loops", "tests/onnx/gradient_loops_test.py", 600, 600, 30, "frontend/onnx/lower_gradient.c frontend/library_gradient.c frontend/gradient"),
     ("gradient-operators", "tests/onnx/gradient_operators_test.py", 300, 300, 20,
      "frontend/onnx/lower_ frontend/library frontend/gradient frontend/onnx/gradients.def"),

@@ -95,6 +95,12 @@ def shares():
     expect(chosen("tests/onnx/cuda_test.py")[1]["cuda"] == [], "a part of the suite that has changed")
 
 
+@suite.case("a suite has one row: two runs of one would share a folder")
+def once():
+    names = [row[0] for row in check.SUITES]
+    expect(len(names) == len(set(names)), f"{sorted(n for n in set(names) if names.count(n) > 1)}")
+
+
 @suite.case("every row has a program and parts that exist; every source of the build is of some part")
 def rows():
     files = since.listed()
