@@ -76,7 +76,7 @@ struct training_options {
     /* name NULL: the file names its arrays, or is of the only input */
     struct input_file *data; int ndata; size_t cap_data;
     struct input_file *valid; int nvalid; size_t cap_valid;
-    const char *target_column, *augment, *log, *checkpoint;
+    const char *target_column, *augment, *log, *plot, *checkpoint;
     bool has_loss;
     enum loss loss;
     const char *output;             /* that the loss is of; NULL: the first */

@@ -67,6 +67,14 @@ static bool read_log(struct parser *p, const struct given *g)
            usage(p, "--log=%.200s: the extension says the form, .jsonl or .csv", g->value);
 }
 
+static bool read_plot(struct parser *p, const struct given *g)
+{
+    const char *dot = strrchr(g->value, '.');
+    p->o->training.plot = g->value;
+    return (dot && strcmp(dot, ".svg") == 0) ||
+           usage(p, "--plot=%.200s: the picture is a .svg", g->value);
+}
+
 bool option_apply_training(struct parser *p, const struct given *g)
 {
     struct training_options *o = &p->o->training;
@@ -105,6 +113,7 @@ bool option_apply_training(struct parser *p, const struct given *g)
         ok = read_count(p, g, 1, INT32_MAX, &n), o->early_stop = (int)n;
         break;
     case OPTION_LOG: ok = read_log(p, g); break;
+    case OPTION_PLOT: ok = read_plot(p, g); break;
     case OPTION_CHECKPOINT: o->checkpoint = g->value; break;
     case OPTION_RESUME: o->resume = true; break;
     default: TGC_BUG(p->t, "option %d is not one of training", (int)g->id);

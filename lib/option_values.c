@@ -559,6 +559,7 @@ bool option_apply(struct parser *p, const struct given *g)
     case OPTION_AUGMENT:
     case OPTION_EARLY_STOP:
     case OPTION_LOG:
+    case OPTION_PLOT:
     case OPTION_CHECKPOINT:
     case OPTION_RESUME:
         return option_apply_training(p, g);

@@ -98,16 +98,16 @@ static bool end_epoch(struct trainer *r)
     if (e.has_valid && !train_evaluate(r, true, &e.valid_loss, &e.valid_accuracy))
         return false;
     report_epoch(r, &e);
-    r->last = e;
+    VEC_PUSH(r->t, r->history, r->nhistory, r->cap_history, e);
     if (o->early_stop && (!r->best_epoch || e.valid_loss < r->best)) {
-        r->best = e.valid_loss, r->best_epoch = e.epoch, r->best_line = e;
+        r->best = e.valid_loss, r->best_epoch = e.epoch;
         if (!train_save_state(r, r->best_state))
             return false;
     }
     r->epoch++;
     r->total_seconds += r->seconds;
     r->seen = 0, r->loss_sum = 0, r->correct_sum = 0, r->seconds = 0;
-    return train_log(r, &e) && train_write_checkpoint(r);
+    return train_log(r, &e) && train_plot(r, r->history, r->nhistory) && train_write_checkpoint(r);
 }
 
 static bool allocate(struct trainer *r)
@@ -124,7 +124,7 @@ static bool allocate(struct trainer *r)
 /* The line of what is written: measured anew, on all samples. */
 static bool measure(struct trainer *r, struct train_epoch *written)
 {
-    *written = r->best_epoch ? r->best_line : r->last;
+    *written = r->history[(r->best_epoch ? r->best_epoch : r->nhistory) - 1];
     written->seconds = r->total_seconds;
     if (r->best_epoch && !train_restore_state(r, r->best_state))
         return false;

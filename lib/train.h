@@ -4,6 +4,7 @@
  *      train_build.c: model -> the graph of its training -> code in this process
  *      train_run.c: steps and evaluations of it
  *      train_keep.c: checkpoints, the best state, the log
+ *      train_plot.c: the curves as a picture
  *      train.c: epochs
  */
 #ifndef TGC_LIB_TRAIN_H
@@ -31,9 +32,9 @@ struct trainer {
     int64_t step, steps;            /* done, and of all epochs */
     int epoch;                      /* the present one, from 0 */
     double loss_sum, correct_sum, seconds; int64_t seen;    /* of the present epoch */
+    struct train_epoch *history; int nhistory; size_t cap_history;     /* the epochs so far */
     double best; int best_epoch;    /* the least loss of --valid */
     unsigned char *state, *best_state;         /* [program.info->state_bytes] */
-    struct train_epoch last, best_line;
     struct stream stream;           /* of the training set */
     double total_seconds;           /* of all epochs since the start or the checkpoint */
     bool logged;
@@ -68,6 +69,8 @@ bool train_evaluate(struct trainer *r, bool is_valid, double *loss, double *accu
 /* --------------------------------------------------------------------------------- train_keep.c */
 
 bool train_log(struct trainer *r, const struct train_epoch *e);
+/* train_plot.c: the picture of --plot, of n epochs. */
+bool train_plot(struct trainer *r, const struct train_epoch *e, int n);
 /* Copies the program's states to r->state, or back. */
 bool train_save_state(struct trainer *r, unsigned char *block);
 bool train_restore_state(struct trainer *r, const unsigned char *block);

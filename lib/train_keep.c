@@ -1,8 +1,9 @@
 /* train_keep.c - what outlives a training: its log, and checkpoints from which it goes on.
  *
  * A checkpoint is DIR/checkpoint, which appears by rename, so that a kill at any moment leaves the
- * older one: a head with the sums of the present epoch, the program's states, and those of the best
- * epoch. The head's digest names the model, the data's sizes and the options that decide the steps.
+ * older one: a head with the sums of the present epoch, the epochs so far, the program's states,
+ * those of the best epoch, and a digest of all that. The head's identity is of the model, the
+ * data's sizes and the options that decide the steps.
  */
 #include "lib/train.h"
 #include "lib/digest.h"
@@ -88,11 +89,10 @@ bool train_restore_state(struct trainer *r, const unsigned char *block)
 struct head {
     char magic[16];
     unsigned char identity[DIGEST_NBYTES];
-    int64_t step, epoch, seen, best_epoch, nbytes, has_best;
+    int64_t step, epoch, seen, best_epoch, nbytes, nhistory;
     double loss_sum, correct_sum, seconds, total_seconds, best;
-    struct train_epoch best_line, last;
 };
-static const char magic[16] = "tgc training 1";
+static const char magic[16] = "tgc training 2";
 
 /* Of all that decides the steps to come. */
 static void identify(const struct trainer *r, unsigned char out[DIGEST_NBYTES])
@@ -108,6 +108,7 @@ static void identify(const struct trainer *r, unsigned char out[DIGEST_NBYTES])
     digest_add_number(&d, o->seed);
     digest_add_number(&d, o->has_init ? o->init + 1 : 0);
     digest_add_number(&d, (uint64_t)o->loss);
+    digest_add_string(&d, o->output);
     digest_add_number(&d, (uint64_t)o->optimizer.kind);
     digest_add(&d, o->optimizer.setting, sizeof o->optimizer.setting);
     digest_add(&d, &o->learning_rate, sizeof o->learning_rate);
@@ -126,10 +127,47 @@ static const char *checkpoint_path(const struct trainer *r)
     return mem_printf(r->t, "%s/checkpoint", r->o.training.checkpoint);
 }
 
+/* What follows the head of a checkpoint, in order. */
+enum { PARTS = 3 };
+struct part { void *data; size_t nbytes; };
+
+static void list_parts(const struct trainer *r, const struct head *h, struct part *part)
+{
+    size_t nbytes = r->program.info->state_bytes;
+    part[0] = (struct part){r->history, (size_t)h->nhistory * sizeof *r->history};
+    part[1] = (struct part){r->state, nbytes};
+    part[2] = (struct part){r->best_state, h->best_epoch ? nbytes : 0};
+}
+
+/* Of the whole checkpoint, which ends with it. */
+static void digest_parts(const struct head *h, const struct part *part,
+                         unsigned char out[DIGEST_NBYTES])
+{
+    struct digest_key key;
+    struct digest d;
+    digest_key(&key, "tgc train", 9);
+    digest_begin(&d, &key);
+    digest_add(&d, h, sizeof *h);
+    for (int i = 0; i < PARTS; i++)
+        digest_add(&d, part[i].data, part[i].nbytes);
+    digest_end(&d, out);
+}
+
+static bool write_parts(const struct trainer *r, const struct head *h, FILE *f)
+{
+    struct part part[PARTS];
+    unsigned char digest[DIGEST_NBYTES];
+    list_parts(r, h, part);
+    digest_parts(h, part, digest);
+    bool ok = fwrite(h, sizeof *h, 1, f) == 1;
+    for (int i = 0; i < PARTS && ok; i++)
+        ok = fwrite(part[i].data, 1, part[i].nbytes, f) == part[i].nbytes;
+    return ok && fwrite(digest, sizeof digest, 1, f) == 1;
+}
+
 bool train_write_checkpoint(struct trainer *r)
 {
-    const char *dir = r->o.training.checkpoint;
-    size_t nbytes = r->program.info->state_bytes;
+    const char *dir = r->o.training.checkpoint, *path;
     struct head h;
     if (!dir)
         return true;
@@ -137,27 +175,43 @@ bool train_write_checkpoint(struct trainer *r)
     h.step = r->step, h.epoch = r->epoch, h.seen = r->seen, h.seconds = r->seconds;
     h.total_seconds = r->total_seconds;
     h.loss_sum = r->loss_sum, h.correct_sum = r->correct_sum;
-    h.best = r->best, h.best_epoch = r->best_epoch, h.has_best = r->best_epoch > 0;
-    h.best_line = r->best_line, h.last = r->last;
-    h.nbytes = (int64_t)nbytes;
+    h.best = r->best, h.best_epoch = r->best_epoch;
+    h.nhistory = r->nhistory;
+    h.nbytes = (int64_t)r->program.info->state_bytes;
     memcpy(h.magic, magic, sizeof magic);
     identify(r, h.identity);
     if (mkdir(dir, 0777) != 0 && errno != EEXIST)
-        return diag_error(r->t, &(struct place){.file = dir},
-                          "the directory cannot be made: %s", strerror(errno));
+        return diag_error(r->t, &(struct place){.file = dir}, "the directory cannot be made: %s",
+                          strerror(errno));
     struct outputs *files = outputs_new(r->t);
-    const char *path = checkpoint_path(r);
+    path = checkpoint_path(r);
     FILE *f = train_save_state(r, r->state) ? outputs_open(files, path) : NULL;
-    bool ok = f && fwrite(&h, sizeof h, 1, f) == 1 && fwrite(r->state, 1, nbytes, f) == nbytes &&
-              (!h.has_best || fwrite(r->best_state, 1, nbytes, f) == nbytes);
-    if (!ok) {
-        if (f)
-            diag_error(r->t, &(struct place){.file = path},
-                       "cannot be written: %s; an older checkpoint stays", strerror(errno));
-        outputs_discard(files);
+    if (f && write_parts(r, &h, f))
+        return outputs_commit(files);
+    if (f)
+        diag_error(r->t, &(struct place){.file = path},
+                   "cannot be written: %s; an older checkpoint stays", strerror(errno));
+    outputs_discard(files);
+    return false;
+}
+
+/* needs: the head is of this training */
+static bool read_parts(struct trainer *r, const struct head *h, FILE *f)
+{
+    enum { MOST_EPOCHS = 1 << 24 };
+    struct part part[PARTS];
+    unsigned char digest[DIGEST_NBYTES], said[DIGEST_NBYTES];
+    if (h->nhistory < 0 || h->nhistory > MOST_EPOCHS)
         return false;
-    }
-    return outputs_commit(files);
+    r->history = mem_array(r->t, (size_t)h->nhistory + 1, sizeof *r->history);
+    r->nhistory = (int)h->nhistory, r->cap_history = (size_t)h->nhistory + 1;
+    list_parts(r, h, part);
+    for (int i = 0; i < PARTS; i++)
+        if (fread(part[i].data, 1, part[i].nbytes, f) != part[i].nbytes)
+            return false;
+    digest_parts(h, part, digest);
+    return fread(said, sizeof said, 1, f) == 1 && memcmp(said, digest, sizeof said) == 0 &&
+           fgetc(f) == EOF;
 }
 
 bool train_read_checkpoint(struct trainer *r, bool *found)
@@ -165,31 +219,27 @@ bool train_read_checkpoint(struct trainer *r, bool *found)
     const char *path = checkpoint_path(r);
     struct place at = {.file = path};
     unsigned char identity[DIGEST_NBYTES];
-    size_t nbytes = r->program.info->state_bytes;
     struct head h;
     struct held *held;
     FILE *f = held_fopen(r->t, path, "re", &held);
     *found = f != NULL;
     if (!f)
-        return errno == ENOENT ||
-               diag_error(r->t, &at, "cannot be opened: %s", strerror(errno));
+        return errno == ENOENT || diag_error(r->t, &at, "cannot be opened: %s", strerror(errno));
     bool ok = fread(&h, sizeof h, 1, f) == 1 && memcmp(h.magic, magic, sizeof magic) == 0;
     identify(r, identity);
-    if (ok && (memcmp(h.identity, identity, sizeof identity) != 0 || h.nbytes != (int64_t)nbytes)) {
-        held_release(held);
+    bool is_ours = ok && memcmp(h.identity, identity, sizeof identity) == 0 &&
+                   h.nbytes == (int64_t)r->program.info->state_bytes;
+    bool is_whole = is_ours && read_parts(r, &h, f);
+    held_release(held);
+    if (ok && !is_ours)
         return diag_error(r->t, &at,
                           "is of another training: of another model, data, or options that decide "
                           "the steps; give those, or leave out --resume to begin anew");
-    }
-    ok = ok && fread(r->state, 1, nbytes, f) == nbytes &&
-         (!h.has_best || fread(r->best_state, 1, nbytes, f) == nbytes) && fgetc(f) == EOF;
-    held_release(held);
-    if (!ok)
+    if (!is_whole)
         return diag_error(r->t, &at, "is no complete checkpoint; leave out --resume to begin anew");
     r->step = h.step, r->epoch = (int)h.epoch, r->seen = h.seen, r->seconds = h.seconds;
     r->total_seconds = h.total_seconds;
     r->loss_sum = h.loss_sum, r->correct_sum = h.correct_sum;
     r->best = h.best, r->best_epoch = (int)h.best_epoch;
-    r->best_line = h.best_line, r->last = h.last;
     return train_restore_state(r, r->state);
 }

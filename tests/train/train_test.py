@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import threading
+import xml.etree.ElementTree
 import zlib
 from pathlib import Path
 
@@ -203,7 +204,8 @@ def digits(folder):
 def the_digits_from_random_weights_to_a_model_of_onnx_runtime(folder):
     digits(folder)
     done = train(folder, DIGITS, "--data", "digits.npz", "--valid", "valid.npz", "--loss=cross_entropy",
-                 "--optimizer=adam", "--lr=0.01", "--init=1", "-o", "trained.onnx", "--log=log.csv", "--json")
+                 "--optimizer=adam", "--lr=0.01", "--init=1", "-o", "trained.onnx", "--log=log.csv", "--json",
+                 "--plot=curves.svg")
     said = json.loads(done.out.splitlines()[-1])
     expect(said["valid_accuracy"] > 0.95, f"{said}")
     data = np.load(folder / "valid.npz")
@@ -214,6 +216,11 @@ def the_digits_from_random_weights_to_a_model_of_onnx_runtime(folder):
     expect(len(rows) == 10 and set(rows[0]) == {"epoch", "step", "loss", "seconds", "valid_loss", "accuracy", "valid_accuracy"},
            f"{rows}")
     expect(done.err.count("\nepoch ") == 10 and "softmax" in done.err, done.err)
+    picture = xml.etree.ElementTree.parse(folder / "curves.svg").getroot()
+    lines = [p.get("d") for p in picture.iter() if p.get("class") == "line"]
+    expect(len(lines) == 4 and all(line.count("L") == 9 for line in lines), f"{lines}")
+    heights = [float(point.split()[1]) for point in lines[0][1:].split("L")]
+    expect(heights[0] < heights[-1] and heights == sorted(heights), f"the loss of the picture does not fall: {heights}")
 
 
 @case("the form of the files does not matter")
@@ -363,7 +370,8 @@ def a_checkpoint_of_another_training_or_a_damaged_one(folder):
     refuse(folder, [*words, "--resume", "--batch=4"], "is of another training")
     refuse(folder, [*words, "--resume", "--optimizer=sgd"], "is of another training")
     whole = (folder / "kept" / "checkpoint").read_bytes()
-    for damaged in whole[:100], whole[:-1], whole + b"x", b"":
+    turned = [bytes([*whole[:k], whole[k] ^ 1, *whole[k + 1:]]) for k in (len(whole) // 2, len(whole) - 40, 90)]
+    for damaged in whole[:100], whole[:-1], whole + b"x", b"", *turned:
         (folder / "kept" / "checkpoint").write_bytes(damaged)
         refuse(folder, [*words, "--resume"], "is no complete checkpoint")
 
@@ -400,6 +408,8 @@ def mistakes(folder):
     refuse(folder, [*right, "--optimizer=adam:beta1=2"], "'beta1' is a number from 0 to 1")
     refuse(folder, [*right, "--batch=100"], "more than the 24 samples")
     refuse(folder, [*right, "--resume"], "--checkpoint")
+    refuse(folder, [*right, "--plot=p.png"], ".svg")
+    refuse(folder, [*right, "--log=log.txt"], ".jsonl or .csv")
     refuse(folder, [*right, "--early-stop=2"], "--valid")
     refuse(folder, [*right, "--freeze=*"], "nothing trains", "--freeze")
     refuse(folder, [*right, "--lr=1e20"], "the loss of step", "--lr")
