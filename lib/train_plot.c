@@ -109,7 +109,9 @@ static void put_diagram(struct text *x, struct tgc *t, struct diagram *d)
     for (int k = 0; k < 2 && d->value[k]; k++) {
         put_line(x, d, k);
         double right = d->at + WIDTH - RIGHT - (k ? 0 : 96);
-        text_printf(x, "<text x=\"%.1f\" y=\"18\" text-anchor=\"end\" style=\"fill:%s\">%s %.4g</text>\n",
+        text_printf(x,
+                    "<text x=\"%.1f\" y=\"18\" text-anchor=\"end\" style=\"fill:%s\">%s %.4g"
+                    "</text>\n",
                     right, colors[k], d->name[k], d->value[k][d->n - 1]);
     }
 }

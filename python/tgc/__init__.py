@@ -10,5 +10,6 @@ Needs NumPy, and libLLVM or a C compiler (cc, or CC). docs/guide/python.md has t
 from ._build import clear_cache, find_tgc, __version__
 from ._error import Error
 from ._model import Model, compile
+from ._train import Trained, train
 
-__all__ = ["Error", "Model", "__version__", "clear_cache", "compile", "find_tgc"]
+__all__ = ["Error", "Model", "__version__", "Trained", "clear_cache", "compile", "find_tgc", "train"]

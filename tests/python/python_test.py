@@ -640,6 +640,27 @@ def _(folder):
     expect(said.count("not a well-formed") == 1, said)
 
 
+@case("a training on arrays, and what it says of mistakes")
+def _(folder):
+    _, path = perceptron(folder)
+    r = np.random.default_rng(3)
+    x = r.standard_normal((60, 8)).astype(np.float32)
+    target = (x @ r.standard_normal((8, 4))).argmax(1)
+    data = {"x": x[:48], "target": target[:48]}
+    t = tgc.train(path, data, folder / "t.onnx", loss="cross_entropy", valid={"x": x[48:], "target": target[48:]},
+                  epochs=30, batch=8, lr=0.01)
+    expect(t.path == folder / "t.onnx" and len(t.history) == t.epoch == 30 and t.step == 180, f"{t}")
+    expect(t.loss < 0.5 * t.history[0]["loss"] and t.accuracy > 0.8 and t.valid_loss is not None, f"{t}")
+    scores = np.concatenate([tgc.compile(t.path)(row[None]) for row in x[:48]])
+    expect((scores.argmax(1) == target[:48]).mean() == t.accuracy, f"{t}")
+    np.savez(folder / "d.npz", **data)
+    same = tgc.train(onnx.load(path), folder / "d.npz", folder / "s.onnx", loss="cross_entropy", epochs=30, batch=8, lr=0.01)
+    expect(same.loss == t.loss and same.valid_loss is None, f"{same}, {t}")
+    refused(lambda: tgc.train(path, {"x": x}, folder / "u.onnx", loss="cross_entropy"), "nothing for 'target'")
+    refused(lambda: tgc.train(path, data, folder / "u.onnx", loss="entropy"), "cross_entropy, mse")
+    expect(not (folder / "u.onnx").exists(), "something was written")
+
+
 @case("the module and the program have one version")
 def _(folder):
     said = T.must(T.run([TGC, "--version"])).out.decode().split()[1]
