@@ -64,10 +64,6 @@ bool gradient_branch(struct gradient *g, struct uop *u);
 /* A loop like `from` with nscan stacked results; `by` gets its counter and carried values. */
 struct loop *gradient_copy_loop(struct tgc *t, const struct loop *from, int nscan,
                                 struct uop_map *by);
-/* Puts what `by` has in place of leaves. Loops and host calls that change are new ones. `bound`,
- * the loop to which the leaves belong, stays where it is read. false: a call finds a size. */
-bool gradient_copy(struct tgc *t, struct uop **root, int nroot, const struct uop *bound,
-                   struct uop_map *by);
 /* --------------------------------------------------------------------------- gradient_loop.c */
 bool gradient_loop(struct gradient *g, struct uop *u);
 

@@ -209,8 +209,8 @@ static bool find_changed(struct copies *c, struct uop *const *order, int n,
     return ok;
 }
 
-bool gradient_copy(struct tgc *t, struct uop **root, int nroot, const struct uop *bound,
-                   struct uop_map *by)
+bool lib_copy(struct tgc *t, struct uop **root, int nroot, const struct uop *bound,
+              struct uop_map *by)
 {
     struct copies c = {.t = t, .by = by};
     struct uop_map changed = {.t = t}, done = {.t = t};

@@ -269,7 +269,7 @@ static bool keep(struct backward *b, struct uop *const *expr, int n)
     struct loop *more = gradient_copy_loop(t, l, l->nscan + nkept, &by);
     if (!l->nscan)
         more->scan_length = b->trip;
-    if (!gradient_copy(t, body, nbody + nkept, b->u, &by))
+    if (!lib_copy(t, body, nbody + nkept, b->u, &by))
         return gradient_refuse(b->g, "a size in its body is found by the run", NULL);
     struct uop *again = uop_loop(t, more, b->trip, b->u->src[1], b->u->src + 2, body[0], body + 1,
                                  body + 1 + l->ncarried);
@@ -308,7 +308,7 @@ static bool build(struct backward *b, struct uop **expr, int ncarried, int nscan
             map_set(&by, uop_param(t, (struct loop_param *)&l->param[k]),
                     row_at(g, b->kept[k], j));
     }
-    if (!gradient_copy(t, expr, ncarried + nscan, b->u, &by))
+    if (!lib_copy(t, expr, ncarried + nscan, b->u, &by))
         return gradient_refuse(g, "a size in its body is found by the run", NULL);
     for (int i = 0; i < b->nsum; i++)
         expr[n + i] = lib_add(g->l, back->param[n + i], expr[n + i]);

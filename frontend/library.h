@@ -283,6 +283,13 @@ struct uop *lib_scatter_nd(const struct lib *l, enum op op, struct uop *x, struc
 bool lib_gradient(const struct lib *l, struct uop *y, struct uop *const *x, int n,
                   struct uop **dx);
 
+/* gradient_control.c: puts what `by` has in place of leaves of the graph between these and the
+ * roots. Loops and host calls that change are new ones, since a loop's inside belongs to one LOOP.
+ * bound: NULL, or the loop to which the leaves belong, which stays where it is read. false: a call
+ * that finds a size would change. */
+bool lib_copy(struct tgc *t, struct uop **root, int nroot, const struct uop *bound,
+              struct uop_map *by);
+
 /* ----------------------------------------------------------------------------- library_resize.c */
 
 enum resize_mode { RESIZE_NEAREST, RESIZE_LINEAR, RESIZE_CUBIC };

@@ -152,12 +152,6 @@ static bool find_parameters(struct training *s)
 
 /* ---------------------------------------------------------------------------------- the forward */
 
-static struct uop *replace(struct tgc *t, void *map, struct uop *u)
-{
-    (void)t;
-    return map_get(map, u);
-}
-
 /* The mean, or the variance, of x over all axes but the channels'. */
 static struct uop *measure(struct training *s, const struct statistic *k, struct uop *x,
                            const struct uop *like)
@@ -176,7 +170,7 @@ static struct uop *measure(struct training *s, const struct statistic *k, struct
 /* What a run computes, root[0] the output, with the entry's own inputs and, in training, with the
  * statistics of the batch, which the running ones follow. root: outputs and host calls, [nroot],
  * with room for a root for each statistic. */
-static void run_forward(struct training *s, struct uop **root, int nroot, bool is_training)
+static bool run_forward(struct training *s, struct uop **root, int nroot, bool is_training)
 {
     const struct train_graph *made = s->made;
     struct uop_map to = {.t = s->t};
@@ -191,17 +185,21 @@ static void run_forward(struct training *s, struct uop **root, int nroot, bool i
     for (int i = 0; i < made->nstatistic && is_training; i++)
         root[nroot + i] = (struct uop *)(uintptr_t)uop_buffer_of(s->leaf[first + i])->statistic->of;
     int nof = is_training ? made->nstatistic : 0;
-    uop_rewrite(s->t, root, nroot + nof, replace, &to);
+    if (!lib_copy(s->t, root, nroot + nof, NULL, &to))
+        return diag_error(s->t, s->l.at, "a run of this model finds sizes of its values, and what "
+                          "has no size beforehand does not train; fix them by --shape");
     for (int i = 0; i < nof; i++) { /* earlier layers first: a statistic is of what is rewritten */
         struct uop *leaf = s->leaf[first + i], *old = s->state[first + i];
         const struct statistic *k = uop_buffer_of(leaf)->statistic;
         struct uop *now = measure(s, k, root[nroot + i], leaf);
         struct uop_map one = {.t = s->t};
         map_set(&one, leaf, now);
-        uop_rewrite(s->t, root, nroot + nof, replace, &one);
+        if (!lib_copy(s->t, root, nroot + nof, NULL, &one))
+            return false;
         struct uop *follow = lib_binaryf(&s->l, OP_MUL, now, 1 - k->momentum);
         keep(s, old, lib_add(&s->l, lib_binaryf(&s->l, OP_MUL, old, k->momentum), follow));
     }
+    return true;
 }
 
 static struct uop *add_target(struct training *s, struct uop *y)
@@ -234,7 +232,8 @@ static struct uop *add_loss(struct training *s, struct train_entry *e, bool is_t
     struct uop **root = mem_array(s->t, (size_t)(nroot + s->made->nstatistic), sizeof *root);
     root[0] = s->value;
     memcpy(root + 1, s->g->host, (size_t)s->g->nhost * sizeof *root);
-    run_forward(s, root, nroot, is_training);
+    if (!run_forward(s, root, nroot, is_training))
+        return NULL;
     for (int i = 1; i < nroot; i++)
         VEC_PUSH(s->t, s->host, s->nhost, s->cap_host, root[i]);
     struct uop *y = loss_operand(s, root[0]), *correct = NULL, *loss, *one = uop_int(s->t, 1);

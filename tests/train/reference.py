@@ -38,8 +38,31 @@ def cnn(w, state, x):
     return y.flatten(1) @ w["w"] + w["b"]
 
 
+def lstm(w, x):
+    """ONNX's layout: gates i o f c in rows of W and R, biases of both in B."""
+    n, steps, _ = x.shape
+    h = c = torch.zeros(n, 5)
+    for k in range(steps):
+        g = x[:, k] @ w["W"][0].T + h @ w["R"][0].T + w["B"][0, :20] + w["B"][0, 20:]
+        i, o, f, z = g.chunk(4, 1)
+        c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(z)
+        h = torch.sigmoid(o) * torch.tanh(c)
+    return h @ w["w"] + w["b"]
+
+
+def transformer(w, x):
+    """Tokens -> a block with causal attention -> scores for each position."""
+    e = w["table"][x] + w["place"]
+    y = F.layer_norm(e, (8,), w["scale1"], w["shift1"])
+    q, k, v = ((y @ w[m]).reshape(-1, 6, 2, 4).transpose(1, 2) for m in ("wq", "wk", "wv"))
+    s = (q @ k.transpose(2, 3) / 2).masked_fill(torch.ones(6, 6).triu(1).bool(), float("-inf"))
+    e = e + (s.softmax(3) @ v).transpose(1, 2).reshape(-1, 6, 8) @ w["wo"]
+    y = F.layer_norm(e, (8,), w["scale2"], w["shift2"])
+    return (e + F.gelu(y @ w["up"]) @ w["down"]) @ w["table"].T
+
+
 LOSSES = {
-    "cross_entropy": lambda y, t: F.cross_entropy(y, t),
+    "cross_entropy": lambda y, t: F.cross_entropy(y.reshape(-1, y.shape[-1]), t.reshape(-1)),
     "mse": lambda y, t: F.mse_loss(y, t),
     "l1": lambda y, t: F.l1_loss(y, t),
     "huber": lambda y, t: F.huber_loss(y, t),
@@ -53,7 +76,7 @@ def steps(todo):
     data = np.load(f"{todo['folder']}/d.npz")
     x, target = torch.tensor(data["x"]), torch.tensor(data["target"])
     optimizer = OPTIMIZERS[todo["optimizer"]](list(w.values()))
-    network = {"mlp": mlp, "cnn": lambda w, x: cnn(w, state, x)}[todo["network"]]
+    network = {"mlp": mlp, "lstm": lstm, "transformer": transformer, "cnn": lambda w, x: cnn(w, state, x)}[todo["network"]]
     losses = []
     for _ in range(todo["steps"]):
         optimizer.zero_grad()

@@ -80,14 +80,57 @@ def cnn(folder):
     return w
 
 
+def lstm(folder):
+    w = random_weights({"W": (1, 20, 3), "R": (1, 20, 5), "B": (1, 40), "w": (5, 3), "b": (3,)})
+    nodes = [helper.make_node("Transpose", ["x"], ["t"], perm=[1, 0, 2]),
+             helper.make_node("LSTM", ["t", "W", "R", "B"], ["", "h"], hidden_size=5),
+             helper.make_node("Squeeze", ["h", "zero"], ["s"]), helper.make_node("Gemm", ["s", "w", "b"], ["y"])]
+    save(folder / "m.onnx", nodes, [("x", ["N", 7, 3])], [("y", ["N", 3])], w | {"zero": np.zeros(1, np.int64)})
+    return w
+
+
+def transformer(folder):
+    """Causal attention of two heads, tied tables, layer norms: the parts of a GPT."""
+    w = random_weights({"table": (11, 8), "place": (6, 8), "wq": (8, 8), "wk": (8, 8), "wv": (8, 8), "wo": (8, 8),
+                        "up": (8, 16), "down": (16, 8), "shift1": (8,), "shift2": (8,)})
+    w |= {"scale1": np.ones(8, np.float32), "scale2": np.linspace(0.5, 1.5, 8, dtype=np.float32)}
+    fixed = {"split": np.array([0, 6, 2, 4]), "join": np.array([0, 6, 8]), "half": np.float32(0.5),
+             "mask": np.triu(np.full((6, 6), -np.inf, np.float32), 1)}
+    node = helper.make_node
+    def heads(m):
+        return [node("MatMul", ["y", f"w{m}"], [f"{m}1"]), node("Reshape", [f"{m}1", "split"], [f"{m}2"]),
+                node("Transpose", [f"{m}2"], [m], perm=[0, 2, 3, 1] if m == "k" else [0, 2, 1, 3])]
+    nodes = [node("Gather", ["table", "x"], ["g"]), node("Add", ["g", "place"], ["e"]),
+             node("LayerNormalization", ["e", "scale1", "shift1"], ["y"], axis=-1), *heads("q"), *heads("k"), *heads("v"),
+             node("MatMul", ["q", "k"], ["s0"]), node("Mul", ["s0", "half"], ["s1"]), node("Add", ["s1", "mask"], ["s2"]),
+             node("Softmax", ["s2"], ["s3"], axis=-1), node("MatMul", ["s3", "v"], ["a0"]),
+             node("Transpose", ["a0"], ["a1"], perm=[0, 2, 1, 3]), node("Reshape", ["a1", "join"], ["a2"]),
+             node("MatMul", ["a2", "wo"], ["a3"]), node("Add", ["e", "a3"], ["e2"]),
+             node("LayerNormalization", ["e2", "scale2", "shift2"], ["z"], axis=-1), node("MatMul", ["z", "up"], ["u0"]),
+             node("Gelu", ["u0"], ["u1"]), node("MatMul", ["u1", "down"], ["u2"]), node("Add", ["e2", "u2"], ["e3"]),
+             node("Transpose", ["table"], ["back"]), node("MatMul", ["e3", "back"], ["scores"])]
+    names = {n: numpy_helper.from_array(np.asarray(a), n) for n, a in fixed.items()}
+    constants = [node("Constant", [], [n], value=names[n]) for n in ("mask", "half")]
+    save(folder / "m.onnx", [*constants, *nodes], [("x", ["N", 6], TensorProto.INT64)], [("scores", ["N", 6, 11])],
+         w | {n: fixed[n] for n in ("split", "join")})
+    return w
+
+
+NETWORKS = {"mlp": (mlp, (6,)), "cnn": (cnn, (2, 12, 12)), "lstm": (lstm, (7, 3)), "transformer": (transformer, None)}
+
+
 def save(path, nodes, inputs, outputs, weights):
-    graph = helper.make_graph(nodes, "net", [G.value(n, s) for n, s in inputs], [G.value(n, s) for n, s in outputs],
+    graph = helper.make_graph(nodes, "net", [G.value(*i) for i in inputs], [G.value(n, s) for n, s in outputs],
                               [numpy_helper.from_array(a, n) for n, a in weights.items()])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), path)
 
 
 def samples(folder, shape, loss, outputs=3, n=24, seed=5):
     r = np.random.default_rng(seed)
+    if shape is None:
+        tokens = r.integers(0, 11, (n, 7))
+        np.savez(folder / "d.npz", x=tokens[:, :6], target=tokens[:, 1:])
+        return
     x = r.standard_normal((n, *shape)).astype(np.float32)
     target = (r.integers(0, outputs, n) if loss == "cross_entropy"
               else r.random((n, outputs)).astype(np.float32) if loss == "bce_with_logits"
@@ -120,8 +163,9 @@ class Steps:
             raise Skip("the distribution's python3-torch is missing")
         for one in self.todo:
             folder = T.scratch(Path(one["folder"]))
-            np.savez(folder / "w.npz", **(mlp(folder) if one["network"] == "mlp" else cnn(folder)))
-            samples(folder, (6,) if one["network"] == "mlp" else (2, 12, 12), one["loss"])
+            network, shape = NETWORKS[one["network"]]
+            np.savez(folder / "w.npz", **network(folder))
+            samples(folder, shape, one["loss"])
         (SCRATCH / "todo.json").write_text(json.dumps(self.todo))
         with open(SCRATCH / "todo.json") as todo:
             self.losses = json.loads(T.must(T.run([TORCH, HERE / "reference.py"], stdin=todo)).out)
@@ -150,6 +194,9 @@ for loss in LOSSES[1:]:
     steps.add(f"mlp, {loss}", "mlp", loss, "adam")
 steps.add("gradients are clipped", "mlp", "mse", "sgd", 0.25)
 steps.add("cnn with batch normalization", "cnn", "cross_entropy", "adam")
+steps.add("a recurrent network", "lstm", "cross_entropy", "adam")
+steps.add("a transformer's block, with an embedding that is tied", "transformer", "cross_entropy",
+          "adamw:weight_decay=0.1,beta2=0.95")
 steps.add("the same as C by a compiler", "mlp", "cross_entropy", "adam", None, ("--target=c",))
 
 
