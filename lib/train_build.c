@@ -84,11 +84,22 @@ static bool compile(struct trainer *r)
            instance_build(r->t, &r->o, &r->model, &r->program);
 }
 
+/* The loss has a weight for each sample of a run. */
+static bool check_weights(struct trainer *r)
+{
+    const struct train_entry *e = &r->graph.train;
+    return e->weight < 0 || (int64_t)r->program.input[e->weight].nelem == r->micro ||
+           diag_error(r->t, &(struct place){.file = r->o.model},
+                      "the output's first axis has %lld elements in a run of %lld samples: the "
+                      "loss is of an output whose first axis counts the samples, or output:NAME",
+                      (long long)r->program.input[e->weight].nelem, (long long)r->micro);
+}
+
 bool train_build(struct trainer *r)
 {
     if (!train_match_data(r) || !model_lower(r->t, &r->o, &r->model))
         return false;
     return compile(r) && train_check_classes(r) &&
            instance_allocate_inputs(r->t, &r->program) &&
-           instance_prepare(r->t, &r->o, &r->program);
+           instance_prepare(r->t, &r->o, &r->program) && check_weights(r);
 }

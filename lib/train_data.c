@@ -264,7 +264,7 @@ bool train_stream(struct trainer *r, bool is_valid, const struct stream_options 
         return diag_error(r->t, NULL, "%s", s->error);
     for (int i = 0; i < r->nfed; i++) {
         const struct array *in = train_input(r, &r->graph.train, i);
-        if (s->array[i].row_nelem == (int64_t)(in->nelem / (size_t)r->micro))
+        if (sat_mul(s->array[i].row_nelem, r->micro) == (int64_t)in->nelem)
             continue;
         dataset_stream_stop(s);
         return diag_error(r->t, NULL, "--data delivers %lld elements a sample for '%.100s', which "

@@ -396,7 +396,7 @@ static bool check_target(struct training *s)
     bool fits = o->target_is_class
                     ? loss_class_axis(y, o->target_dim, o->target_ndim) >= 0
                     : o->target_ndim == y->ndim && y->ndim > (o->loss == LOSS_CROSS_ENTROPY);
-    for (int a = 1; a < y->ndim && fits && !o->target_is_class; a++) {
+    for (int a = 0; a < y->ndim && fits && !o->target_is_class; a++) {
         int64_t n;
         fits = !uop_const_int(y->dim[a], &n) || n == o->target_dim[a];
     }

@@ -8,8 +8,8 @@
  *
  * Where several runs make one step (accumulate), "train" is two entries: "gradients" adds to
  * states, "update" makes the step and clears them. Parameters are states: their first values are
- * the model's weights. The loss of a run is the sum over its samples of weight times loss, so that
- * 1/n for each of n samples gives their mean, and a sample of weight 0 only fills the batch.
+ * the model's weights. The loss of a run is the sum over its samples of weight times loss. So 1/n
+ * for each of n samples gives their mean, and a sample of weight 0 only fills the batch.
  *
  * All of it is tensor uops made before any pass: a step fuses, is tiled and threaded as inference
  * is.

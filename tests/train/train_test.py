@@ -473,6 +473,11 @@ def mistakes(folder):
     (folder / "cut.npz").write_bytes((folder / "d.npz").read_bytes()[:-40])
     refuse(folder, ["m.onnx", "--data", "cut.npz", *right[3:]], "cut.npz")
     refuse(folder, ["m.onnx", "--data", "none.npz", *right[3:]], "none.npz")
+    save(folder / "first.onnx", [helper.make_node("MatMul", ["x", "w"], ["h"]),
+                                helper.make_node("Slice", ["h", "zero", "two", "zero"], ["y"])], [("x", ["N", 6])], [("y", [2, 3])], {"w": np.ones((6, 3), np.float32), "zero": np.zeros(1, np.int64), "two": np.full(1, 2)})
+    refuse(folder, ["first.onnx", *right[1:]], "the target is class numbers [24]")
+    np.savez(folder / "three.npz", x=x, target=np.zeros((24, 3), np.float32))
+    refuse(folder, ["first.onnx", "--data", "three.npz", "--loss=mse", "-o", "out.onnx"], "the target is [24, 3]", "f32[2, 3]")
     expect(not (folder / "out.onnx").exists(), "something was written")
 
 
