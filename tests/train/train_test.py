@@ -22,6 +22,7 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 import graphs as G
+import opencl
 import tgc as T
 import train_digits
 from reference_names import LOSSES, OPTIMIZERS
@@ -171,6 +172,8 @@ class Steps:
             self.losses = json.loads(T.must(T.run([TORCH, HERE / "reference.py"], stdin=todo)).out)
 
     def check(self, k, words):
+        if "--target=opencl" in words:
+            opencl.need_device()
         with self.lock:
             if self.losses is None:
                 self.prepare()
@@ -197,6 +200,7 @@ steps.add("cnn with batch normalization", "cnn", "cross_entropy", "adam")
 steps.add("a recurrent network", "lstm", "cross_entropy", "adam")
 steps.add("a transformer's block, with an embedding that is tied", "transformer", "cross_entropy",
           "adamw:weight_decay=0.1,beta2=0.95")
+steps.add("the same on a device of OpenCL", "mlp", "cross_entropy", "adam", None, ("--target=opencl",))
 steps.add("the same as C by a compiler", "mlp", "cross_entropy", "adam", None, ("--target=c",))
 
 
