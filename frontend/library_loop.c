@@ -213,19 +213,23 @@ static struct uop *word_const(const struct lib *l, uint32_t v)
     return uop_consti(l->t, DTYPE_U32, v);
 }
 
-/* The two words of every element, u32 of shape dim. */
-static void random_uops(const struct lib *l, uint64_t seed, struct uop *const *dim, int ndim,
-                        struct uop *word[2])
+/* The two words of every element, u32 of shape dim. run: NULL, or an i64 scalar whose low word
+ * changes the key's high one. */
+static void random_uops(const struct lib *l, uint64_t seed, struct uop *run, struct uop *const *dim,
+                        int ndim, struct uop *word[2])
 {
     struct tgc *t = l->t;
-    uint32_t key[3] = {(uint32_t)seed, (uint32_t)(seed >> 32), 0};
-    key[2] = threefry_parity ^ key[0] ^ key[1];
+    struct uop *key[3] = {word_const(l, (uint32_t)seed), word_const(l, (uint32_t)(seed >> 32))};
+    if (run)
+        key[1] = uop_binary(t, OP_XOR, key[1], uop_cast(t, DTYPE_U32, run));
+    key[2] = uop_binary(t, OP_XOR, uop_binary(t, OP_XOR, word_const(l, threefry_parity), key[0]),
+                        key[1]);
     struct uop *i = uop_reshape(t, uop_iota(t, sym_prod(t, dim, ndim)), dim, ndim);
     struct uop *low = uop_binary(t, OP_AND, i, uop_int(t, 0xffffffff));
-    struct uop *a = uop_binary(t, OP_ADD, uop_cast(t, DTYPE_U32, low), word_const(l, key[0]));
+    struct uop *a = uop_binary(t, OP_ADD, uop_cast(t, DTYPE_U32, low), key[0]);
     struct uop *b = uop_binary(t, OP_ADD,
                                uop_cast(t, DTYPE_U32, uop_binary(t, OP_SHR, i, uop_int(t, 32))),
-                               word_const(l, key[1]));
+                               key[1]);
     for (uint32_t k = 0; k < 20; k++) {
         uint32_t r = (uint32_t)threefry_rotation[k % 8];
         a = uop_binary(t, OP_ADD, a, b);
@@ -234,8 +238,9 @@ static void random_uops(const struct lib *l, uint64_t seed, struct uop *const *d
         b = uop_binary(t, OP_XOR, b, a);
         if (k % 4 == 3) {
             uint32_t group = k / 4 + 1;
-            a = uop_binary(t, OP_ADD, a, word_const(l, key[group % 3]));
-            b = uop_binary(t, OP_ADD, b, word_const(l, key[(group + 1) % 3] + group));
+            struct uop *more = uop_binary(t, OP_ADD, key[(group + 1) % 3], word_const(l, group));
+            a = uop_binary(t, OP_ADD, a, key[group % 3]);
+            b = uop_binary(t, OP_ADD, b, more);
         }
     }
     word[0] = a;
@@ -258,10 +263,17 @@ static bool random_check(const struct lib *l, enum dtype d)
 struct uop *lib_random_uniform(const struct lib *l, enum dtype d, uint64_t seed, double lo,
                                double hi, struct uop *const *dim, int ndim)
 {
+    return lib_random_uniform_of_run(l, d, seed, NULL, lo, hi, dim, ndim);
+}
+
+struct uop *lib_random_uniform_of_run(const struct lib *l, enum dtype d, uint64_t seed,
+                                      struct uop *run, double lo, double hi,
+                                      struct uop *const *dim, int ndim)
+{
     struct uop *word[2];
     if (!random_check(l, d))
         return NULL;
-    random_uops(l, seed, dim, ndim, word);
+    random_uops(l, seed, run, dim, ndim, word);
     return lib_cast(
         l, d, lib_binaryf(l, OP_ADD, lib_binaryf(l, OP_MUL, unit_uop(l, word[0]), hi - lo), lo));
 }
@@ -272,7 +284,7 @@ struct uop *lib_random_normal(const struct lib *l, enum dtype d, uint64_t seed, 
     struct uop *word[2];
     if (!random_check(l, d))
         return NULL;
-    random_uops(l, seed, dim, ndim, word);
+    random_uops(l, seed, NULL, dim, ndim, word);
     struct uop *rest = lib_sub(l, uop_constf(l->t, DTYPE_F32, 1), unit_uop(l, word[0]));
     struct uop *radius = lib_unary(l, OP_SQRT,
                                    lib_binaryf(l, OP_MUL, lib_unary(l, OP_LOG, rest), -2));

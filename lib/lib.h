@@ -289,6 +289,7 @@ struct model {
     size_t cap_text_file;
     struct tgc *tgc;
     struct graph *graph;
+    struct uop **draw;              /* of onnx_graph_options, before model_lower() */
     struct schedule *schedule;
     struct pass_record *record;     /* with --passes: the record of each pass */
     const char *base;               /* the file's name without directories; "stdin" */

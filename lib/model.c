@@ -424,6 +424,7 @@ bool model_lower(struct tgc *t, const struct options *o, struct model *m)
                                                .value = o->value,
                                                .nvalue = o->nvalue,
                                                .trains = o->command == COMMAND_TRAIN,
+                                               .draw = m->draw,
                                                .nchwc_block = o->nchwc_block};
     passes_init(t);
     if (!check_states_kept(t, o))

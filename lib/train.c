@@ -157,6 +157,7 @@ static bool write_model(struct trainer *r)
                 break;
             }
     }
+    r->model.draw = NULL; /* what is written drops nothing */
     return trained_write(r->t, &r->o, &r->model, weight, count, r->o.output, r->files) &&
            outputs_commit(r->files);
 }

@@ -25,6 +25,7 @@ struct trainer {
     struct train_options as;
     struct train_graph graph;
     struct instance program;
+    struct uop *draw;               /* by which the model's Dropouts draw; NULL: it has none */
     struct fed *fed; int nfed;
     int64_t batch, micro;           /* samples of a step, and of a run */
     int64_t nclass;                 /* of the target; 0: it is no class number */

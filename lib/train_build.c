@@ -73,6 +73,7 @@ static bool compile(struct trainer *r)
                                    .freeze = train->freeze,
                                    .nfreeze = train->nfreeze,
                                    .clip = train->clip,
+                                   .draw = r->draw,
                                    .accumulate = r->micro < r->batch};
     set_target(r);
     if (!train_lower(r->t, &at, r->model.graph, &r->as, &r->graph))
@@ -97,6 +98,7 @@ static bool check_weights(struct trainer *r)
 
 bool train_build(struct trainer *r)
 {
+    r->model.draw = &r->draw;
     if (!train_match_data(r) || !model_lower(r->t, &r->o, &r->model))
         return false;
     return compile(r) && train_check_classes(r) &&

@@ -64,6 +64,15 @@ static void set_step_inputs(struct trainer *r, const struct train_entry *e)
     memcpy(r->program.input[e->step].data, &number, sizeof number);
 }
 
+/* The number by which a run drops elements: of the run and of --seed, not negative. */
+static void set_draw(struct trainer *r, const struct train_entry *e, int64_t run)
+{
+    uint32_t word[2];
+    lib_random_words(r->o.training.seed, (uint64_t)run, word);
+    int64_t draw = word[0] & INT32_MAX;
+    memcpy(r->program.input[e->draw].data, &draw, sizeof draw);
+}
+
 bool train_step(struct trainer *r, const struct stream_batch *b)
 {
     const struct train_entry *e = &r->graph.train;
@@ -73,6 +82,8 @@ bool train_step(struct trainer *r, const struct stream_batch *b)
         set_step_inputs(r, e);
     for (int64_t at = 0; at < n; at += r->micro) {
         int64_t some = n - at < r->micro ? n - at : r->micro;
+        if (e->draw >= 0)
+            set_draw(r, e, r->step * ((r->batch + r->micro - 1) / r->micro) + at / r->micro);
         if (!run_samples(r, e, b, at, some, 1 / (double)n))
             return false;
         loss += output_of(r, e->loss);

@@ -352,9 +352,19 @@ bool lower_swiglu(struct node *n)
 
 /* y = x, mask all true, at inference. In training an element stays with a probability of 1 - ratio
  * and grows by 1 / (1 - ratio): random numbers are those of RandomUniform. */
+/* The number that makes the draws of a training's runs differ; NULL: this is no training. */
+static struct uop *draw_of_training(const struct node *n)
+{
+    struct uop **draw = n->lower->options ? n->lower->options->draw : NULL;
+    if (draw && !*draw)
+        *draw = uop_buffer(n->t, buffer_new(n->t, BUFFER_INPUT, DTYPE_I64, NULL, 0, "draw"));
+    return draw ? *draw : NULL;
+}
+
 bool lower_dropout(struct node *n)
 {
     struct tgc *t = n->t;
+    struct uop *run = draw_of_training(n);
     const struct lib *l = &n->lib;
     struct uop *x = n->in[0], *all = uop_bool(t, true), *training = uop_bool(t, false), *ratio;
     enum dtype mask_dtype = n->opset < 10 ? x->dtype : DTYPE_BOOL, wide = lib_acc_dtype(x->dtype);
@@ -362,6 +372,8 @@ bool lower_dropout(struct node *n)
         training = uop_bool(t, !node_int(n, "is_test", 0));
     else if (n->opset >= 12 && n->in[2] && !(training = node_scalar(n, 2)))
         return false;
+    if (run)
+        training = uop_not(t, uop_binary(t, OP_LT, run, uop_consti(t, DTYPE_I64, 0)));
     if (training->dtype != DTYPE_BOOL)
         return node_error(n, 2, "a bool is expected, found %s", shape_text(n, n->in[2]));
     ratio = uop_constf(t, wide, node_float(n, "ratio", 0.5));
@@ -370,10 +382,9 @@ bool lower_dropout(struct node *n)
     struct uop *mask = tensor_full(t, all, x->dim, x->ndim), *y = x;
     bool never = uop_is_int(training, 0) || uop_is_constf(ratio, 0);
     if (!never) {
-        struct uop *draw = lib_random_uniform(
-            l, wide,
-            (uint64_t)node_int(n, "seed", onnx_node_index(lower_model(n->lower), n->proto) + 1), 0,
-            1, x->dim, x->ndim);
+        int64_t seed = node_int(n, "seed", onnx_node_index(lower_model(n->lower), n->proto) + 1);
+        struct uop *draw = lib_random_uniform_of_run(l, wide, (uint64_t)seed, run, 0, 1, x->dim,
+                                                     x->ndim);
         struct uop *stays =
             lib_where(l, training, uop_not(t, lib_binary(l, OP_LT, draw, ratio)), all);
         struct uop *one = uop_constf(t, wide, 1);

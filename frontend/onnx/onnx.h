@@ -263,6 +263,9 @@ struct onnx_graph_options {
      * whose elements are all equal is a weight of its own: exporters merge what is equal before a
      * training, all zeros or ones, in this way. */
     bool trains;
+    /* NULL, or where a Dropout puts the i64 scalar by which it draws, an input named "draw": those
+     * of inference, too, drop elements where it is not negative. */
+    struct uop **draw;
     struct tg_library *library;  /* of --library; NULL: none (frontend/text/text.h) */
     /* of the domain com.microsoft.nchwc: 8 or 16; 0: as the model shows */
     int nchwc_block;

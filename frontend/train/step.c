@@ -66,7 +66,7 @@ static void begin_entry(struct training *s, const char *name, struct train_entry
     VEC_PUSH(s->t, s->entry, s->nentry, s->cap_entry,
              ((struct graph_entry){
                  .name = name, .input = s->ninput, .output = s->noutput, .host = s->nhost}));
-    *e = (struct train_entry){s->nentry - 1, s->ninput, -1, -1, -1, -1, -1, -1, -1};
+    *e = (struct train_entry){s->nentry - 1, s->ninput, -1, -1, -1, -1, -1, -1, -1, -1};
 }
 
 static void end_entry(struct training *s)
@@ -170,7 +170,8 @@ static struct uop *measure(struct training *s, const struct statistic *k, struct
 /* What a run computes, root[0] the output, with the entry's own inputs and, in training, with the
  * statistics of the batch, which the running ones follow. root: outputs and host calls, [nroot],
  * with room for a root for each statistic. */
-static bool run_forward(struct training *s, struct uop **root, int nroot, bool is_training)
+static bool run_forward(struct training *s, struct train_entry *e, struct uop **root, int nroot,
+                        bool is_training)
 {
     const struct train_graph *made = s->made;
     struct uop_map to = {.t = s->t};
@@ -178,6 +179,12 @@ static bool run_forward(struct training *s, struct uop **root, int nroot, bool i
     for (int i = 0; i < s->g->ninput; i++) {
         const struct uop *u = s->g->input[i];
         map_set(&to, u, new_input(s, u->dtype, u->dim, u->ndim, uop_buffer_of(u)->name));
+    }
+    if (s->o->draw && is_training) {
+        e->draw = s->ninput;
+        map_set(&to, s->o->draw, new_input(s, DTYPE_I64, NULL, 0, "draw"));
+    } else if (s->o->draw) {
+        map_set(&to, s->o->draw, uop_consti(s->t, DTYPE_I64, -1));
     }
     for (int i = 0; i < s->nleaf; i++)
         if (i < first || !is_training)
@@ -232,7 +239,7 @@ static struct uop *add_loss(struct training *s, struct train_entry *e, bool is_t
     struct uop **root = mem_array(s->t, (size_t)(nroot + s->made->nstatistic), sizeof *root);
     root[0] = s->value;
     memcpy(root + 1, s->g->host, (size_t)s->g->nhost * sizeof *root);
-    if (!run_forward(s, root, nroot, is_training))
+    if (!run_forward(s, e, root, nroot, is_training))
         return NULL;
     for (int i = 1; i < nroot; i++)
         VEC_PUSH(s->t, s->host, s->nhost, s->cap_host, root[i]);

@@ -81,6 +81,7 @@ struct train_options {
     struct optimizer_options optimizer;
     const char *const *freeze; int nfreeze;    /* patterns of names that do not train */
     double clip;                    /* the largest norm of all gradients; 0: any */
+    struct uop *draw;               /* the number of a run, by which it drops elements; or NULL */
     bool accumulate;                /* several runs make a step */
     bool target_is_class;           /* i64, without the class axis */
     int target_ndim;                /* its shape, the samples' axis included */
@@ -89,7 +90,7 @@ struct train_options {
 /* Names and places of what a caller passes and reads, by index in the graph's inputs and outputs;
  * -1: the entry has none. */
 struct train_entry {
-    int number, input, target, weight, learning_rate, weight_decay, step;
+    int number, input, target, weight, draw, learning_rate, weight_decay, step;
     int loss, correct;
 };
 struct train_graph {

@@ -355,6 +355,27 @@ def threads_seeds_and_what_is_frozen(folder):
         expect((v == w[name]).all() == is_frozen, f"{name} is {'changed' if is_frozen else 'as before'}")
 
 
+@case("a dropout draws anew in each run, alike for a seed, and not when it is measured")
+def dropout(folder):
+    """y = 2 x or 0, so the mean square of y is four times the share that is kept."""
+    w = {"w": np.eye(6, dtype=np.float32), "half": np.float32(0.5)}
+    save(folder / "m.onnx", [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Dropout", ["h", "half"], ["y"])],
+         [("x", ["N", 6])], [("y", ["N", 6])], w)
+    np.savez(folder / "d.npz", x=np.ones((500, 6), np.float32), target=np.zeros((500, 6), np.float32))
+
+    def losses(*words):
+        done = train(folder, "m.onnx", "--data", "d.npz", "--loss=mse", "--lr=1e-12", "--batch=250", "--epochs=4", *words,
+                     "-o", "out.onnx", "--json", "--log=log.jsonl")
+        expect(abs(json.loads(done.out)["loss"] - 1) < 1e-6, f"dropped while it is measured: {done.out}")
+        return [json.loads(line)["loss"] for line in open(folder / "log.jsonl")]
+    first = losses()
+    expect(len(set(first)) == 4 and all(abs(v / 4 - 0.5) < 4 * 0.5 / 3000 ** 0.5 for v in first), f"shares {np.divide(first, 4)}")
+    expect(losses("--threads=2") == first != losses("--seed=1"), "the draws are not of the seed alone")
+    expect(losses("-O0") == first, "-O0 draws otherwise")
+    train(folder, "m.onnx", "--data", "d.npz", "--loss=mse", "--epochs=1", "-o", "out.tg")
+    expect("draw" not in (folder / "out.tg").read_text(), "the written text draws")
+
+
 @case("what an exporter merged is trained apart")
 def what_an_exporter_merged_is_trained_apart(folder):
     """PyTorch writes a new batch norm's running mean as an Identity of its bias."""
