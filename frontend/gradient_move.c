@@ -119,8 +119,23 @@ static int sources_of_axes(const struct uop *x, int *first)
         return x->nsrc - *first;
     bool one = x->op == OP_EXPAND || x->op == OP_PERMUTE || x->op == OP_FLIP ||
                x->op == OP_RESHAPE || x->op == OP_SHRINK || x->op == OP_CONTIGUOUS ||
-               x->op == OP_REDUCE;
+               x->op == OP_PAD || x->op == OP_WINDOW || x->op == OP_REDUCE;
     return one;
+}
+
+/* The axis of the source along which the result's axis a runs. */
+static int source_axis(const struct uop *x, int a)
+{
+    return x->op == OP_PERMUTE                               ? PERM_GET(x->arg.i, a)
+           : x->op == OP_WINDOW && a > WINDOW_AXIS(x->arg.i) ? a - 1
+                                                             : a;
+}
+
+/* Whether the elements change along the axis though the source's do not: by padding. */
+static bool is_padded(const struct uop *x, int a)
+{
+    return x->op == OP_PAD &&
+           !(uop_is_int(x->src[2 + 2 * a], 0) && uop_is_int(x->src[3 + 2 * a], 0));
 }
 
 static uint32_t axes_from_sources(const struct gradient *g, const struct uop *x)
@@ -132,8 +147,9 @@ static uint32_t axes_from_sources(const struct gradient *g, const struct uop *x)
     if (n && x->op == OP_RESHAPE)
         mask = axes_of_reshape(g, x, axes);
     for (int a = 0; n && a < x->ndim && x->op != OP_RESHAPE; a++)
-        if (axes >> (x->op == OP_PERMUTE ? PERM_GET(x->arg.i, a) : a) & 1 &&
-            !(x->op == OP_EXPAND && !sym_equal(g->t, x->src[0]->dim[a], x->dim[a])))
+        if (is_padded(x, a) ||
+            (axes >> source_axis(x, a) & 1 &&
+             !(x->op == OP_EXPAND && !sym_equal(g->t, x->src[0]->dim[a], x->dim[a]))))
             mask |= 1u << a;
     for (int a = 0; a < x->ndim; a++)
         if (uop_is_int(x->dim[a], 1))
@@ -207,18 +223,96 @@ struct gradient_sum gradient_sum_of(const struct gradient *g, struct uop *d)
     return (struct gradient_sum){a, move_terms(g, b, chain, nchain, x), nsum};
 }
 
+/* The axis of a RESHAPE's source that is its axis: of the same size, with as much before it; -1:
+ * none. */
+static int axis_before_reshape(const struct gradient *g, const struct uop *x, int axis)
+{
+    const struct uop *from = x->src[0];
+    struct uop *before = sym_prod(g->t, x->dim, axis), *there = uop_int(g->t, 1);
+    for (int a = 0; a < from->ndim; there = sym_mul(g->t, there, from->dim[a++]))
+        if (sym_equal(g->t, before, there) && sym_equal(g->t, from->dim[a], x->dim[axis]))
+            return a;
+    return -1;
+}
+
+/* The axis of x's source along which x's axis runs unchanged, so that padding may be done there;
+ * -1: none. */
+static int axis_below(const struct gradient *g, const struct uop *x, int axis)
+{
+    const struct uop *from = x->nsrc ? x->src[0] : NULL;
+    switch (x->op) {
+    case OP_PERMUTE: return PERM_GET(x->arg.i, axis);
+    case OP_RESHAPE: return axis_before_reshape(g, x, axis);
+    case OP_FLIP: return x->arg.i >> axis & 1 ? -1 : axis;
+    case OP_SHRINK:
+    case OP_EXPAND: return sym_equal(g->t, from->dim[axis], x->dim[axis]) ? axis : -1;
+    case OP_WINDOW:
+        return axis < WINDOW_AXIS(x->arg.i)       ? axis
+               : axis > WINDOW_AXIS(x->arg.i) + 1 ? axis - 1
+                                                  : -1;
+    default: return -1;
+    }
+}
+
+/* x again, on a source that is longer along the axis. */
+static struct uop *again_above(const struct gradient *g, const struct uop *x, struct uop *from,
+                               int axis, struct uop *size)
+{
+    struct uop *dim[MAX_RANK], *begin[MAX_RANK];
+    int perm[MAX_RANK];
+    for (int a = 0; a < x->ndim; a++) {
+        dim[a] = a == axis ? size : x->dim[a];
+        begin[a] = x->op == OP_SHRINK ? x->src[1 + 2 * a] : NULL;
+        perm[a] = x->op == OP_PERMUTE ? PERM_GET(x->arg.i, a) : a;
+    }
+    switch (x->op) {
+    case OP_PERMUTE: return uop_permute(g->t, from, perm);
+    case OP_RESHAPE: return uop_reshape(g->t, from, dim, x->ndim);
+    case OP_FLIP: return uop_flip(g->t, from, (uint32_t)x->arg.i);
+    case OP_SHRINK: return uop_shrink(g->t, from, begin, dim);
+    case OP_EXPAND: return uop_expand(g->t, from, dim);
+    default:
+        return uop_window(g->t, from, WINDOW_AXIS(x->arg.i), x->dim[WINDOW_AXIS(x->arg.i)],
+                          x->dim[WINDOW_AXIS(x->arg.i) + 1], WINDOW_STRIDE(x->arg.i),
+                          WINDOW_DILATION(x->arg.i));
+    }
+}
+
+/* x with zeros before and behind along the axis, below windows and other movements: they are then
+ * of one padded tensor, as those of a convolution are. */
+static struct uop *padded(const struct gradient *g, struct uop *x, int axis, struct uop *before,
+                          struct uop *behind)
+{
+    enum { MOST = 32 };
+    struct uop *above[MOST], *lo[MAX_RANK], *hi[MAX_RANK];
+    int at[MOST], n = 0, below;
+    while (n < MOST && (below = axis_below(g, x, axis)) >= 0) {
+        above[n] = x;
+        at[n++] = axis;
+        x = x->src[0];
+        axis = below;
+    }
+    for (int a = 0; a < x->ndim; a++)
+        lo[a] = hi[a] = uop_int(g->t, 0);
+    lo[axis] = before, hi[axis] = behind;
+    x = uop_pad(g->t, x, lib_scalar(g->l, x, 0), lo, hi);
+    struct uop *size = x->dim[axis];
+    while (n-- > 0)
+        x = again_above(g, above[n], x, at[n], size);
+    return x;
+}
+
 /* d[.. o ..] -> [.. i, k ..], the element of d at which tap k of window o = (i - dilation * k) /
  * stride lies, 0 where there is none. The taps run backwards, from n - 1 to 0. */
 static struct uop *positions(const struct gradient *g, struct uop *d, const struct uop *u, int axis)
 {
     struct tgc *t = g->t;
-    struct uop *lo[MAX_RANK], *hi[MAX_RANK], *taps = u->dim[axis + 1], *n = u->src[0]->dim[axis];
-    d = spread(g, d, axis, WINDOW_STRIDE(u->arg.i) - 1);
-    for (int a = 0; a < d->ndim; a++)
-        lo[a] = hi[a] = uop_int(t, 0);
-    lo[axis] = sym_mul(t, sym_sub(t, taps, uop_int(t, 1)), uop_int(t, WINDOW_DILATION(u->arg.i)));
-    hi[axis] = sym_sub(t, n, d->dim[axis]);
-    d = uop_pad(t, d, lib_scalar(g->l, d, 0), lo, hi);
+    struct uop *taps = u->dim[axis + 1], *n = u->src[0]->dim[axis];
+    if (WINDOW_STRIDE(u->arg.i) > 1)
+        d = spread(g, d, axis, WINDOW_STRIDE(u->arg.i) - 1);
+    struct uop *before =
+        sym_mul(t, sym_sub(t, taps, uop_int(t, 1)), uop_int(t, WINDOW_DILATION(u->arg.i)));
+    d = padded(g, d, axis, before, sym_sub(t, n, d->dim[axis]));
     return uop_window(t, d, axis, n, taps, 1, WINDOW_DILATION(u->arg.i));
 }
 

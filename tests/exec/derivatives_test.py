@@ -427,7 +427,8 @@ weight %w : f32[4] = ones()
 %s = stop_gradient(%y)
 %l = loop %k < 3 carry(%a = %x) {
     %b = mul(%a, %a)
-    next(%b)
+    %more = lt(%k, 2)
+    next(%b) while %more
 }
 output %y
 output %j
