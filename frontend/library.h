@@ -390,8 +390,8 @@ bool lib_topk(const struct lib *l, struct uop *x, struct uop *k, int64_t axis, b
  * 8) * 2^-24). */
 struct uop *lib_random_uniform(const struct lib *l, enum dtype d, uint64_t seed, double lo,
                                double hi, struct uop *const *dim, int ndim);
-/* Others in each run: the low word of `run`, an i64 scalar, or NULL, is added to the seed's high one
- * by XOR. */
+/* Others in each run: the low word of `run`, an i64 scalar or NULL, changes the seed's high one by
+ * XOR. */
 struct uop *lib_random_uniform_of_run(const struct lib *l, enum dtype d, uint64_t seed,
                                       struct uop *run, double lo, double hi,
                                       struct uop *const *dim, int ndim);

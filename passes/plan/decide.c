@@ -217,7 +217,7 @@ static bool inline_reduce(struct plan *p, struct node *n)
     /* nor has one whose operands are both values, which besides has no layout for its columns */
     if (contraction && !layer && (deps & s->inner) && !range_set_within(deps & s->inner, s->staged))
         return false;
-    /* nor has one that is invariant along axes of the segment: loops over these stand inside of it */
+    /* nor has one that is invariant along axes of the segment: their loops stand inside of it */
     if (contraction && !layer && !(deps & s->inner) && deps != s->out)
         return false;
     if (!(deps & s->inner))

@@ -243,7 +243,9 @@ def scores_of(name, queries, shape, mask, heads=4):
                   G.weight("axes", np.array([1, 2]))]),
                *([] if mask is None else [G.weight("mask", mask.astype(np.float32))])]
     run(name, nodes, x, want, weights)
-    text = (SCRATCH / name / "net.c").read_text()
+    wide = SCRATCH / name / "wide.c"
+    T.emit(TGC, SCRATCH / name / "model.onnx", wide, "--cpu=avx512")
+    text = wide.read_text()
     kernels = re.findall(r"^static void (\w+_\d+)\(", text, re.M)
     expect(len(kernels) == 1, f"scores are kept in memory: {kernels}")
     wide = -(-n // 16) * 16
@@ -266,7 +268,9 @@ suite.add("fewer keys than two vectors have lanes", scores_of, "few", 20, (1, 20
 
 def expect_vectors(name):
     """No sum of products goes element by element, nor is its result stored so."""
-    text = (SCRATCH / name / "net.c").read_text()
+    wide = SCRATCH / name / "wide.c"
+    T.emit(TGC, SCRATCH / name / "model.onnx", wide, "--cpu=avx512")
+    text = wide.read_text()
     kernels = re.findall(r"^IN_f32x16 static void \w+\(.*?^}", text, re.M | re.S)
     expect(kernels and not any(re.search(r"fmaf\(|store_apart", kernel) for kernel in kernels),
            "a product has no vectors")
