@@ -157,7 +157,7 @@ def gradient(folder):
     nodes[0] = node("Foo", ["x"], ["a"], k=1)
     save(folder, nodes, [value("x", [2, 3])], [value("dx")])
     done = tgc(folder, "run", "m.onnx", "--library=lib.tg", "--link=foo.c", status=1)
-    expect("gradient: 'my.domain::Foo' is a C function, which has no derivative; define it in .tg" in done.err, done.err)
+    expect("'my.domain::Foo' is a C function, which has no derivative; define it in .tg" in done.err, done.err)
 
 
 @case("inside of subgraphs and of the model's functions; in front of both and of what is known")
