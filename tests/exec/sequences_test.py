@@ -44,7 +44,8 @@ def run(name, nodes, inputs, want, weights, error=1e-5, dtype=TensorProto.FLOAT,
         largest = np.abs(want).max()
         expect(y.shape == want.shape and np.abs(y - want).max() <= error * largest,
                f"{isa}: wrong by {np.abs(y - want).max():.3g}, the largest is {largest:.3g}")
-    return (folder / "net.c").read_text()
+    T.emit(TGC, folder / "model.onnx", folder / "wide.c", "--cpu=avx512vnni")
+    return (folder / "wide.c").read_text()
 
 
 def kernels(text, isa="avx512"):
