@@ -112,53 +112,58 @@ static bool end_epoch(struct trainer *r)
 
 static bool allocate(struct trainer *r)
 {
+    const struct training_options *o = &r->o.training;
     size_t nbytes = r->program.info->state_bytes;
+    r->steps = sat_mul((r->data.nsample + r->batch - 1) / r->batch, o->epochs);
     r->state = pages_allocate(r->t, nbytes, "the training's states");
-    r->best_state = r->state ? pages_allocate(r->t, nbytes, "the best epoch's states") : NULL;
-    int64_t each = (r->data.nsample + r->batch - 1) / r->batch;
-    return r->best_state && (sat_mul(each, r->o.training.epochs) < INT64_MAX ||
-                             diag_error(r->t, NULL, "--epochs: too many steps")) &&
-           (r->steps = each * r->o.training.epochs) > 0;
+    if (r->state && o->early_stop)
+        r->best_state = pages_allocate(r->t, nbytes, "the best epoch's states");
+    return r->state && (!o->early_stop || r->best_state);
 }
 
 /* The line of what is written: measured anew, on all samples. */
 static bool measure(struct trainer *r, struct train_epoch *written)
 {
-    *written = r->history[(r->best_epoch ? r->best_epoch : r->nhistory) - 1];
+    bool is_best = r->o.training.early_stop && r->best_epoch;
+    *written = r->history[(is_best ? r->best_epoch : r->nhistory) - 1];
     written->seconds = r->total_seconds;
-    if (r->best_epoch && !train_restore_state(r, r->best_state))
+    if (is_best && !train_restore_state(r, r->best_state))
         return false;
     return train_evaluate(r, false, &written->loss, &written->accuracy) &&
            (!written->has_valid ||
             train_evaluate(r, true, &written->valid_loss, &written->valid_accuracy));
 }
 
+/* The value of a state of the graph, by its number: states are the program's in this order. */
+static bool read_value(struct trainer *r, int number, const struct uop *state, struct array *w)
+{
+    const struct program_info *info = r->program.info;
+    const struct program_tensor *from = &info->states[number].input;
+    const char *name = uop_buffer_of(state)->name;
+    if (number >= info->state_count || strcmp(from->name, name) != 0)
+        TGC_BUG(r->t, "state %d of the program is not '%s'", number, name);
+    *w = (struct array){.name = name, .dtype = state->dtype, .ndim = state->ndim};
+    for (int a = 0; a < state->ndim; a++)
+        w->dim[a] = from->dim[a].size;
+    if (!array_allocate(r->t, w))
+        return false;
+    memcpy(w->data, r->state + from->offset, w->nbytes);
+    return true;
+}
+
 static bool write_model(struct trainer *r)
 {
-    int n = r->graph.nparam + r->graph.nstatistic, count = 0;
+    const struct train_graph *g = &r->graph;
+    int n = g->nparam + g->nstatistic;
     struct array *weight = mem_array(r->t, (size_t)n, sizeof *weight);
-    const struct program_info *info = r->program.info;
     if (!train_save_state(r, r->state))
         return false;
-    for (int i = 0; i < n; i++) {
-        const struct uop *u = i < r->graph.nparam ? r->graph.param[i]
-                                                  : r->graph.statistic[i - r->graph.nparam];
-        const char *name = uop_buffer_of(u)->name;
-        for (int k = 0; k < info->state_count; k++)
-            if (strcmp(info->states[k].input.name, name) == 0) {
-                struct array *w = &weight[count];
-                *w = (struct array){.name = name, .dtype = u->dtype, .ndim = u->ndim};
-                for (int a = 0; a < u->ndim; a++)
-                    w->dim[a] = info->states[k].input.dim[a].size;
-                if (!array_allocate(r->t, w))
-                    return false;
-                memcpy(w->data, r->state + info->states[k].input.offset, w->nbytes);
-                count++;
-                break;
-            }
-    }
+    for (int i = 0; i < n; i++)
+        if (!read_value(r, i, i < g->nparam ? g->param[i] : g->statistic[i - g->nparam],
+                        &weight[i]))
+            return false;
     r->model.draw = NULL; /* what is written drops nothing */
-    return trained_write(r->t, &r->o, &r->model, weight, count, r->o.output, r->files) &&
+    return trained_write(r->t, &r->o, &r->model, weight, n, r->o.output, r->files) &&
            outputs_commit(r->files);
 }
 

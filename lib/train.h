@@ -28,7 +28,6 @@ struct trainer {
     struct uop *draw;               /* by which the model's Dropouts draw; NULL: it has none */
     struct fed *fed; int nfed;
     int64_t batch, micro;           /* samples of a step, and of a run */
-    int64_t nclass;                 /* of the target; 0: it is no class number */
     bool is_one;                    /* the model has no axis for samples: micro is 1 */
     int64_t step, steps;            /* done, and of all epochs */
     int epoch;                      /* the present one, from 0 */

@@ -4,37 +4,15 @@
 #include <math.h>
 #include <string.h>
 
-/* The output that the loss is of; NULL: there is none, which train_lower() reports. */
-static const struct uop *loss_output(const struct trainer *r)
-{
-    const struct graph *g = r->model.graph;
-    const char *name = r->o.training.output;
-    for (int i = 0; i < g->noutput; i++)
-        if (!name || strcmp(g->output[i].name, name) == 0)
-            return g->output[i].value;
-    return NULL;
-}
-
-/* The shape of the target in a run, and whether it is class numbers, which have no class axis.
- * Numbers [n] fit an output of [n, 1], too. */
+/* The shape of the target in a run. */
 static void set_target(struct trainer *r)
 {
-    struct train_options *as = &r->as;
-    const struct uop *y = loss_output(r);
-    int64_t n;
-    if (as->loss == LOSS_OUTPUT || !y)
-        return;
     const struct dataset_array *a = dataset_find(&r->data, "target");
-    as->target_dim[as->target_ndim++] = r->micro;
-    for (int i = 1; i < a->rank; i++)
-        as->target_dim[as->target_ndim++] = a->dim[i];
-    bool is_short = as->target_ndim == y->ndim - 1;
-    as->target_is_class = as->loss == LOSS_CROSS_ENTROPY && is_short;
-    int axis = loss_class_axis(y, as->target_dim, as->target_ndim);
-    if (as->target_is_class && axis > 0 && uop_const_int(y->dim[axis], &n))
-        r->nclass = n;
-    if (!as->target_is_class && is_short && uop_const_int(y->dim[y->ndim - 1], &n) && n == 1)
-        as->target_dim[as->target_ndim++] = 1;
+    if (r->as.loss == LOSS_OUTPUT)
+        return;
+    r->as.target_ndim = a->rank;
+    for (int i = 0; i < a->rank; i++)
+        r->as.target_dim[i] = i == 0 ? r->micro : a->dim[i];
 }
 
 /* A weight of rank 2 or more drawn anew, --init: uniform with variance 1/3 over the fan-in, as
@@ -74,6 +52,7 @@ static bool compile(struct trainer *r)
                                    .nfreeze = train->nfreeze,
                                    .clip = train->clip,
                                    .draw = r->draw,
+                                   .is_one = r->is_one,
                                    .accumulate = r->micro < r->batch};
     set_target(r);
     if (!train_lower(r->t, &at, r->model.graph, &r->as, &r->graph))

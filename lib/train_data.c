@@ -10,12 +10,16 @@
 
 /* -------------------------------------------------------------------------------------- opening */
 
-/* Where the axes of an input's pictures are; NULL: it has none. Channels are 1, 3 or 4. */
+static bool may_be_channels(int64_t n) { return n == 1 || n == 3 || n == 4; }
+
+/* Where the axes of pictures are: channels are 1, 3 or 4, in the second axis or in the last. NULL:
+ * it cannot be told. */
 static const char *layout_of(int ndim, const int64_t *dim)
 {
-    bool last = ndim == 4 && (dim[3] == 1 || dim[3] == 3 || dim[3] == 4);
-    bool first = ndim == 4 && (dim[1] == 1 || dim[1] == 3 || dim[1] == 4 || !last);
-    return ndim == 3 ? "NHW" : first ? "NCHW" : last ? "NHWC" : NULL;
+    return ndim == 3                               ? "NHW"
+           : ndim == 4 && may_be_channels(dim[1]) ? "NCHW"
+           : ndim == 4 && may_be_channels(dim[3]) ? "NHWC"
+                                                   : NULL;
 }
 
 /* The size that a folder's pictures have to have: that of the model's only input. */
@@ -121,15 +125,19 @@ static int64_t delivered(const struct trainer *r, const struct dataset_array *a,
 }
 
 /* A folder's pictures have their channels last, and the model perhaps first. */
-static void set_layout(struct trainer *r, const struct model_input *in,
+static bool set_layout(struct trainer *r, const struct model_input *in,
                        const struct dataset_array *a, struct fed *f)
 {
-    const char *have = a->pictures ? "NHWC" : layout_of(a->rank, a->dim);
     if (a->rank < 3 || !(r->o.training.augment || a->pictures))
-        return;
+        return true;
     f->augment = r->o.training.augment;
-    f->layout = have;
-    f->to_layout = a->pictures && in->has_shape ? layout_of(in->ndim, in->dim) : have;
+    f->layout = a->pictures ? "NHWC" : layout_of(a->rank, a->dim);
+    f->to_layout = a->pictures && in->has_shape ? layout_of(in->ndim, in->dim) : f->layout;
+    return (f->layout && f->to_layout) ||
+           diag_error(r->t, &(struct place){.file = a->file},
+                      "%s for '%.100s': where the channels of a picture are cannot be told; they "
+                      "are 1, 3 or 4, in the second axis or in the last",
+                      shape_of(r->t, a), in->name);
 }
 
 /* The axis of the array that is delivered as the input's. */
@@ -144,7 +152,8 @@ static int source_axis(const struct fed *f, const struct dataset_array *a, int a
 static bool fit_input(struct trainer *r, const struct model_input *in,
                       const struct dataset_array *a, struct fed *f, int64_t *micro)
 {
-    set_layout(r, in, a, f);
+    if (!set_layout(r, in, a, f))
+        return false;
     int rank = f->to_layout ? (int)strlen(f->to_layout) : a->rank;
     int extra = in->has_shape ? rank - in->ndim : 0;
     bool fits = extra == 0 || extra == 1;
@@ -229,19 +238,19 @@ static bool check_targets(struct trainer *r, struct dataset *d)
         if (!dataset_gather(d, a, index, n, v, LOADER_F64))
             return diag_error(r->t, NULL, "%s", d->error);
         for (int64_t i = 0; i < n * a->row_nelem; i++)
-            if (!(v[i] >= 0 && v[i] < (double)r->nclass && v[i] == (double)(int64_t)v[i]))
+            if (!(v[i] >= 0 && v[i] < (double)r->graph.nclass && v[i] == (double)(int64_t)v[i]))
                 return diag_error(r->t, &(struct place){.file = a->file},
                                   "the target of sample %lld is %g; the model has the classes 0 "
                                   "to %lld",
                                   (long long)(at + i / a->row_nelem), v[i],
-                                  (long long)r->nclass - 1);
+                                  (long long)r->graph.nclass - 1);
     }
     return true;
 }
 
 bool train_check_classes(struct trainer *r)
 {
-    return !r->nclass || (check_targets(r, &r->data) &&
+    return !r->graph.nclass || (check_targets(r, &r->data) &&
                           (!r->o.training.nvalid || check_targets(r, &r->valid)));
 }
 

@@ -201,7 +201,11 @@ static bool read_parts(struct trainer *r, const struct head *h, FILE *f)
     enum { MOST_EPOCHS = 1 << 24 };
     struct part part[PARTS];
     unsigned char digest[DIGEST_NBYTES], said[DIGEST_NBYTES];
-    if (h->nhistory < 0 || h->nhistory > MOST_EPOCHS)
+    if (h->nhistory < 0 || h->nhistory > MOST_EPOCHS || h->best_epoch < 0 ||
+        h->best_epoch > h->nhistory)
+        return false;
+    if (h->best_epoch && !r->best_state && /* --early-stop was given then, and is not now */
+        !(r->best_state = pages_allocate(r->t, (size_t)h->nbytes, "the best epoch's states")))
         return false;
     r->history = mem_array(r->t, (size_t)h->nhistory + 1, sizeof *r->history);
     r->nhistory = (int)h->nhistory, r->cap_history = (size_t)h->nhistory + 1;

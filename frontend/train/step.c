@@ -17,6 +17,9 @@ struct training {
     const struct train_options *o;
     struct train_graph *made;
     struct uop *value;                              /* the output that the loss is of */
+    struct uop *y;                                  /* the same with an axis of samples */
+    bool is_class;                                  /* the target is class numbers */
+    int target_ndim; int64_t target_dim[MAX_RANK];
     struct uop **leaf; int nleaf; size_t cap_leaf;  /* weights that are states now, as they were */
     struct uop **state; int nstate; size_t cap_state;
     struct uop **input; int ninput; size_t cap_input;
@@ -211,23 +214,35 @@ static bool run_forward(struct training *s, struct train_entry *e, struct uop **
 
 static struct uop *add_target(struct training *s, struct uop *y)
 {
-    const struct train_options *o = s->o;
     struct uop *dim[MAX_RANK];
-    for (int a = 0; a < o->target_ndim; a++)
-        dim[a] = a == 0 ? y->dim[0] : uop_int(s->t, o->target_dim[a]);
-    return new_input(s, o->target_is_class ? DTYPE_I64 : y->dtype, dim, o->target_ndim, "target");
+    for (int a = 0; a < s->target_ndim; a++)
+        dim[a] = a == 0 ? y->dim[0] : uop_int(s->t, s->target_dim[a]);
+    return new_input(s, s->is_class ? DTYPE_I64 : y->dtype, dim, s->target_ndim, "target");
+}
+
+/* The value with an axis of samples, where the model takes one and has none. */
+static struct uop *with_samples(const struct training *s, struct uop *value)
+{
+    int64_t first = 0;
+    bool adds = s->o->is_one && s->o->loss != LOSS_OUTPUT && value->ndim < MAX_RANK;
+    return adds ? lib_unsqueeze(&s->l, value, &first, 1) : value;
+}
+
+/* The classes' axis of y; -1: the loss has none. */
+static int axis_of_classes(const struct training *s)
+{
+    return s->o->loss != LOSS_CROSS_ENTROPY ? -1
+           : s->is_class ? loss_class_axis(s->y, s->target_dim, s->target_ndim)
+                         : 1;
 }
 
 /* What the loss is taken of: [n, ...] in the accumulation dtype. */
-static struct uop *loss_operand(struct training *s, struct uop *y)
+static struct uop *loss_operand(struct training *s, struct uop *value)
 {
-    bool is_class = s->o->loss == LOSS_CROSS_ENTROPY && y->ndim > 1;
-    int axis = !is_class                ? -1
-               : s->o->target_is_class ? loss_class_axis(y, s->o->target_dim, s->o->target_ndim)
-                                       : 1;
-    struct uop *below = axis >= 1 ? loss_logits_below(y, axis) : NULL;
+    int axis = axis_of_classes(s);
+    struct uop *below = axis >= 1 ? loss_logits_below(value, axis - s->o->is_one) : NULL;
     s->made->from_softmax |= below != NULL;
-    y = below ? below : y;
+    struct uop *y = with_samples(s, below ? below : value);
     return lib_cast(&s->l, lib_acc_dtype(y->dtype), y);
 }
 
@@ -393,31 +408,54 @@ static bool choose_output(struct training *s)
     return true;
 }
 
-/* The target's shape against the output's. */
+/* What the target is, by its shape and the output's: class numbers have no class axis; numbers [n]
+ * fit an output of [n, 1]. */
+static void settle_target(struct training *s)
+{
+    int64_t n;
+    s->y = with_samples(s, s->value);
+    s->target_ndim = s->o->target_ndim;
+    memcpy(s->target_dim, s->o->target_dim, sizeof s->target_dim);
+    bool is_short = s->target_ndim == s->y->ndim - 1;
+    s->is_class = s->o->loss == LOSS_CROSS_ENTROPY && is_short;
+    if (!s->is_class && is_short && uop_is_int(s->y->dim[s->target_ndim], 1))
+        s->target_dim[s->target_ndim++] = 1;
+    int axis = s->is_class ? axis_of_classes(s) : -1;
+    if (axis > 0)
+        s->made->nclass = uop_const_int(s->y->dim[axis], &n) ? n : INT64_MAX;
+}
+
+static bool target_fits(const struct training *s)
+{
+    const struct uop *y = s->y;
+    if (s->is_class)
+        return s->made->nclass > 0;
+    bool fits = s->target_ndim == y->ndim && y->ndim > (s->o->loss == LOSS_CROSS_ENTROPY);
+    for (int a = 0; a < y->ndim && fits; a++) {
+        int64_t n;
+        fits = !uop_const_int(y->dim[a], &n) || n == s->target_dim[a];
+    }
+    return fits;
+}
+
 static bool check_target(struct training *s)
 {
-    const struct train_options *o = s->o;
-    const struct uop *y = s->value;
-    if (o->loss == LOSS_OUTPUT)
+    if (s->o->loss == LOSS_OUTPUT)
         return true;
-    bool fits = o->target_is_class
-                    ? loss_class_axis(y, o->target_dim, o->target_ndim) >= 0
-                    : o->target_ndim == y->ndim && y->ndim > (o->loss == LOSS_CROSS_ENTROPY);
-    for (int a = 0; a < y->ndim && fits && !o->target_is_class; a++) {
-        int64_t n;
-        fits = !uop_const_int(y->dim[a], &n) || n == o->target_dim[a];
-    }
+    settle_target(s);
+    if (target_fits(s))
+        return true;
     struct text shape = {.t = s->t};
-    for (int a = 0; a < o->target_ndim; a++)
-        text_printf(&shape, "%s%lld", a ? ", " : "", (long long)o->target_dim[a]);
-    return fits || diag_error(s->t, s->l.at,
-                              "the target is %s[%s], the output %s; %s takes %s",
-                              o->target_is_class ? "class numbers " : "", shape.s ? shape.s : "",
-                              lib_describe(&s->l, y), loss_name(o->loss),
-                              o->loss == LOSS_CROSS_ENTROPY
-                                  ? "an integer for each row of classes, or a distribution of the "
-                                    "output's shape"
-                                  : "numbers of the output's shape");
+    text_puts(&shape, "");
+    for (int a = 0; a < s->target_ndim; a++)
+        text_printf(&shape, "%s%lld", a ? ", " : "", (long long)s->target_dim[a]);
+    return diag_error(s->t, s->l.at, "the target is %s[%s], the output %s; %s takes %s",
+                      s->is_class ? "class numbers " : "", shape.s, lib_describe(&s->l, s->value),
+                      loss_name(s->o->loss),
+                      s->o->loss == LOSS_CROSS_ENTROPY
+                          ? "an integer for each row of classes, or a distribution of the "
+                            "output's shape"
+                          : "numbers of the output's shape");
 }
 
 static void finish(struct training *s)

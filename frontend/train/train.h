@@ -47,7 +47,6 @@ struct optimizer_options optimizer_default(enum optimizer kind);
 bool loss_parse(struct tgc *t, const char *s, enum loss *loss, const char **output,
                 const char **why);
 const char *loss_name(enum loss loss);
-const char *optimizer_name(enum optimizer o);
 
 /* ---------------------------------------------------------------------------------- optimizer.c */
 
@@ -83,8 +82,8 @@ struct train_options {
     double clip;                    /* the largest norm of all gradients; 0: any */
     struct uop *draw;               /* the number of a run, by which it drops elements; or NULL */
     bool accumulate;                /* several runs make a step */
-    bool target_is_class;           /* i64, without the class axis */
-    int target_ndim;                /* its shape, the samples' axis included */
+    bool is_one;                    /* the model takes one sample, and has no axis for them */
+    int target_ndim;                /* the target's shape in a run, the samples' axis included */
     int64_t target_dim[MAX_RANK];
 };
 /* Names and places of what a caller passes and reads, by index in the graph's inputs and outputs;
@@ -99,6 +98,7 @@ struct train_graph {
     int nparam; struct uop **param; /* states, in the order of first use */
     int nstatistic; struct uop **statistic;    /* states: running means and variances */
     int nfrozen;                    /* tensors that could train, but match `freeze` */
+    int64_t nclass;                 /* targets are class numbers, i64, below it; 0: they are not */
     bool from_softmax;              /* the loss takes what the output's softmax was of */
 };
 /* Makes *g, a lowered model with inputs, the graph of its training. false: diagnostics at `at`. */

@@ -56,12 +56,12 @@ def random_weights(shapes, seed=3):
     return {n: (r.standard_normal(s) * (0.3 if len(s) > 1 else 0.1)).astype(np.float32) for n, s in shapes.items()}
 
 
-def mlp(folder, outputs=3, batch="N"):
+def mlp(folder, outputs=3, batch=("N",)):
     w = random_weights({"w1": (6, 16), "b1": (16,), "w2": (16, outputs), "b2": (outputs,)})
     nodes = [helper.make_node("MatMul", ["x", "w1"], ["h"]), helper.make_node("Add", ["h", "b1"], ["i"]),
              helper.make_node("Gelu", ["i"], ["a"]), helper.make_node("MatMul", ["a", "w2"], ["s"]),
              helper.make_node("Add", ["s", "b2"], ["y"])]
-    save(folder / "m.onnx", nodes, [("x", [batch, 6])], [("y", [batch, outputs])], w)
+    save(folder / "m.onnx", nodes, [("x", [*batch, 6])], [("y", [*batch, outputs])], w)
     return w
 
 
@@ -326,14 +326,14 @@ def pictures_of_a_folder_are_laid_out_as_the_model_says(folder):
 
 @case("a model of one sample learns in batches")
 def a_model_of_one_sample_learns_in_batches(folder):
-    for name, batch in ("one", 1), ("open", "N"), ("five", 5):
+    for name, batch in ("one", [1]), ("open", ["N"]), ("five", [5]), ("none", []):
         (folder / name).mkdir()
         mlp(folder / name, batch=batch)
         samples(folder / name, (6,), "cross_entropy", n=22)
         train(folder / name, "m.onnx", "--data", "d.npz", "--loss=cross_entropy", "--optimizer=sgd:momentum=0.9",
               "--epochs=3", "--batch=8", "-o", "out.onnx")
     want = weights_of(folder / "open" / "out.onnx")
-    for name in "one", "five":
+    for name in "one", "five", "none":
         for k, v in weights_of(folder / name / "out.onnx").items():
             expect(np.allclose(v, want[k], 1e-4, 1e-5), f"{name} {k}: {abs(v - want[k]).max()}")
 
@@ -459,6 +459,11 @@ def early_stop_writes_the_best_epoch(folder):
     rows = [json.loads(line) for line in open(folder / "log.jsonl")]
     best = min(rows, key=lambda r: r["valid_loss"])
     said = json.loads(done.out)
+    train(folder, "m.onnx", "--data", "d.npz", "--valid", "v.npz", "--loss=cross_entropy", "--lr=0.03", "--epochs=3",
+          "--early-stop=3", "--checkpoint=kept", "-o", "three.onnx")
+    later = train(folder, "m.onnx", "--data", "d.npz", "--valid", "v.npz", "--loss=cross_entropy", "--lr=0.03", "--epochs=200",
+                  "--checkpoint=kept", "--resume", "-o", "all.onnx", "--json")
+    expect(json.loads(later.out)["epoch"] == 200, f"without --early-stop the last epoch is written: {later.out}")
     expect(len(rows) == best["epoch"] + 3 < 400, f"{len(rows)} epochs, the best is {best}")
     expect(said["epoch"] == best["epoch"] and abs(said["valid_loss"] - best["valid_loss"]) < 1e-6, f"{said}, best {best}")
 
@@ -493,6 +498,8 @@ def mistakes(folder):
     refuse(folder, ["m.onnx", "--data", "far.npz", *right[3:]], "the target of sample 7 is 3", "0 to 2")
     np.savez(folder / "wide.npz", x=x[:, :5], target=target)
     refuse(folder, ["m.onnx", "--data", "wide.npz", *right[3:]], "f32[24, 5]", "'x'")
+    np.savez(folder / "wide.npz", x=np.zeros((24, 6, 5, 7), np.float32), target=target)
+    refuse(folder, ["m.onnx", "--data", "wide.npz", "--augment=flip", *right[3:]], "where the channels", "1, 3 or 4")
     np.savez(folder / "other.npz", z=x, target=target)
     refuse(folder, ["m.onnx", "--data", "other.npz", *right[3:]], "nothing for 'x'", "'z'")
     (folder / "cut.npz").write_bytes((folder / "d.npz").read_bytes()[:-40])
