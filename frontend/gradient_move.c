@@ -93,21 +93,31 @@ static struct uop *diagonal(const struct gradient *g, struct uop *x, int axis)
     return lib_squeeze(g->l, x, 1u << (axis + 1));
 }
 
-/* Which axes of a RESHAPE x's result depend on their coordinate, given those of its source: an axis
- * stays one if what is before it has the same size. */
-static uint32_t axes_of_reshape(const struct gradient *g, const struct uop *x, uint32_t axes)
+/* The axis of a RESHAPE's source that is its axis: of the same size, with as much before it; -1:
+ * none. */
+static int axis_before_reshape(const struct gradient *g, const struct uop *x, int axis)
 {
     const struct uop *from = x->src[0];
-    uint32_t mask = lib_all_axes(x);
-    struct uop *before = uop_int(g->t, 1);
-    for (int i = 0; i < x->ndim; before = sym_mul(g->t, before, x->dim[i++])) {
-        struct uop *there = uop_int(g->t, 1);
-        for (int a = 0; a < from->ndim; there = sym_mul(g->t, there, from->dim[a++]))
-            if (!(axes >> a & 1) && sym_equal(g->t, before, there) &&
-                sym_equal(g->t, from->dim[a], x->dim[i]))
-                mask &= ~(1u << i);
-    }
-    return mask;
+    struct uop *before = sym_prod(g->t, x->dim, axis), *there = uop_int(g->t, 1);
+    for (int a = 0; a < from->ndim; there = sym_mul(g->t, there, from->dim[a++]))
+        if (sym_equal(g->t, before, there) && sym_equal(g->t, from->dim[a], x->dim[axis]))
+            return a;
+    return -1;
+}
+
+/* The axis of a movement's source along which its axis runs; -1: along none, or several. */
+static int source_axis(const struct gradient *g, const struct uop *x, int axis)
+{
+    return x->op == OP_RESHAPE                                  ? axis_before_reshape(g, x, axis)
+           : x->op == OP_PERMUTE                                ? PERM_GET(x->arg.i, axis)
+           : x->op == OP_WINDOW && axis > WINDOW_AXIS(x->arg.i) ? axis - 1
+                                                                : axis;
+}
+
+/* Is the axis as long as that of its source? */
+static bool is_as_long(const struct gradient *g, const struct uop *x, int axis)
+{
+    return sym_equal(g->t, x->src[0]->dim[axis], x->dim[axis]);
 }
 
 /* The sources of which x is a function at each place: *first and as many as are returned; 0: x is
@@ -123,14 +133,6 @@ static int sources_of_axes(const struct uop *x, int *first)
     return one;
 }
 
-/* The axis of the source along which the result's axis a runs. */
-static int source_axis(const struct uop *x, int a)
-{
-    return x->op == OP_PERMUTE                               ? PERM_GET(x->arg.i, a)
-           : x->op == OP_WINDOW && a > WINDOW_AXIS(x->arg.i) ? a - 1
-                                                             : a;
-}
-
 /* Whether the elements change along the axis though the source's do not: by padding. */
 static bool is_padded(const struct uop *x, int a)
 {
@@ -138,22 +140,26 @@ static bool is_padded(const struct uop *x, int a)
            !(uop_is_int(x->src[2 + 2 * a], 0) && uop_is_int(x->src[3 + 2 * a], 0));
 }
 
+/* Whether x's elements depend on their coordinate of the axis, given the axes on which those of its
+ * sources depend. */
+static bool depends_on(const struct gradient *g, const struct uop *x, int axis, uint32_t axes)
+{
+    int from = source_axis(g, x, axis);
+    if (uop_is_int(x->dim[axis], 1))
+        return false;
+    return is_padded(x, axis) || from < 0 ||
+           (axes >> from & 1 && !(x->op == OP_EXPAND && !is_as_long(g, x, axis)));
+}
+
 static uint32_t axes_from_sources(const struct gradient *g, const struct uop *x)
 {
     int first, n = sources_of_axes(x, &first);
-    uint32_t axes = 0, mask = n ? 0 : lib_all_axes(x);
+    uint32_t axes = 0, mask = 0;
     for (int k = first; k < first + n; k++)
         axes |= (uint32_t)(uintptr_t)map_get(&g->axes, x->src[k]) >> 1;
-    if (n && x->op == OP_RESHAPE)
-        mask = axes_of_reshape(g, x, axes);
-    for (int a = 0; n && a < x->ndim && x->op != OP_RESHAPE; a++)
-        if (is_padded(x, a) ||
-            (axes >> source_axis(x, a) & 1 &&
-             !(x->op == OP_EXPAND && !sym_equal(g->t, x->src[0]->dim[a], x->dim[a]))))
-            mask |= 1u << a;
     for (int a = 0; a < x->ndim; a++)
-        if (uop_is_int(x->dim[a], 1))
-            mask &= ~(1u << a);
+        if (depends_on(g, x, a, n ? axes : lib_all_axes(x)))
+            mask |= 1u << a;
     return mask;
 }
 
@@ -223,33 +229,20 @@ struct gradient_sum gradient_sum_of(const struct gradient *g, struct uop *d)
     return (struct gradient_sum){a, move_terms(g, b, chain, nchain, x), nsum};
 }
 
-/* The axis of a RESHAPE's source that is its axis: of the same size, with as much before it; -1:
+/* The axis of x's source along which x's runs unchanged, so that padding may be done there; -1:
  * none. */
-static int axis_before_reshape(const struct gradient *g, const struct uop *x, int axis)
-{
-    const struct uop *from = x->src[0];
-    struct uop *before = sym_prod(g->t, x->dim, axis), *there = uop_int(g->t, 1);
-    for (int a = 0; a < from->ndim; there = sym_mul(g->t, there, from->dim[a++]))
-        if (sym_equal(g->t, before, there) && sym_equal(g->t, from->dim[a], x->dim[axis]))
-            return a;
-    return -1;
-}
-
-/* The axis of x's source along which x's axis runs unchanged, so that padding may be done there;
- * -1: none. */
 static int axis_below(const struct gradient *g, const struct uop *x, int axis)
 {
-    const struct uop *from = x->nsrc ? x->src[0] : NULL;
     switch (x->op) {
-    case OP_PERMUTE: return PERM_GET(x->arg.i, axis);
-    case OP_RESHAPE: return axis_before_reshape(g, x, axis);
+    case OP_PERMUTE:
+    case OP_RESHAPE: return source_axis(g, x, axis);
     case OP_FLIP: return x->arg.i >> axis & 1 ? -1 : axis;
     case OP_SHRINK:
-    case OP_EXPAND: return sym_equal(g->t, from->dim[axis], x->dim[axis]) ? axis : -1;
-    case OP_WINDOW:
-        return axis < WINDOW_AXIS(x->arg.i)       ? axis
-               : axis > WINDOW_AXIS(x->arg.i) + 1 ? axis - 1
-                                                  : -1;
+    case OP_EXPAND: return is_as_long(g, x, axis) ? axis : -1;
+    case OP_WINDOW: {
+        int at = WINDOW_AXIS(x->arg.i);
+        return axis == at || axis == at + 1 ? -1 : source_axis(g, x, axis);
+    }
     default: return -1;
     }
 }

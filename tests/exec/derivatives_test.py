@@ -414,6 +414,22 @@ output %y
     close(got, {"y": x @ w @ w @ v, "grad.x": by_b @ w.T @ w.T, "grad.w": (x @ w).T @ by_b + x.T @ (by_b @ w.T), "grad.w_2": (x @ w @ w).T @ one})
 
 
+@case("a convolution of values under a pooling, and the gradient through it, are kernels of their own")
+def apart(folder):
+    """In the pooling's loops they would be element by element: a run's weights have no layout for its columns."""
+    def pooled(x, y):
+        return G.node("MaxPool", [x], [y], kernel_shape=[2, 2], strides=[2, 2])
+    for name, nodes, more, shape, options, kernels in (
+            ("below", [G.node("Conv", ["x", "w"], ["c"]), pooled("c", "p"), G.node("Conv", ["p", "v"], ["y"])],
+             [G.value("v", [16, 16, 3, 3])], [2, 16, 3, 3], [], 2),
+            ("above", [pooled("x", "p"), G.node("Conv", ["p", "w"], ["c"]), G.node("Mul", ["c", "r"], ["y"])],
+             [G.value("r", [2, 16, 4, 4])], [2, 16, 4, 4], ["--gradient=y"], 9)):
+        inputs = [G.value("x", [2, 8, 12, 12]), G.value("w", [16, 8, 3, 3]), *more]
+        onnx.save(G.model(nodes, inputs, [G.value("y", shape)]), folder / f"{name}.onnx")
+        info = json.loads(tgc(folder, "info", f"{name}.onnx", "--json", *options).out)
+        expect(info["kernels"] == kernels, f"{name}: {info['kernels']} kernels")
+
+
 @case("mistakes name what is wrong, and what there is")
 def mistakes(folder):
     perceptron(folder)

@@ -199,13 +199,20 @@ def refused():
           {"table": table, "rows": rows})
 
 
-@suite.case("the gradient of a window is no scatter; a convolution's is one sum of products")
-def window():
-    nodes = [G.node("Conv", ["x", "w"], ["c"], strides=[2], pads=[1, 1]), G.node("Mul", ["c", "c"], ["y"]),
+def window(rank, stride):
+    """The forward's sum and the gradient's, which reads one tensor with zeros around it."""
+    nodes = [G.node("Conv", ["x", "w"], ["c"], strides=[stride] * rank, pads=[1] * 2 * rank), G.node("Mul", ["c", "c"], ["y"]),
              gradient(["x", "w"], ["d"], ["x"], "y", ["w"])]
-    variables = {"x": draw(1, 2, 9), "w": draw(3, 2, 3)}
-    text = GRADIENTS.text("window", model(nodes, variables, ["d"]))
+    variables = {"x": draw(1, 2, *[9] * rank), "w": draw(3, 2, *[3] * rank)}
+    text = GRADIENTS.text(f"window {rank} {stride}", model(nodes, variables, ["d"]))
     expect("window(" in text and "scatter" not in text and text.count("reduce(") == 2, text)
+    expect(stride > 1 or text.count(" pad(") <= 2, text)
+
+
+for rank in 1, 2, 3:
+    for stride in 1, 2:
+        suite.add(f"the gradient of a window is no scatter; a convolution's is one sum of products: {rank} axes, stride {stride}",
+                  window, rank, stride)
 
 
 @suite.case("a step of training lowers the loss")
