@@ -5,15 +5,15 @@
 #include <string.h>
 
 static const char *const losses[] = {
-#define LOSS(id, name, text, target) name,
+#define LOSS(id, name) name,
 #include "frontend/train/train.def"
 };
 static const struct { const char *name; double learning_rate; } optimizers[] = {
-#define OPTIMIZER(id, name, learning_rate, text) {name, learning_rate},
+#define OPTIMIZER(id, name, learning_rate) {name, learning_rate},
 #include "frontend/train/train.def"
 };
 static const struct { const char *name; double least, most; } settings[] = {
-#define SETTING(id, name, least, most, text) {name, least, most},
+#define SETTING(id, name, least, most) {name, least, most},
 #include "frontend/train/train.def"
 };
 static const struct {

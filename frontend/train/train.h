@@ -20,17 +20,17 @@
 #include "frontend/library.h"
 
 enum loss {
-#define LOSS(id, name, text, target) LOSS_##id,
+#define LOSS(id, name) LOSS_##id,
 #include "frontend/train/train.def"
     LOSS_COUNT
 };
 enum optimizer {
-#define OPTIMIZER(id, name, learning_rate, text) OPTIMIZER_##id,
+#define OPTIMIZER(id, name, learning_rate) OPTIMIZER_##id,
 #include "frontend/train/train.def"
     OPTIMIZER_COUNT
 };
 enum optimizer_setting {
-#define SETTING(id, name, least, most, text) SETTING_##id,
+#define SETTING(id, name, least, most) SETTING_##id,
 #include "frontend/train/train.def"
     SETTING_COUNT
 };

@@ -163,6 +163,22 @@ def gradient_rules():
     expect({name for name in rows if rows.count(name) > 1} == {"reduce"}, "an op has two rows")
 
 
+@suite.case("docs/guide/training.md names each loss, and each optimizer with its options and its rate")
+def training_words():
+    table, page = text_of("frontend/train/train.def"), text_of("docs/guide/training.md")
+    rows = [line.split("|") for line in page.splitlines() if line.startswith("| `")]
+    losses = {name for row in rows for name in re.findall(r"`(\w+)", row[1])}
+    missing = set(re.findall(r'^LOSS\(\w+, "(\w+)"', table, re.M)) - losses
+    expect(not missing, f"no row has {sorted(missing)}")
+    names = dict(re.findall(r'^SETTING\((\w+), "(\w+)"', table, re.M))
+    for kind, name, rate in re.findall(r'^OPTIMIZER\((\w+), "(\w+)", ([\d.e-]+)\)', table, re.M):
+        row = [row for row in rows if f"`{name}`" in row[1]]
+        expect(len(row) == 1 and float(row[0][3]) == float(rate), f"{name}, {rate}: {row}")
+        options = {names[o] for o in re.findall(rf"^OPTIMIZER_OPTION\({kind}, (\w+)", table, re.M)}
+        said = set(re.findall(r"`(\w+)`", row[0][2])) - {"adamw"}
+        expect(options == said, f"{name} has {sorted(options)}; the page says {sorted(said)}")
+
+
 # ------------------------------------------------------------------------------------ what is wrong
 
 
