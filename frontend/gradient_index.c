@@ -1,4 +1,4 @@
-/* gradient_index.c - the adjoint of an INDEX is a SCATTER that adds, and the other way round.
+/* gradient_index.c - the adjoint of an INDEX is a SCATTER that adds, that of a SCATTER an INDEX.
  *
  * One thread does such a SCATTER. Where the coordinates are known at compile time, each element of
  * x is a sum over those of the result that read it, so that nothing is scattered: axes of x with
@@ -203,8 +203,8 @@ static void give_to_extremes(struct gradient *g, struct uop *u, struct uop *d)
     gradient_give(g, v, lib_mul(l, at_index(g, u, d), of_v));
 }
 
-/* The derivative of a product by x, one of its factors. `product` is that of all factors `other`,
- * which has 1 for each x that is 0; `zeros` counts those. */
+/* The derivative of a product by x, one of its factors. product: of all factors that are not 0.
+ * other: x, or 1 where x is 0. zeros: how many factors are 0. */
 static struct uop *by_factor(const struct lib *l, struct uop *x, struct uop *other,
                              struct uop *product, struct uop *zeros)
 {

@@ -19,7 +19,7 @@ enum { ROWS_MAX = 2 * SCHEDULE_COUNT, LINES = 5, REASONS = 3 };
 enum standing { CHOSEN, SLOWER, BY_RULE, REFUSED, INAPPLICABLE };
 static const char *const states[] = {"chosen", "slower", "rule", "refused", "inapplicable"};
 
-/* us: 0: it has no estimate. by_program: the estimate is that of its program. */
+/* us: 0: it has no estimate. by_program: it is estimated from its program. */
 struct row {
     enum schedule_kind kind;
     enum standing state;

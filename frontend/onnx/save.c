@@ -7,8 +7,8 @@
  *        it does not               -> raw_data of at least EXTERNAL_LEAST bytes -> the second file
  *
  * Tensors are changed for as long as that takes, and are then as they were: values that were
- * decoded from them stay valid. What onnx.proto does not name (documentation, metadata) has been
- * kept as unknown fields, which are packed behind the others of their message.
+ * decoded from them stay valid. protobuf-c keeps fields that onnx.proto does not name
+ * (documentation, metadata), and packs them behind the others of their message.
  */
 #include "frontend/onnx/onnx.h"
 

@@ -103,7 +103,7 @@ bool write_same_dims(struct uop *const *a, int na, struct uop *const *b, int nb)
 /* A node with one output of this dtype and these dimensions. */
 struct written *write_node(struct onnx_writer *w, const char *type, enum dtype d,
                            struct uop *const *dim, int ndim, struct written *const *in, int nin);
-/* The same for a value like another one. */
+/* A node with the dtype and the dimensions of its operand. */
 struct written *write_unary(struct onnx_writer *w, const char *type, struct written *x);
 /* Broadcasts; the dtype is x's. */
 struct written *write_binary(struct onnx_writer *w, const char *type, struct written *x,

@@ -382,30 +382,18 @@ static void lay_next(struct layout *y, uint32_t outer, uint32_t inner)
 static struct written *lay_out(struct onnx_writer *w, const struct factor *f,
                                const struct layout *y)
 {
-    struct uop *size[AXES_MOST], *sorted[AXES_MOST], *bare[AXES_MOST];
-    int64_t perm[AXES_MOST];
-    int place[AXES_MOST], n = 0;
-    bool stays = true;
+    struct uop *size[AXES_MOST], *dim[AXES_MOST] = {NULL};
+    struct axes order = {.n = y->naxis};
     for (int a = 0; a < f->core->ndim; a++)
-        if (f->axis[a] != NONE) {
-            place[f->axis[a]] = n;
-            bare[n++] = f->core->dim[a];
-        }
+        if (f->axis[a] != NONE)
+            dim[f->axis[a]] = f->core->dim[a];
     for (int i = 0; i < y->npart; i++)
         size[i] = uop_int(w->t, 1);
     for (int i = 0; i < y->naxis; i++) {
-        perm[i] = place[y->axis[i]];
-        sorted[i] = bare[perm[i]];
-        stays = stays && perm[i] == i;
-        size[y->part[i]] = sym_mul(w->t, size[y->part[i]], sorted[i]);
+        order.axis[i] = y->axis[i];
+        size[y->part[i]] = sym_mul(w->t, size[y->part[i]], dim[y->axis[i]]);
     }
-    struct written *v = write_value(w, f->core);
-    if (!stays) {
-        v = write_reshaped(w, v, bare, n);
-        v = write_node(w, "Transpose", v->dtype, sorted, n, &v, 1);
-        write_ints(w, v, "perm", perm, n);
-    }
-    return write_reshaped(w, v, size, y->npart);
+    return write_reshaped(w, arrange(w, f, dim, &order), size, y->npart);
 }
 
 /* The node, and then its result with an axis for each of the product's. */

@@ -158,8 +158,8 @@ static struct written *truncate(struct onnx_writer *w, struct written *x)
                        write_unary(w, "Floor", x));
 }
 
-/* Shifts are of unsigned integers in ONNX. A shift to the right of a negative number is that of its
- * complement, complemented. */
+/* Shifts are of unsigned integers in ONNX. For a negative x, x >> y is
+ * ~(~x >> y). */
 static struct written *shift(struct onnx_writer *w, const struct uop *u, struct written *x,
                              struct written *y)
 {

@@ -17,7 +17,7 @@ struct training {
     const struct train_options *o;
     struct train_graph *made;
     struct uop *value;                              /* the output that the loss is of */
-    struct uop *y;                                  /* the same with an axis of samples */
+    struct uop *y;                                  /* value, with an axis of samples */
     bool is_class;                                  /* the target is class numbers */
     int target_ndim; int64_t target_dim[MAX_RANK];
     struct uop **leaf; int nleaf; size_t cap_leaf;  /* weights that are states now, as they were */

@@ -160,8 +160,8 @@ LOADER_API int64_t loader_load_integers(const uint8_t *from, enum loader_type ty
 LOADER_API void loader_load_floats(const uint8_t *from, enum loader_type type, int64_t n,
                                    double *v);
 
-/* The other way, to any type. Returns the number of elements before the first that it cannot hold.
- */
+/* Stores integers as any type. Returns the number of elements before the first that the type does
+ * not hold. */
 LOADER_API int64_t loader_store_integers(const int64_t *v, int64_t n, uint8_t *to,
                                          enum loader_type type);
 LOADER_API int64_t loader_store_floats(const double *v, int64_t n, uint8_t *to,
@@ -189,7 +189,7 @@ LOADER_API void loader_key(uint64_t seed, int64_t epoch, enum loader_purpose pur
 
 /* ------------------------------------------------------------------------------------ augment.c */
 
-/* What the field asks for, and in *to the shape that results. Its memory is that of `memory`. NULL:
+/* What the field asks for, and in *to the shape that results. It is allocated from `memory`. NULL:
  * memory->error says why. needs: to->rank as the array's */
 LOADER_API struct loader_augment *loader_make_augment(struct dataset *memory,
                                                       const struct dataset_array *a,
