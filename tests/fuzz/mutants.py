@@ -1,5 +1,5 @@
 """The fuzzer: damaged inputs of every kind, by every target. Whatever is read, tgc refuses it with a message or
-writes what it was asked for; C compiles.
+writes what it was asked for; C compiles, a model that was written is read.
 
     mutants.py                              the quick form; --all: many more
     mutants.py --time 3600 --sanitize       an hour with a tgc that sanitizers watch: make fuzz TIME=3600
@@ -8,7 +8,8 @@ writes what it was asked for; C compiles.
 
 A case is determined by its seed, its kind too: a model of ONNX (changed in its bytes and in its meaning: dims,
 attributes, element types, edges, operators, the integers that shapes are made of), a .tg, a library of operators, choices of
-tgc tune, an array for tgc run and for an emitted program, options. tgc gets 10 seconds of a processor and 512 MB, six
+tgc tune, an array for tgc run and for an emitted program, options, derivatives, models written as ONNX or text, samples
+and options of tgc train. tgc gets 10 seconds of a processor and 512 MB, six
 times as much under sanitizers. What fails stays in a folder, with the command that repeats it. What was found once stands
 in tests/cli/bad_inputs.py or tests/fuzz/regressions.py.
 """
@@ -29,6 +30,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "lib"), str(HERE.parent / "onnx"), str(HERE.parent / "models")]
 
 import numpy as np
+import onnx
 
 import mutations as M
 import tgc as T
@@ -43,7 +45,7 @@ REPORTS = ("AddressSanitizer", "UndefinedBehaviorSanitizer", "runtime error:", "
 TARGETS = {"c": ("c", ["auto", "generic"]), "llvm": ("ll", ["auto", "generic"]), "opencl": ("cl", None), "cuda": ("cu", None),
            "amd": ("hip", None), "metal": ("metal", None)}
 LOCK = threading.Lock()
-KINDS = ("onnx", "onnx", "onnx", "tg", "tg", "tg", "library", "tune", "npy", "program", "options")
+KINDS = ("onnx", "onnx", "onnx", "tg", "tg", "tg", "library", "tune", "npy", "program", "options", "gradient", "written", "train", "train")
 OPEN = """tg 1
 graph "open"
 input %x : f32[N<=8, 4]
@@ -71,6 +73,34 @@ input %x : f32[3, 4]
 %b, %c = custom "my.domain::Stats"(%a) {axis=1}
 output %b
 output %c
+"""
+TRAINED = """tg 1
+graph "trained"
+input %x : f32[N<=8, 1, 2, 2]
+param %w : f32[4, 3] = [0.1, -0.2, 0.3, 0.4, 0.5, -0.6, 0.7, 0.8, -0.9, 1.0, 0.1, 0.2]
+param %b : f32[3] = [0.0, 0.1, 0.2]
+%f = reshape(%x) {shape=[N, 4]}
+%m = matmul(%f, %w)
+%y = add(%m, %b)
+output %y
+"""
+DERIVED = """tg 1
+graph "derived"
+input %x : f32[6, 4]
+input %t : f32[6, 3]
+param %w : f32[4, 3] = [0.1, -0.2, 0.3, 0.4, 0.5, -0.6, 0.7, 0.8, -0.9, 1.0, 0.1, 0.2]
+%m = matmul(%x, %w)
+%k = stop_gradient(%t)
+%d = sub(%m, %k)
+%q = mul(%d, %d)
+%l = reduce_mean(%q) {keepdims=0}
+%dx, %dw = gradient(%l, %x, %w)
+%n = mul(%dx, %dx)
+%s = reduce_sum(%n) {keepdims=0}
+%dd = gradient(%s, %w)
+output %l
+output %dw
+output %dd
 """
 # ------------------------------------------------------------------------------------ sources
 
@@ -200,6 +230,44 @@ class Fuzzer:
         target, words = pick_target(random)
         return name, target, ["model.tg", *words, *M.mutate_words(random, [n.decode() for n in names])]
 
+    def make_gradient(self, random, folder):
+        """Derivatives: --gradient of a model's outputs, or a .tg's own."""
+        if random.random() < 0.4:
+            (folder / "model.tg").write_bytes(M.mutate_text(random, DERIVED.encode(), [TRAINED.encode(), *self.sources.texts]))
+            target, words = pick_target(random)
+            return "derived", target, ["model.tg", *words]
+        target, words = pick_target(random)
+        if random.random() < 0.5:
+            found = self.sources.all()
+            name, content = M.pick(random, found)
+            (folder / "model.onnx").write_bytes(M.mutate_onnx(random, content, found) if random.random() < 0.5 else content)
+            model = onnx.load_from_string(content)
+            return name, target, ["model.onnx", *words, *(f"--gradient={o.name}" for o in model.graph.output)]
+        name, content = M.pick(random, self.sources.tg)
+        (folder / "model.tg").write_bytes(M.mutate_text(random, content, self.sources.texts) if random.random() < 0.5 else content)
+        outputs = re.findall(r"^output %(\S+)", content.decode(errors="replace"), re.M)
+        return name, target, ["model.tg", *words, *(f"--gradient={o}" for o in outputs[:2])]
+
+    def make_written(self, random, folder):
+        """A .tg as a model of ONNX, and one of ONNX as text."""
+        if random.random() < 0.4:
+            found = self.sources.all()
+            name, content = M.pick(random, found)
+            (folder / "model.onnx").write_bytes(M.mutate_onnx(random, content, found))
+            return name, "tg", ["model.onnx", "-o", "out.tg"]
+        name, content = M.pick(random, self.sources.tg)
+        (folder / "model.tg").write_bytes(M.mutate_text(random, content, self.sources.texts) if random.random() < 0.7 else content)
+        return name, "onnx", ["model.tg", "-o", "out.onnx"]
+
+    def make_train(self, random, folder):
+        (folder / "model.tg").write_bytes(M.mutate_text(random, TRAINED.encode(), [DERIVED.encode()]) if random.random() < 0.2 else TRAINED.encode())
+        files, words = M.samples(random, folder)
+        options = M.mutate_training(random, words)
+        if random.random() < 0.6:
+            path = M.pick(random, files)
+            path.write_bytes(M.mutate_array(random, path.read_bytes(), []))
+        return "trained.tg", "train", ["train", "model.tg", *options, "-o", M.pick(random, ["out.onnx", "out.tg", "out.safetensors"])]
+
     def make_npy(self, random, folder):
         self.write_arrays(random, folder)
         return "open.tg", "run", ["run", "model.tg", "--target=c" if random.random() < 0.02 else "--target=llvm", "-i", "x=x.npy", "-i", "k=k.npy"]
@@ -252,7 +320,7 @@ class Fuzzer:
             if kind != "program" and "error:" not in done.err:
                 return f"no message: {done.describe()}"
             return "an output file in spite of an error" if outputs else None
-        return self.judge_c(folder, words)
+        return self.judge_c(folder, words) or self.judge_model(folder)
 
     def judge_c(self, folder, words):
         out = folder / "out.c"
@@ -260,6 +328,14 @@ class Fuzzer:
             return None
         built = T.run(["gcc", *T.WARNINGS, "-fsyntax-only", "out.c"], cwd=folder, timeout=120)
         return f"the C does not compile: {built.describe()}" if built.status else None
+
+    def judge_model(self, folder):
+        """A model that was written is read again."""
+        for out in (folder / "out.onnx", folder / "out.tg"):
+            again = out.exists() and T.run([self.tgc, "info", out.name], cwd=folder, timeout=6 * self.seconds, env=self.environment())
+            if again and again.status:
+                return f"{out.name} is not read: {again.describe()}"
+        return None
 
     def check(self, seed, keep=False):
         """(kind, target, what is wrong or None) of one case."""

@@ -1,7 +1,9 @@
 """What the fuzzer changes at random: ONNX models in their meaning, texts by their words, files by their bytes,
 command lines by their values. Each is determined by the generator that it is given."""
 
+import gzip
 import re
+import zlib
 
 import numpy as np
 import onnx
@@ -285,6 +287,68 @@ def array_bytes(random):
 
 def mutate_array(random, content, _):
     return change_bytes(random, content) if random.random() < 0.5 else array_bytes(random)
+
+
+def png_bytes(random, side):
+    """A grey picture of that side."""
+    def chunk(name, data):
+        return len(data).to_bytes(4, "big") + name + data + zlib.crc32(name + data).to_bytes(4, "big")
+    rows = b"".join(b"\0" + random.bytes(side) for _ in range(side))
+    head = side.to_bytes(4, "big") * 2 + bytes([8, 0, 0, 0, 0])
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+def samples(random, folder):
+    """Eight samples for tgc train in files of some kind: the files, and the words of the command."""
+    x, target = random.standard_normal((8, 1, 2, 2)).astype(np.float32), random.integers(0, 3, 8)
+    kind = pick(random, ["npz", "npz", "npy", "idx", "csv", "folder"])
+    if kind == "npz":
+        save = pick(random, [np.savez, np.savez_compressed])
+        save(folder / "data.npz", x=x, target=target)
+    elif kind == "npy":
+        np.save(folder / "x.npy", x)
+        np.save(folder / "target.npy", target)
+    elif kind == "idx":
+        (folder / "x.idx").write_bytes(bytes([0, 0, 13, 4, 0, 0, 0, 8, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 2]) + x.astype(">f4").tobytes())
+        (folder / "target.idx").write_bytes(bytes([0, 0, 8, 1, 0, 0, 0, 8]) + target.astype(np.uint8).tobytes())
+    elif kind == "csv":
+        lines = ["a,b,c,d,target", *(",".join([*map(str, row), str(t)]) for row, t in zip(x.reshape(8, 4), target))]
+        (folder / "data.csv").write_text("\n".join(lines) + "\n")
+    else:
+        for k in range(8):
+            (folder / "data" / str(k % 3)).mkdir(parents=True, exist_ok=True)
+            (folder / "data" / str(k % 3) / f"{k}.png").write_bytes(png_bytes(random, 2))
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "model.tg")
+    if kind == "folder":
+        return files, ["--data", "data"]
+    if kind != "npz" and random.random() < 0.3:
+        for path in files:
+            path.with_name(path.name + ".gz").write_bytes(gzip.compress(path.read_bytes()))
+            path.unlink()
+        files = [path.with_name(path.name + ".gz") for path in files]
+    words = [word for path in files for word in ("--data", f"{path.name.split('.')[0]}={path.name}" if len(files) > 1 else path.name)]
+    return files, words + ["--target-column=target"] * (kind == "csv")
+
+
+# Options of tgc train, each with values that are right somewhere.
+TRAINING = [("--loss", ["cross_entropy", "mse", "l1", "huber", "bce_with_logits", "output:y"]),
+            ("--optimizer", ["sgd:momentum=0.9,nesterov", "adam", "adamw:weight_decay=0.01,beta2=0.95", "rmsprop", "adagrad", "lamb", "muon"]),
+            ("--lr", ["0.1", "1e-3"]), ("--batch", ["2", "8"]), ("--seed", ["3"]), ("--init", ["1"]), ("--clip", ["1"]),
+            ("--schedule", ["cosine,warmup=2", "linear", "constant"]), ("--augment", ["shift:2,flip", "crop:2x2", "normalize:0.5:0.5"]),
+            ("--freeze", ["w", "*", "b*"]), ("--early-stop", ["2"]), ("--log", ["out.jsonl", "log.csv"]), ("--plot", ["plot.svg"]),
+            ("--checkpoint", ["kept"]), ("--target-column", ["target"])]
+
+
+def mutate_training(random, data):
+    """The words of tgc train for samples that `data` names: most of them right."""
+    words = ["--loss=cross_entropy", "--optimizer=adam", "--epochs=2", *data]
+    for _ in range(int(random.integers(0, 4))):
+        option, values = pick(random, TRAINING)
+        value = pick(random, values)
+        if random.random() < 0.1:
+            value = mutate_text(random, value.encode(), [b"x=1"]).decode("latin-1").replace("\0", "")
+        words = [word for word in words if not word.startswith(option + "=")] + [f"{option}={value}"]
+    return words
 
 
 # Options of a compile, each with values that are right somewhere. {0}: the name of an input or a dimension.
