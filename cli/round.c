@@ -60,7 +60,7 @@ static bool record_of(struct tgc *t, const struct schedule *s, const struct choi
 {
     *r = (struct record){.taken = c->taken, .model = c->model,
                          .n = c->n < TUNE_WIDTH_MAX ? c->n : TUNE_WIDTH_MAX};
-    memcpy(r->candidate, c->candidate, (size_t)r->n * sizeof *c->candidate);
+    ARRAY_COPY(r->candidate, c->candidate, r->n);
     if (c->taken.kind == TUNE_WINOGRAD) {
         for (int i = 0; i < s->nkernel && us && c->origin; i++)
             if (computes_origin(t, s->kernel[i], c->origin))

@@ -73,7 +73,7 @@ bool times_of_runs(struct tgc *t, struct instance *p, struct kernel_times *s)
 
 void times_of_one_run(struct kernel_times *s)
 {
-    memcpy(s->least, s->now, (size_t)s->n * sizeof *s->least);
+    ARRAY_COPY(s->least, s->now, s->n);
 }
 
 static double times_sum(const struct kernel_times *s)

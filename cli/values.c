@@ -112,14 +112,14 @@ static void widen(struct tgc *t, struct graph *g, struct feed *f, int n)
     struct feed wide = {.n = f->n};
     size_t count = (size_t)f->n, all = count + (size_t)n + 1;
     struct uop **input = mem_array(t, (size_t)(g->ninput + n) + 1, sizeof *input);
-    memcpy(input, g->input, (size_t)g->ninput * sizeof *input);
+    ARRAY_COPY(input, g->input, g->ninput);
     g->input = input;
     wide.input = mem_array(t, all, sizeof *wide.input);
     wide.value = mem_array(t, all, sizeof *wide.value);
     wide.source = mem_array(t, all, sizeof *wide.source);
-    memcpy(wide.input, f->input, count * sizeof *wide.input);
-    memcpy(wide.value, f->value, count * sizeof *wide.value);
-    memcpy(wide.source, f->source, count * sizeof *wide.source);
+    ARRAY_COPY(wide.input, f->input, count);
+    ARRAY_COPY(wide.value, f->value, count);
+    ARRAY_COPY(wide.source, f->source, count);
     *f = wide;
 }
 

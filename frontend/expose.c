@@ -150,7 +150,7 @@ bool expose_values(struct tgc *t, const struct place *at, struct graph *g,
         ok = choose(&e, wanted[i]) && ok;
     struct graph_output *output = mem_array(t, (size_t)(g->noutput + nvalue) + 1, sizeof *output);
     int end = graph_count_outputs(g), nkept = g->noutput - end;
-    memcpy(output, g->output, (size_t)end * sizeof *output);
+    ARRAY_COPY(output, g->output, end);
     g->inner_from = mem_array(t, (size_t)nvalue + 1, sizeof *g->inner_from);
     for (int i = 0; i < nvalue; i++) {
         if (!e.chosen[i])
@@ -158,7 +158,7 @@ bool expose_values(struct tgc *t, const struct place *at, struct graph *g,
         output[end++] = (struct graph_output){.name = value[i].name, .value = value[i].value};
         g->inner_from[g->ninner++] = value[i].from;
     }
-    memcpy(output + end, g->output + g->noutput - nkept, (size_t)nkept * sizeof *output);
+    ARRAY_COPY(output + end, g->output + g->noutput - nkept, nkept);
     g->output = output;
     g->noutput = end + nkept;
     return ok;

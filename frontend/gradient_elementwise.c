@@ -189,7 +189,7 @@ static void give_product(struct gradient *g, const struct uop *u, struct uop *d)
         if (axes >> a & 1)
             perm[nperm++] = a, n = sym_mul(t, n, x->dim[a]);
     struct uop *moved = uop_permute(t, x, perm);
-    memcpy(dim, moved->dim, (size_t)kept * sizeof *dim);
+    ARRAY_COPY(dim, moved->dim, kept);
     dim[kept] = n;
     struct uop *by = product_of_others(g->l, uop_reshape(t, moved, dim, kept + 1), kept);
     for (int i = 0; i < x->ndim; i++)

@@ -250,7 +250,7 @@ static bool keep(struct backward *b, struct uop *const *expr, int n)
     struct mem_mark mark = scratch_mark(t);
     struct uop **order = uop_toposort(t, expr, n, &count);
     struct uop **body = mem_array(t, (size_t)(nbody + l->ncarried), sizeof *body);
-    memcpy(body, b->u->src + 2 + l->ncarried, (size_t)nbody * sizeof *body);
+    ARRAY_COPY(body, b->u->src + 2 + l->ncarried, nbody);
     struct uop_map used = {.t = t};
     for (int i = 0; i < n; i++)
         map_set(&used, expr[i], expr[i]);
@@ -353,12 +353,12 @@ static struct uop *stacked(const struct backward *b, struct uop *x)
         if (b->core[i] == core)
             r = lib_get(b->g->l, b->result, b->first_core + i);
     if (!r) {
-        memcpy(dim + 1, core->dim, (size_t)core->ndim * sizeof *dim);
+        ARRAY_COPY(dim + 1, core->dim, core->ndim);
         r = uop_expand(t, tensor_insert_axis(t, core, 0), dim);
     }
     while (n) {
         x = chain[--n];
-        memcpy(dim + 1, x->dim, (size_t)x->ndim * sizeof *dim);
+        ARRAY_COPY(dim + 1, x->dim, x->ndim);
         for (int a = 0; a < x->ndim && x->op == OP_PERMUTE; a++)
             perm[a + 1] = PERM_GET(x->arg.i, a) + 1;
         r = x->op == OP_PERMUTE  ? uop_permute(t, r, perm)

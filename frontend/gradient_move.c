@@ -65,7 +65,7 @@ static struct uop *spread(const struct gradient *g, struct uop *x, int axis, int
     }
     struct uop *rows = uop_reshape(g->t, x, dim, x->ndim + 1);
     rows = uop_pad(g->t, rows, lib_scalar(g->l, x, 0), lo, hi);
-    memcpy(dim, x->dim, (size_t)x->ndim * sizeof *dim);
+    ARRAY_COPY(dim, x->dim, x->ndim);
     dim[axis] = sym_mul(g->t, n, step);
     struct uop *flat = uop_reshape(g->t, rows, dim, x->ndim);
     return lib_narrow(g->l, flat, axis, zero, sym_sub(g->t, dim[axis], uop_int(g->t, gap)));
@@ -198,8 +198,8 @@ static struct uop *move_terms(const struct gradient *g, struct uop *x, struct uo
     x = uop_permute(g->t, x, perm);
     for (int k = nchain; k >= 0; k--) { /* the REDUCE itself keeps axes of size 1 */
         const struct uop *u = k == nchain ? sum : chain[k];
-        memcpy(dim, u->dim, (size_t)u->ndim * sizeof *dim);
-        memcpy(dim + u->ndim, size, (size_t)nsum * sizeof *dim);
+        ARRAY_COPY(dim, u->dim, u->ndim);
+        ARRAY_COPY(dim + u->ndim, size, nsum);
         for (int a = 0; a < u->ndim + nsum; a++)
             perm[a] = a < u->ndim && u->op == OP_PERMUTE ? PERM_GET(u->arg.i, a) : a;
         x = u->op == OP_PERMUTE ? uop_permute(g->t, x, perm)

@@ -241,9 +241,9 @@ static bool insert_outputs(struct gradients *d)
                 return diag_error(d->t, &d->at, "there is an output '%.100s' already",
                                   d->made[k].name);
     struct graph_output *all = mem_array(d->t, (size_t)(g->noutput + n) + 1, sizeof *all);
-    memcpy(all, g->output, (size_t)at * sizeof *all);
-    memcpy(all + at, d->made, (size_t)n * sizeof *all);
-    memcpy(all + at + n, g->output + at, (size_t)(g->noutput - at) * sizeof *all);
+    ARRAY_COPY(all, g->output, at);
+    ARRAY_COPY(all + at, d->made, n);
+    ARRAY_COPY(all + at + n, g->output + at, g->noutput - at);
     g->output = all;
     g->noutput += n;
     for (int e = 0; e < g->nentry; e++)

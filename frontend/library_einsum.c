@@ -73,7 +73,7 @@ static bool take_diagonals(const struct lib *l, struct term *m)
                 index[a] = tensor_iota(l->t, dim, n, k);
     m->x = uop_index(l->t, m->x, index);
     m->n = n;
-    memcpy(m->label, label, (size_t)n * sizeof *label);
+    ARRAY_COPY(m->label, label, n);
     return true;
 }
 
@@ -151,7 +151,7 @@ static bool contract_pair(const struct lib *l, struct term *a, const struct term
     uint32_t axes = ((1u << full.n) - 1) & ~((1u << nkept) - 1);
     a->x = tensor_sum(l->t, product, axes, false);
     a->n = nkept;
-    memcpy(a->label, full.label, (size_t)nkept * sizeof *full.label);
+    ARRAY_COPY(a->label, full.label, nkept);
     return true;
 }
 

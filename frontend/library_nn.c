@@ -333,7 +333,7 @@ struct uop *lib_rope(const struct lib *l, struct uop *x, struct uop *cos, struct
     struct uop *n = uop_int(t, half), *zero = uop_int(t, 0), *one = uop_int(t, 1), *a, *b,
                *dim[MAX_RANK];
     struct uop *turn = uop_cast(t, acc, lib_narrow(l, x, last, zero, uop_int(t, 2 * half)));
-    memcpy(dim, turn->dim, (size_t)x->ndim * sizeof *dim);
+    ARRAY_COPY(dim, turn->dim, x->ndim);
     if (interleaved) {
         dim[last] = n;
         dim[last + 1] = uop_int(t, 2);

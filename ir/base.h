@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 #include <setjmp.h>
 
 /* ------------------------------------------------------------------------------- base.c: memory */
@@ -46,6 +47,10 @@ void *scratch_grow(struct tgc *t, void *old, size_t *capacity, size_t need, size
     ((v) = scratch_grow((t), (v), &(cap), (size_t)(n) + 1, sizeof *(v)), (v)[(n)++] = (item))
 #define VEC_PUSH(t, v, n, cap, item) \
     ((v) = mem_grow((t), (v), &(cap), (size_t)(n) + 1, sizeof *(v)), (v)[(n)++] = (item))
+
+/* Copies n elements. Arrays of none may be NULL, which memcpy() does not allow. */
+#define ARRAY_COPY(to, from, n) \
+    ((n) ? (void)memcpy((to), (from), (size_t)(n) * sizeof *(to)) : (void)0)
 
 /* Checked arithmetic on sizes: false on overflow, *r untouched then. */
 bool size_add(size_t a, size_t b, size_t *r);

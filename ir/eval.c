@@ -400,7 +400,7 @@ bool eval_values(struct tgc *t, struct uop *root, int64_t nelem, const struct ev
     struct tensor *x = e && eval_plan(e, &root, 1) ? evaluate_root(e, root) : NULL;
     bool ok = x && x->nelem == nelem;
     if (ok)
-        memcpy(value, x->data, (size_t)nelem * sizeof *value);
+        ARRAY_COPY(value, x->data, nelem);
     if (x)
         eval_tensor_free(e, x);
     if (e)

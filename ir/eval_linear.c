@@ -287,12 +287,10 @@ static bool run(struct linear_eval *e)
                 e->lanes[in->memory].data[i] = e->reg[in->src[0]];
             break;
         case CODE_LANES_GET:
-            memcpy(&e->reg[in->dst], lane_element(e, in),
-                   (size_t)e->lanes[in->memory].wide * sizeof *e->reg);
+            ARRAY_COPY(&e->reg[in->dst], lane_element(e, in), e->lanes[in->memory].wide);
             break;
         case CODE_LANES_SET:
-            memcpy(lane_element(e, in), &e->reg[in->dst],
-                   (size_t)e->lanes[in->memory].wide * sizeof *e->reg);
+            ARRAY_COPY(lane_element(e, in), &e->reg[in->dst], e->lanes[in->memory].wide);
             break;
         case CODE_OPEN:
             e->reg[in->dst].i = loop_bound(e, in, 0);

@@ -160,7 +160,7 @@ static void compute_block(struct block *b, const struct product *pr, const doubl
     for (int64_t k = 0; k < depth; k += DEPTH) {
         int64_t n = at_most(depth - k, DEPTH);
         for (int64_t i = 0; i < n; i++)
-            memcpy(b->y[i], y + (k + i) * stride + column, (size_t)columns * sizeof *y);
+            ARRAY_COPY(b->y[i], y + (k + i) * stride + column, columns);
         for (int64_t i = 0; i < rows; i++)
             add_row(b->sum[i], x + (row + i) * depth + k, b->y[0], n);
     }

@@ -54,7 +54,7 @@ void eval_tensor_cut(struct eval *e, struct tensor *x, const int64_t *dim)
 static void put_lanes(union scalar *to, int n, const struct operand *v)
 {
     if (!v->uniform) {
-        memcpy(to, v->v, (size_t)n * sizeof *to);
+        ARRAY_COPY(to, v->v, n);
         return;
     }
     for (int i = 0; i < n; i++)

@@ -19,8 +19,7 @@ static struct uop *make(struct tgc *t, enum op op, struct uop *x, struct uop *co
                         int nrest, int64_t bits)
 {
     struct uop *src[2 * MAX_RANK + 3] = {x};
-    if (nrest)
-        memcpy(src + 1, rest, (size_t)nrest * sizeof *rest);
+    ARRAY_COPY(src + 1, rest, nrest);
     return uop_new(t, op, x->dtype, src, nrest + 1, (union arg){.i = bits});
 }
 
@@ -377,7 +376,7 @@ struct uop *tensor_stack(struct tgc *t, struct uop *index, struct uop *const *x,
 {
     struct uop **all = scratch_array(t, (size_t)n + 1, sizeof *all);
     all[0] = index;
-    memcpy(all + 1, x, (size_t)n * sizeof *x);
+    ARRAY_COPY(all + 1, x, n);
     return broadcast_all(t, all, n + 1) ? uop_stack(t, all[0], all + 1, n) : NULL;
 }
 

@@ -259,7 +259,7 @@ static void check_stage_of(const struct kernel_verifier *k, const struct uop *st
 
     bool local = buffer_space(stage->arg.p) == SPACE_LOCAL;
     uint64_t *left = scratch_array(k->v.t, k->nword, sizeof *left);
-    memcpy(left, free_of(k, stage), k->nword * sizeof *left);
+    ARRAY_COPY(left, free_of(k, stage), k->nword);
     require(&k->v, stage, count_block_loops(stage) == local,
             local ? "no loop, or several, of what is stored in local memory are a block's"
                   : "a block's threads share what each of them needs");

@@ -76,7 +76,7 @@ static bool find_cut(struct tgc *t, struct uop *const *adim, const struct axis_l
 static void take_axes(struct axis_list *list, int n, bool from_end, int *dst)
 {
     const int *from = from_end ? list->axis + list->n - n : list->axis;
-    memcpy(dst, from, (size_t)n * sizeof *dst);
+    ARRAY_COPY(dst, from, n);
     list->n -= n;
     if (!from_end)
         memmove(list->axis, list->axis + n, (size_t)list->n * sizeof *dst);
@@ -179,7 +179,7 @@ static void concat_index(struct tgc *t, const struct uop *u, int k, struct uop *
     struct uop *start = uop_int(t, 0);
     for (int i = 0; i < k; i++)
         start = sym_add(t, start, u->src[i]->dim[axis]);
-    memcpy(src_index, index, (size_t)u->ndim * sizeof *index);
+    ARRAY_COPY(src_index, index, u->ndim);
     src_index[axis] = sym_sub(t, index[axis], start);
     *valid = within(t, src_index[axis], u->src[k]->dim[axis], k > 0, k < u->nsrc - 1);
 }
@@ -198,7 +198,7 @@ void move_index(struct tgc *t, const struct uop *u, int k, struct uop *const *in
             src_index[PERM_GET(u->arg.i, a)] = index[a];
         break;
     case OP_EXPAND:
-        memcpy(src_index, index, (size_t)u->ndim * sizeof *index); /* axes of size 1: below */
+        ARRAY_COPY(src_index, index, u->ndim); /* axes of size 1: below */
         break;
     case OP_PAD:
         pad_index(t, u, index, src_index, valid);
@@ -286,7 +286,7 @@ struct uop *move_down(struct tgc *t, struct uop *v, unsigned moves, struct uop *
         if (v->op == OP_CAST)
             continue;
         move_index(t, v, 0, at, below, &valid);
-        memcpy(at, below, (size_t)v->src[0]->ndim * sizeof *at);
+        ARRAY_COPY(at, below, v->src[0]->ndim);
     }
     return v;
 }
@@ -305,8 +305,7 @@ static void row_major_strides(struct tgc *t, struct uop *const *dim, int ndim, s
 static struct view view_contiguous(struct tgc *t, struct uop *const *dim, int ndim)
 {
     struct view v = {.ndim = ndim, .offset = uop_int(t, 0)};
-    if (ndim)
-        memcpy(v.dim, dim, (size_t)ndim * sizeof *dim);
+    ARRAY_COPY(v.dim, dim, ndim);
     row_major_strides(t, dim, ndim, v.stride);
     v.row_major = true;
     return v;
@@ -658,8 +657,7 @@ static bool merge_views(struct tgc *t, const struct view *inner, const struct vi
 static void tracker_push(struct tgc *t, struct tracker *tr, struct view v)
 {
     struct view *view = mem_array(t, (size_t)tr->nview + 1, sizeof *view);
-    if (tr->nview)
-        memcpy(view, tr->view, (size_t)tr->nview * sizeof *view);
+    ARRAY_COPY(view, tr->view, tr->nview);
     view[tr->nview++] = v;
     tr->view = view;
 }

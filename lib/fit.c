@@ -83,7 +83,7 @@ static bool find_symbols(struct tgc *t, const struct program_info *info, const s
     for (int i = 0; i < info->symbol_count; i++)
         if (!check_symbol(t, info, x, i, value[i], all))
             return false;
-    memcpy(symbol, value, (size_t)info->symbol_count * sizeof *symbol);
+    ARRAY_COPY(symbol, value, info->symbol_count);
     return true;
 }
 

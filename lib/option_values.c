@@ -379,8 +379,8 @@ static bool read_other(struct parser *p, const char *s)
     if (!split_words(p, s, &word, &n))
         return usage(p, "--other=%.200s: a quote is not closed", s);
     const char **all = mem_array(p->t, o->nother + n + 1, sizeof *all);
-    memcpy(all, o->other, o->nother * sizeof *all);
-    memcpy(all + o->nother, word, n * sizeof *all);
+    ARRAY_COPY(all, o->other, o->nother);
+    ARRAY_COPY(all + o->nother, word, n);
     o->other = all;
     o->nother += n;
     return true;

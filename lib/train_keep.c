@@ -161,7 +161,7 @@ static bool write_parts(const struct trainer *r, const struct head *h, FILE *f)
     digest_parts(h, part, digest);
     bool ok = fwrite(h, sizeof *h, 1, f) == 1;
     for (int i = 0; i < PARTS && ok; i++)
-        ok = fwrite(part[i].data, 1, part[i].nbytes, f) == part[i].nbytes;
+        ok = !part[i].nbytes || fwrite(part[i].data, part[i].nbytes, 1, f) == 1;
     return ok && fwrite(digest, sizeof digest, 1, f) == 1;
 }
 
@@ -211,7 +211,7 @@ static bool read_parts(struct trainer *r, const struct head *h, FILE *f)
     r->nhistory = (int)h->nhistory, r->cap_history = (size_t)h->nhistory + 1;
     list_parts(r, h, part);
     for (int i = 0; i < PARTS; i++)
-        if (fread(part[i].data, 1, part[i].nbytes, f) != part[i].nbytes)
+        if (part[i].nbytes && fread(part[i].data, part[i].nbytes, 1, f) != 1)
             return false;
     digest_parts(h, part, digest);
     return fread(said, sizeof said, 1, f) == 1 && memcmp(said, digest, sizeof said) == 0 &&

@@ -201,8 +201,7 @@ static bool parse_file(struct parse *p, const struct clang_file *file, int nfile
     struct libclang *c = p->c;
     int nown = sizeof own / sizeof *own, n = p->l->nword + nown;
     const char **word = mem_array(p->l->t, (size_t)n + 3, sizeof *word);
-    if (p->l->nword)
-        memcpy(word, p->l->word, (size_t)p->l->nword * sizeof *word);
+    ARRAY_COPY(word, p->l->word, p->l->nword);
     memcpy(word + p->l->nword, own, sizeof own);
     if (p->s->flag)
         word[n++] = p->s->flag;
@@ -211,7 +210,7 @@ static bool parse_file(struct parse *p, const struct clang_file *file, int nfile
         word[n++] = p->l->resources;
     }
     struct clang_file *files = mem_array(p->l->t, (size_t)nfile, sizeof *files);
-    memcpy(files, file, (size_t)nfile * sizeof *files);
+    ARRAY_COPY(files, file, nfile);
     bool ok = parse_unit(c, word, n, files, nfile);
     for (unsigned i = 0; ok && i < c->getNumDiagnostics(c->unit); i++) {
         c->diagnostic = c->getDiagnostic(c->unit, i);

@@ -141,7 +141,7 @@ static bool compute_entries(struct program *p, struct eval_env *env, int64_t *va
         env->nhost = x->nhost;
         if (n > 0 && !eval_graph(p->t, part, n, env, value))
             return false;
-        memcpy(result + x->output, value, (size_t)x->noutput * sizeof *value);
+        ARRAY_COPY(result + x->output, value, x->noutput);
         n = x->noutput;
         for (int k = 0; k < g->npart; k++)
             for (int i = 0; i < g->nstate && g->part[k]->entry == e; i++)

@@ -205,7 +205,7 @@ bool lower_by_cases(struct node *n, int k, int rank)
             return false;
         out = next;
     }
-    memcpy(n->out, out, (size_t)n->nout * sizeof *out);
+    ARRAY_COPY(n->out, out, n->nout);
     return node_require(n, k, any, "the axes do not go with the input and the declared result") &&
            node_require(n, k, fine, "the axes do not go with the input");
 }

@@ -49,13 +49,13 @@ static bool unroll_loop(struct node *n, const struct loop_start *s)
                  **out = mem_array(t, (size_t)nout, sizeof *out);
     struct uop **part = mem_array(t, (size_t)s->known_trip * (size_t)s->nscan + 1, sizeof *part);
     int done = 0;
-    memcpy(args + 2, s->init, (size_t)s->ncarried * sizeof *args);
+    ARRAY_COPY(args + 2, s->init, s->ncarried);
     for (int64_t i = 0; i < s->known_trip; i++) {
         args[0] = value_tensor(t, uop_int(t, i));
         args[1] = value_tensor(t, uop_bool(t, true));
         if (!lower_subgraph(n, s->body, args, s->ncarried + 2, out))
             return false;
-        memcpy(args + 2, out + 1, (size_t)s->ncarried * sizeof *args);
+        ARRAY_COPY(args + 2, out + 1, s->ncarried);
         for (int k = 0; k < s->nscan; k++) {
             if (out[1 + s->ncarried + k]->kind != VALUE_TENSOR)
                 return node_error(n, -1, "output %d stacks what is no tensor", s->ncarried + k);
@@ -574,7 +574,7 @@ static bool run_scan(struct node *n, const struct scan *s, struct uop *const *x,
                           "the scanned axes of the inputs have different lengths"))
             return false;
     }
-    memcpy(init, x, (size_t)s->nstate * sizeof *init);
+    ARRAY_COPY(init, x, s->nstate);
     init[s->nstate] = uop_bool(t, true);
     struct lib_loop *loop =
         lib_loop_begin(&n->lib, trip ? trip : length, NULL, init, s->nstate + 1);

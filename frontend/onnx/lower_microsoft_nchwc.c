@@ -85,7 +85,7 @@ static struct uop *with_channels(const struct node *n, struct uop *x, struct uop
     struct uop *dim[MAX_RANK];
     if (!x || x->ndim < 2)
         return x;
-    memcpy(dim, x->dim, (size_t)x->ndim * sizeof *dim);
+    ARRAY_COPY(dim, x->dim, x->ndim);
     dim[1] = channels;
     return tensor_fit(n->t, x, dim);
 }

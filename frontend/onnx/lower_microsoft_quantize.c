@@ -241,7 +241,7 @@ static struct uop *unpack_bits(const struct node *n, struct uop *x, int bits)
     wide =
         lib_binary(&n->lib, OP_SHR, wide, lib_mul(&n->lib, by, uop_consti(n->t, DTYPE_U8, bits)));
     wide = lib_binary(&n->lib, OP_AND, wide, uop_consti(n->t, DTYPE_U8, (1 << bits) - 1));
-    memcpy(dim, x->dim, (size_t)x->ndim * sizeof *dim);
+    ARRAY_COPY(dim, x->dim, x->ndim);
     dim[x->ndim - 1] = sym_mul(n->t, dim[x->ndim - 1], count);
     return lib_reshape(&n->lib, wide, dim, x->ndim);
 }
@@ -377,7 +377,7 @@ static struct uop *repeat_blocks(const struct node *n, struct uop *x, int axis, 
     struct uop *wide[MAX_RANK], *dim[MAX_RANK];
     for (int a = 0; a <= x->ndim && x->ndim < MAX_RANK; a++)
         wide[a] = a <= axis ? x->dim[a] : a == axis + 1 ? uop_int(n->t, block) : x->dim[a - 1];
-    memcpy(dim, x->dim, (size_t)x->ndim * sizeof *dim);
+    ARRAY_COPY(dim, x->dim, x->ndim);
     dim[axis] = sym_muli(n->t, dim[axis], block);
     x = tensor_insert_axis(n->t, x, axis + 1);
     return lib_narrow(&n->lib, uop_reshape(n->t, uop_expand(n->t, x, wide), dim, x->ndim - 1), axis,

@@ -16,8 +16,7 @@ enum { STRING_BYTES = 256, NUMBER_BYTES = 32, MAX_PARTS = 64 };
 static struct host_output tensor_output(enum dtype d, struct uop *const *dim, int ndim)
 {
     struct host_output out = {.dtype = d, .ndim = ndim};
-    if (ndim)
-        memcpy(out.dim, dim, (size_t)ndim * sizeof *dim);
+    ARRAY_COPY(out.dim, dim, ndim);
     return out;
 }
 
@@ -117,8 +116,7 @@ bool lower_string_split(struct node *n)
         return node_error(n, -1, "maxsplit is %lld; it must not be negative", (long long)most);
     int64_t bound = most >= 0 && most < MAX_PARTS ? most + 1 : MAX_PARTS;
     struct var *width = found_var(n, "parts", bound);
-    if (x->ndim)
-        memcpy(dim, x->dim, (size_t)x->ndim * sizeof *dim);
+    ARRAY_COPY(dim, x->dim, x->ndim);
     dim[x->ndim] = uop_var(n->t, width);
     const char **mark = MEM_NEW(n->t, const char *);
     *mark = node_string(n, "delimiter", "");

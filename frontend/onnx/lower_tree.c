@@ -264,7 +264,7 @@ static bool read_forest(const struct node *n, struct forest *f)
     f->value = mem_array(n->t, (size_t)f->nnode, sizeof *f->value);
     f->root = mem_array(n->t, (size_t)f->ntree, sizeof *f->root);
     f->target = mem_array(n->t, (size_t)f->nleaf + 1, sizeof *f->target);
-    memcpy(f->value, split.data, (size_t)branches * sizeof *f->value);
+    ARRAY_COPY(f->value, split.data, branches);
     for (int64_t i = 0; i < branches; i++) {
         int32_t *p = f->node + NODE_NUMBERS * i;
         int64_t m = scalar_load(mode.dtype, (const char *)mode.data +

@@ -211,7 +211,7 @@ static bool sort_body(struct checker *c, struct onnx_body *b, const struct scope
                 s.stack[depth++] = from;
         }
     }
-    memcpy(b->node, sorted, n * sizeof *sorted); /* the model's own array */
+    ARRAY_COPY(b->node, sorted, n); /* the model's own array */
     return true;
 }
 

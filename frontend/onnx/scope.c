@@ -86,8 +86,7 @@ struct value *value_sequence(struct tgc *t, struct value *const *item, int nitem
     v->dtype = dtype;
     v->nitem = nitem;
     v->item = mem_array(t, (size_t)nitem + 1, sizeof(struct value *));
-    if (nitem)
-        memcpy(v->item, item, (size_t)nitem * sizeof *v->item);
+    ARRAY_COPY(v->item, item, nitem);
     return v;
 }
 

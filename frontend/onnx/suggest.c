@@ -122,8 +122,8 @@ static bool find_fixed(struct trials *r, int64_t *size)
             if (!works || first_size)
                 continue;
             first_size = sizes[i];
-            memcpy(at, r->dim, (size_t)r->nchosen * sizeof *at);
-            memcpy(is_few, r->is_few, (size_t)r->nchosen * sizeof *is_few);
+            ARRAY_COPY(at, r->dim, r->nchosen);
+            ARRAY_COPY(is_few, r->is_few, r->nchosen);
         }
     memcpy(r->dim, at, first_size ? (size_t)r->nchosen * sizeof *at : 0);
     memcpy(r->is_few, is_few, first_size ? (size_t)r->nchosen * sizeof *is_few : 0);
@@ -142,7 +142,7 @@ static bool find_bound(struct trials *r, int64_t fixed)
             if (most >= fixed && is_tried(r))
                 return true;
         }
-    memcpy(r->dim, at, (size_t)r->nchosen * sizeof *at);
+    ARRAY_COPY(r->dim, at, r->nchosen);
     bool any = false;
     for (int i = 0; i < r->nchosen; i++)
         if (r->is_few[i]) {

@@ -22,7 +22,7 @@ static bool write_leaf(struct onnx_writer *w, struct uop *u)
     struct written *v = MEM_NEW(w->t, struct written);
     v->dtype = u->dtype;
     v->ndim = u->ndim;
-    memcpy(v->dim, u->dim, (size_t)u->ndim * sizeof *u->dim);
+    ARRAY_COPY(v->dim, u->dim, u->ndim);
     v->first = v;
     v->name = b->name;
     write_set(w, u, v);

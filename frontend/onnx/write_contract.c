@@ -198,7 +198,7 @@ static struct written *matmul(struct onnx_writer *w, const struct product *p, en
     struct written *in[2] = {arrange(w, &p->a, p->dim, &of_a), arrange(w, &p->b, p->dim, &of_b)};
     int n = put_sizes(w, p->dim, p->batch, false, size), nresult;
     n += matrix ? put_sizes(w, p->dim, p->row, batched || !p->row, size + n) : 0;
-    memcpy(result, size, (size_t)n * sizeof *size);
+    ARRAY_COPY(result, size, n);
     nresult = n;
     size[n++] = merged(w, p->dim, p->sum);
     in[0] = write_as(w, write_reshaped(w, in[0], size, n), d);

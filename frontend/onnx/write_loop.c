@@ -118,7 +118,7 @@ bool write_loop(struct onnx_writer *w, struct uop *u)
     for (int k = 0; k < n + l->nscan; k++) {
         const struct written *x = body[1 + k];
         struct uop *dim[MAX_RANK + 1] = {l->scan_length};
-        memcpy(dim + (k >= n), x->dim, (size_t)x->ndim * sizeof *dim);
+        ARRAY_COPY(dim + (k >= n), x->dim, x->ndim);
         int ndim = x->ndim + (k >= n);
         if (ndim > MAX_RANK)
             return write_refuse(w, u, "stacks values of too many axes");

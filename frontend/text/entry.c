@@ -72,7 +72,7 @@ static struct uop *bind(struct tgc *t, void *context, struct uop *u)
 static bool fits(struct call *c, int k, const struct uop *input, const struct uop *operand)
 {
     struct type want = {.dtype = input->dtype, .ndim = input->ndim, .at = c->arg[k].at};
-    memcpy(want.dim, input->dim, (size_t)input->ndim * sizeof *want.dim);
+    ARRAY_COPY(want.dim, input->dim, input->ndim);
     return type_matches(c->r, &want, operand);
 }
 
@@ -181,7 +181,7 @@ bool read_keep(struct reader *r)
     if (region_depth(r))
         return read_error(r, &at, "what is kept inside a region");
     struct type want = {.dtype = state->dtype, .ndim = state->ndim, .at = o.at};
-    memcpy(want.dim, state->dim, (size_t)state->ndim * sizeof *want.dim);
+    ARRAY_COPY(want.dim, state->dim, state->ndim);
     if (!type_matches(r, &want, o.value))
         return false;
     for (int i = 0; i < r->nkept; i++)

@@ -130,7 +130,7 @@ static bool find_parameters(struct training *s)
     struct uop **order = uop_toposort(s->t, &s->value, 1, &n);
     struct uop **copy = mem_array(s->t, (size_t)n + 1, sizeof *copy);
     bool has_params = false;
-    memcpy(copy, order, (size_t)n * sizeof *copy);
+    ARRAY_COPY(copy, order, n);
     s->made->param = mem_array(s->t, (size_t)n + 1, sizeof *copy);
     for (int i = 0; i < n; i++)
         has_params |= copy[i]->op == OP_BUFFER && uop_buffer_of(copy[i])->is_param;
@@ -253,7 +253,8 @@ static struct uop *add_loss(struct training *s, struct train_entry *e, bool is_t
     int nroot = 1 + s->g->nhost;
     struct uop **root = mem_array(s->t, (size_t)(nroot + s->made->nstatistic), sizeof *root);
     root[0] = s->value;
-    memcpy(root + 1, s->g->host, (size_t)s->g->nhost * sizeof *root);
+    for (int i = 1; i < nroot; i++)
+        root[i] = s->g->host[i - 1];
     if (!run_forward(s, e, root, nroot, is_training))
         return NULL;
     for (int i = 1; i < nroot; i++)
@@ -373,7 +374,7 @@ static bool add_training(struct training *s)
     end_entry(s);
     begin_entry(s, "update", &made->update);
     in = add_step_inputs(s, &made->update);
-    memcpy(dx, sum, (size_t)n * sizeof *dx);
+    ARRAY_COPY(dx, sum, n);
     if (!add_update(s, &in, dx))
         return false;
     for (int i = 0; i < n; i++)
@@ -477,7 +478,8 @@ static void finish(struct training *s)
     g->ninner = 0;
     g->entry_number = var_new(s->t, "entry", 0, s->nentry - 1);
     struct var **var = mem_array(s->t, (size_t)g->nvar + 1, sizeof *var);
-    memcpy(var, g->var, (size_t)g->nvar * sizeof *var);
+    for (int i = 0; i < g->nvar; i++)
+        var[i] = g->var[i];
     var[g->nvar++] = g->entry_number;
     g->var = var;
 }

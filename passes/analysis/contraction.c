@@ -86,7 +86,7 @@ bool contraction_begin(struct tgc *t, struct uop *u, struct contraction *c)
         struct factor *f = &c->factor[k];
         f->value = f->base = product->src[k];
         f->valid = uop_bool(t, true);
-        memcpy(f->at, c->range, (size_t)f->value->ndim * sizeof *f->at);
+        ARRAY_COPY(f->at, c->range, f->value->ndim);
     }
     return true;
 }
@@ -99,7 +99,7 @@ void factor_follow(struct contraction *c, struct factor *f, unsigned moves)
             continue;
         move_index(c->t, f->base, 0, f->at, below, &valid);
         f->valid = sym_and(c->t, f->valid, valid);
-        memcpy(f->at, below, (size_t)f->base->src[0]->ndim * sizeof *f->at);
+        ARRAY_COPY(f->at, below, f->base->src[0]->ndim);
     }
 }
 
@@ -272,7 +272,7 @@ static void split_axis(const struct contraction *c, struct building *b, int a, c
             dim[n++] = i == a ? c->product->dim[r->axis[k]] : b->x->dim[i];
         }
     b->x = uop_reshape(c->t, b->x, dim, n);
-    memcpy(b->of, of, (size_t)n * sizeof *of);
+    ARRAY_COPY(b->of, of, n);
 }
 
 static void walk_axis(const struct contraction *c, struct building *b, int a, const struct run *r)

@@ -49,8 +49,7 @@ struct pixel_step *pixels_step(struct pixels *p, enum step_of_pixels kind, struc
 {
     struct pixel_step s = {.kind = kind, .u = u, .nin = nin};
     s.in = scratch_array(p->t, (size_t)nin + 1, sizeof *s.in);
-    if (nin)
-        memcpy(s.in, in, (size_t)nin * sizeof *in);
+    ARRAY_COPY(s.in, in, nin);
     SCRATCH_PUSH(p->t, p->step, p->nstep, p->cap_step, s);
     return &p->step[p->nstep - 1];
 }
@@ -72,8 +71,8 @@ void field_read(const struct field *f, int64_t entry, int shift, float *v)
     }
     const float *x = f->s->x + entry * PIXELS;
     int from = shift & (PIXELS - 1);
-    memcpy(v, x + from, (size_t)(PIXELS - from) * sizeof *v);
-    memcpy(v + PIXELS - from, x, (size_t)from * sizeof *v);
+    ARRAY_COPY(v, x + from, PIXELS - from);
+    ARRAY_COPY(v + PIXELS - from, x, from);
 }
 
 int64_t field_entry(const struct field *f, const int64_t *at, int *shift)

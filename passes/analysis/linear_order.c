@@ -161,7 +161,7 @@ static struct uop_map copy_map(const struct uop_map *m)
     struct uop_map copy = *m;
     if (m->size) {
         copy.slot = scratch_array(m->t, m->size, sizeof *m->slot);
-        memcpy(copy.slot, m->slot, m->size * sizeof *m->slot);
+        ARRAY_COPY(copy.slot, m->slot, m->size);
     }
     return copy;
 }

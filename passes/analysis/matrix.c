@@ -522,7 +522,7 @@ struct uop *matrix_linear_ast(struct tgc *t, const struct uop *ast)
                 src[2 + k] = p.element[k];
             union arg arg = {.i = MATRIX_BITS(p.of, p.factor[0].along_k, p.factor[1].along_k)};
             struct uop *product = uop_intern(t, OP_MATRIX, sum->dtype, src, 2 + p.nelement, arg);
-            memcpy(src, sum->src, (size_t)sum->nsrc * sizeof *src);
+            ARRAY_COPY(src, sum->src, sum->nsrc);
             src[0] = product;
             map_set(&by, sum, uop_intern(t, OP_REDUCE, sum->dtype, src, sum->nsrc - 1, sum->arg));
         }

@@ -51,7 +51,7 @@ static bool counts(struct onehot *h, struct uop *u, struct uop *const *coordinat
     struct tgc *t = h->t;
     struct uop *at[MAX_RANK], *offset = uop_int(t, 0), *r = h->c.range[h->axis];
     int64_t from, n, v;
-    memcpy(at, coordinate, (size_t)u->ndim * sizeof *at);
+    ARRAY_COPY(at, coordinate, u->ndim);
     u = move_down(t, u, MOVES_SPREAD, at);
     while (u->op == OP_CAST && (u->dtype == DTYPE_I32 || u->dtype == DTYPE_INDEX) &&
            u->src[0]->vmin >= INT32_MIN && u->src[0]->vmax <= INT32_MAX)
@@ -75,7 +75,7 @@ static bool counts(struct onehot *h, struct uop *u, struct uop *const *coordinat
 static bool is_same_along(struct onehot *h, struct uop *u, struct uop *const *coordinate)
 {
     struct uop *at[MAX_RANK];
-    memcpy(at, coordinate, (size_t)u->ndim * sizeof *at);
+    ARRAY_COPY(at, coordinate, u->ndim);
     u = move_down(h->t, u, MOVES_SPREAD, at);
     for (int a = 0; a < u->ndim; a++)
         if (uop_depends_on(h->t, at[a], h->c.range[h->axis]))

@@ -501,8 +501,8 @@ static void read_leaves(struct states *s)
     int nall = nroot + s->nstored + s->n;
     struct uop **root = mem_array(s->t, (size_t)nall, sizeof *root), **part = root + nroot,
                **whole = part + s->nstored, **value = root + g->noutput - g->npart;
-    memcpy(root, graph_root, (size_t)nroot * sizeof *root);
-    memcpy(whole, s->whole, (size_t)s->n * sizeof *root);
+    ARRAY_COPY(root, graph_root, nroot);
+    ARRAY_COPY(whole, s->whole, s->n);
     for (int k = 0; k < s->nstored; k++)
         part[k] = s->stored[k].whole ? s->stored[k].whole : s->stored[k].value;
     for (int k = 0; k < s->nstored; k++) {

@@ -122,9 +122,9 @@ static void list_bands(struct opt_list *l, const struct wave_tile *w, int block)
         l->failed = true;
         return;
     }
-    memcpy(loop + to, l->loop, (size_t)l->nloop * sizeof *l->loop);
+    ARRAY_COPY(loop + to, l->loop, l->nloop);
     l->nloop += to;
-    memcpy(l->loop, loop, (size_t)l->nloop * sizeof *l->loop);
+    ARRAY_COPY(l->loop, loop, l->nloop);
 }
 
 /* Makes the blocks persistent: they loop over the tiles of these grid loops. */

@@ -38,7 +38,7 @@ static struct uop *fold_clamps(struct tgc *t, struct uop *store)
     if (by == v || by->dtype != v->dtype)
         return store;
     uop_set_origin(t, by, v);
-    memcpy(src, store->src, (size_t)store->nsrc * sizeof *src);
+    ARRAY_COPY(src, store->src, store->nsrc);
     src[2] = by;
     return uop_intern(t, OP_STORE, store->dtype, src, store->nsrc, store->arg);
 }

@@ -85,7 +85,7 @@ static struct uop *store_if(struct tgc *t, struct uop *store, struct uop *valid)
 {
     struct uop *src[RANGES_MAX + 8], *both[2] = {valid};
     int first = store_first_range(store), n = 3;
-    memcpy(src, store->src, 3 * sizeof *src);
+    ARRAY_COPY(src, store->src, 3);
     if (first == 4)
         both[1] = store->src[3];
     src[n++] = first == 4 ? uop_intern(t, OP_AND, DTYPE_BOOL, both, 2, (union arg){0}) : valid;
@@ -311,7 +311,7 @@ bool apply_tree(struct work *w, const struct opt *opt)
     if (!take_shared_sum(w, opt, &x))
         return false;
     src[0] = x.value;
-    memcpy(src + 1, x.loop, (size_t)x.nloop * sizeof *src);
+    ARRAY_COPY(src + 1, x.loop, x.nloop);
     struct uop *thread = uop_axis(t, uop_int(t, opt->n), AXIS_LOOP, WORKER_BLOCK);
     struct uop *part =
         x.nloop ? uop_intern(t, OP_REDUCE, x.sum->dtype, src, 1 + x.nloop, x.sum->arg) : x.value;
@@ -376,7 +376,7 @@ bool apply_slice(struct work *w, const struct opt *opt)
                *item = uop_axis(t, uop_int(t, threads), AXIS_LOOP, WORKER_ITEM);
     work_name_like(t, item, column);
     src[0] = x.value;
-    memcpy(src + 1, x.loop, (size_t)x.nloop * sizeof *src);
+    ARRAY_COPY(src + 1, x.loop, x.nloop);
     struct uop *part =
         x.nloop ? uop_intern(t, OP_REDUCE, x.sum->dtype, src, 1 + x.nloop, x.sum->arg) : x.value;
     struct uop *inner = uop_int(t, l.by_column ? opt->n : n), *outer = sym_div(t, thread, inner);
@@ -412,7 +412,7 @@ bool apply_shuffle(struct work *w, const struct opt *opt)
     struct uop *thread = uop_axis(t, uop_int(t, opt->n), AXIS_LOOP, WORKER_BLOCK);
     src[0] = x.value;
     src[1] = x.thread;
-    memcpy(src + 2, x.loop, (size_t)x.nloop * sizeof *src);
+    ARRAY_COPY(src + 2, x.loop, x.nloop);
     struct uop *all = uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2 + x.nloop, x.sum->arg);
     put_sum(w, opt, x.sum, uop_substitute(t, all, x.thread, thread));
     w->is_placed = true;

@@ -359,7 +359,7 @@ bool apply_order_sum(struct work *w, const struct opt *opt)
         return false;
     if (sum->nsrc > MAX_RANK)
         return work_refuse(w, "there are too many loops in each other");
-    memcpy(src, sum->src, (size_t)sum->nsrc * sizeof *src);
+    ARRAY_COPY(src, sum->src, sum->nsrc);
     r = src[from];
     memmove(&src[from], &src[from + 1], (size_t)(sum->nsrc - from - 1) * sizeof *src);
     memmove(&src[to + 1], &src[to], (size_t)(sum->nsrc - to - 1) * sizeof *src);

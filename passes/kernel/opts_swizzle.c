@@ -113,7 +113,7 @@ bool apply_swizzle(struct work *w, const struct opt *opt)
     struct buffer *b = new_panels(w, uop_buffer_of(copy), opt->n);
     if (!b)
         return false;
-    memcpy(src, copy->src, (size_t)copy->nsrc * sizeof *src);
+    ARRAY_COPY(src, copy->src, copy->nsrc);
     src[1] = panel_place(t, src[1], opt->n, b->dim[0]->vmax, (int64_t)dtype_nbytes(b->dtype));
     struct uop *now = uop_intern(t, OP_STAGE, copy->dtype, src, copy->nsrc, (union arg){.p = b});
     struct uop *store = read_panels(w, w->ast->src[opt->store], copy, now, opt->n);

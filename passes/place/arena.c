@@ -79,8 +79,8 @@ static void join_places(struct memory *m, struct slot *place, int to, int from)
 {
     struct slot *a = &place[to], *b = &place[from];
     struct span *span = mem_array(m->t, (size_t)(a->nspan + b->nspan), sizeof *span);
-    memcpy(span, a->span, (size_t)a->nspan * sizeof *span);
-    memcpy(span + a->nspan - 1, b->span, (size_t)b->nspan * sizeof *span);
+    ARRAY_COPY(span, a->span, a->nspan);
+    ARRAY_COPY(span + a->nspan - 1, b->span, b->nspan);
     span[a->nspan - 1].begin = a->span[a->nspan - 1].begin;
     a->span = span;
     a->nspan += b->nspan - 1;

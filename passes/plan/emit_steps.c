@@ -242,8 +242,7 @@ static void emit_host(struct emission *e, struct node *n)
         arg[k] = n->host_arg[k] ? (struct buffer *)(uintptr_t)n->host_arg[k]->arg.p
                                 : lower_buffer_of(e->p, u);
     }
-    if (n->nresult)
-        memcpy(arg + n->u->nsrc, n->result, (size_t)n->nresult * sizeof *arg);
+    ARRAY_COPY(arg + n->u->nsrc, n->result, n->nresult);
     const struct host_call *h = n->u->arg.p;
     for (int k = 0; k < h->nresult; k++)
         add_var(e, h->result[k]);
@@ -326,8 +325,7 @@ void plan_emit_steps(struct plan *p)
     struct emission e = {.p = p, .s = s};
     e.cap_var = (size_t)g->nvar + 4;
     s->var = mem_array(p->t, e.cap_var, sizeof *s->var);
-    if (g->nvar)
-        memcpy(s->var, g->var, (size_t)g->nvar * sizeof *s->var);
+    ARRAY_COPY(s->var, g->var, g->nvar);
     emit_block(&e, p->top);
     int nshared = s->nstep;
     for (int i = 0; i < g->nentry; i++) {

@@ -200,8 +200,7 @@ static struct uop *load_value(struct lowering *l, const struct uop *v, struct uo
     struct tgc *t = l->p->t;
     struct buffer *b = lower_buffer_of(l->p, v);
     struct uop *at[MAX_RANK];
-    if (v->ndim)
-        memcpy(at, index, (size_t)v->ndim * sizeof *at);
+    ARRAY_COPY(at, index, v->ndim);
     for (const struct node *n = plan_node(l->p, v); n && n->within; n = n->within) {
         for (int a = 0; a < v->ndim; a++)
             at[a] = sym_add(t, at[a], n->at[a]);

@@ -120,7 +120,7 @@ static void multiply(struct tgc *t, const struct matrix *a, struct uop *const *x
     struct matrix b = *a;
     struct uop *in[SIDE_MAX];
     unsigned same, opposite;
-    memcpy(in, x, (size_t)a->ncol * sizeof *x);
+    ARRAY_COPY(in, x, a->ncol);
     for (int c = 0; c + 1 < a->ncol; c++) {
         if (!lines_mirror(&a->at[0][c], &a->at[0][c + 1], a->nrow, SIDE_MAX, &same, &opposite))
             continue;

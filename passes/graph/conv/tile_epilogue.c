@@ -101,7 +101,7 @@ static bool reshape_spread(struct tgc *t, struct spread *s, const struct uop *to
     }
     s->x = uop_reshape(t, uop_expand(t, s->x, full), dim, to->ndim);
     s->ndim = to->ndim;
-    memcpy(s->dim, to->dim, (size_t)to->ndim * sizeof *to->dim);
+    ARRAY_COPY(s->dim, to->dim, to->ndim);
     return true;
 }
 
@@ -149,7 +149,7 @@ static struct uop *as_tiles(struct tgc *t, const struct epilogues *e, const stru
             return NULL;
         s.x = uop_new(t, OP_CONTIGUOUS, s.x->dtype, &s.x, 1, (union arg){0});
     }
-    memcpy(s.dim, v->dim, (size_t)v->ndim * sizeof *v->dim);
+    ARRAY_COPY(s.dim, v->dim, v->ndim);
     for (int i = 0; i < w->n; i++) {
         const struct uop *to = w->move[i]->src[0];
         if (w->move[i]->op == OP_SHRINK)

@@ -163,7 +163,7 @@ struct uop *move_again(struct tgc *t, const struct operand *o, struct uop *x, in
         struct uop *size = *axis >= 0 ? x->dim[*axis] : NULL;
         bool filled = size && !sym_equal(t, size, from->dim[*axis]);
         int now = *axis;
-        memcpy(dim, m->dim, (size_t)m->ndim * sizeof *dim);
+        ARRAY_COPY(dim, m->dim, m->ndim);
         if (m->op == OP_RESHAPE && now >= 0)
             now = axis_after_reshape(from, now, m->dim, m->ndim);
         if (m->op == OP_PERMUTE && now >= 0)

@@ -141,14 +141,14 @@ static struct uop *make_words(struct tgc *t, const struct buffer *b, const struc
 static struct uop *take_apart(struct tgc *t, struct uop *words, int along, int bits)
 {
     struct uop *dim[MAX_RANK], *x = tensor_insert_axis(t, words, along + 1);
-    memcpy(dim, x->dim, (size_t)x->ndim * sizeof *dim);
+    ARRAY_COPY(dim, x->dim, x->ndim);
     dim[along + 1] = uop_int(t, WORD_BITS / bits);
     struct uop *shift =
         tensor_binary(t, OP_MUL, uop_cast(t, DTYPE_U32, tensor_iota(t, dim, x->ndim, along + 1)),
                       tensor_full(t, uop_consti(t, DTYPE_U32, bits), dim, x->ndim));
     x = tensor_binary(t, OP_AND, tensor_binary(t, OP_SHR, uop_expand(t, x, dim), shift),
                       tensor_full(t, uop_consti(t, DTYPE_U32, (1 << bits) - 1), dim, x->ndim));
-    memcpy(dim, words->dim, (size_t)words->ndim * sizeof *dim);
+    ARRAY_COPY(dim, words->dim, words->ndim);
     dim[along] = sym_muli(t, dim[along], WORD_BITS / bits);
     return uop_reshape(t, uop_cast(t, DTYPE_I32, x), dim, words->ndim);
 }

@@ -122,7 +122,7 @@ static struct uop *fill_to(struct tgc *t, struct uop *x, int axis, int64_t n)
 /* The dimensions of the product with k and the columns padded. */
 static void filled_dims(const struct sum_of_bytes *s, const struct shape *shape, struct uop **dim)
 {
-    memcpy(dim, s->product->dim, (size_t)s->product->ndim * sizeof *dim);
+    ARRAY_COPY(dim, s->product->dim, s->product->ndim);
     dim[shape->k] = uop_int(s->t, round_up(shape->size));
     dim[shape->column] = uop_int(s->t, shape->ncolumn);
 }
