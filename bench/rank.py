@@ -125,7 +125,7 @@ def measure_candidates(tool, model, turns):
             lines = {key_of(c["candidates"][r]): c["candidates"][r] for c in choices.values()
                      if r < len(c["candidates"])}
             with tempfile.NamedTemporaryFile("w", suffix=".tune") as file:
-                file.write("tgc-tune 2\n" + "".join(line + "\n" for line in lines.values()))
+                file.write("tgc-tune 3\n" + "".join(line + "\n" for line in lines.values()))
                 file.flush()
                 try:
                     found = tool.times(model, f"--tune={file.name}")

@@ -172,10 +172,11 @@ int grid_sum_lanes(struct tgc *t, struct uop *sum, int axis)
                : 1;
 }
 
-/* Makes vector loads of the sum by adding contiguous terms first (TERMS). Returns the new sum. */
+/* Makes vector loads of the sum by adding contiguous terms first (VECTOR_LOAD). Returns the new
+ * sum. */
 static struct uop *add_neighbours(struct tgc *t, struct kernel *k, struct uop *sum, struct opt of)
 {
-    of.op = OPT_TERMS, of.n = grid_sum_lanes(t, sum, of.axis);
+    of.op = OPT_VECTOR_LOAD, of.n = grid_sum_lanes(t, sum, of.axis);
     if (of.n > 1)
         (void)opt_apply(t, k, NULL, &of, 1, NULL);
     return find_sum(t, k->ast->src[of.store], of.number);
@@ -195,10 +196,10 @@ static bool merge_loops(struct tgc *t, struct kernel *k, int at, int number, con
 }
 
 /* Whether every thread has a term, and enough terms to pay for the reduction. */
-static bool is_worth_sharing(const struct uop *sum, const struct opt *tree)
+static bool is_worth_sharing(const struct uop *sum, const struct opt *reduce)
 {
-    return sum->src[tree->axis + 1]->src[0]->vmax >= tree->n &&
-           grid_sum_turns(sum) >= RATIO_GRID_SUM * (double)tree->n;
+    return sum->src[reduce->axis + 1]->src[0]->vmax >= reduce->n &&
+           grid_sum_turns(sum) >= RATIO_GRID_SUM * (double)reduce->n;
 }
 
 void grid_share_sums(struct tgc *t, struct kernel *k, int at, int threads)
@@ -210,24 +211,23 @@ void grid_share_sums(struct tgc *t, struct kernel *k, int at, int threads)
         if (!sum)
             return;
         bool exchanged = threads == t->device->shuffle && sum->dtype == DTYPE_F32;
-        struct opt tree[2] = {{.op = exchanged ? OPT_SHUFFLE : OPT_TREE,
-                               .store = at,
-                               .of = OF_SUM,
-                               .number = number,
-                               .axis = grid_longest_loop(sum),
-                               .n = threads}};
-        sum = add_neighbours(t, k, sum, tree[0]);
-        while (!exchanged && !is_worth_sharing(sum, &tree[0]) && tree[0].n >= 4 * STEP)
-            tree[0].n /= 2;                              /* fewer threads: the others would have
-                                                          * no term */
-        if (!is_worth_sharing(sum, &tree[0]) || !opt_apply(t, k, NULL, tree, 1, NULL))
+        struct opt reduce[2] = {{.op = exchanged ? OPT_SHUFFLE_REDUCE : OPT_BLOCK_REDUCE,
+                                 .store = at,
+                                 .of = OF_SUM,
+                                 .number = number,
+                                 .axis = grid_longest_loop(sum),
+                                 .n = threads}};
+        sum = add_neighbours(t, k, sum, reduce[0]);
+        while (!exchanged && !is_worth_sharing(sum, &reduce[0]) && reduce[0].n >= 4 * STEP)
+            reduce[0].n /= 2;            /* fewer threads: the others would have no term */
+        if (!is_worth_sharing(sum, &reduce[0]) || !opt_apply(t, k, NULL, reduce, 1, NULL))
             continue;
         if (exchanged)
             continue;
         number++;                                    /* skips the sum of the partial results */
-        tree[1] = tree[0];
-        tree[1].number = number, tree[1].axis = 0, tree[1].n = STEP;
-        if (tree[0].n >= 4 * STEP && opt_apply(t, k, NULL, &tree[1], 1, NULL))
+        reduce[1] = reduce[0];
+        reduce[1].number = number, reduce[1].axis = 0, reduce[1].n = STEP;
+        if (reduce[0].n >= 4 * STEP && opt_apply(t, k, NULL, &reduce[1], 1, NULL))
             number++;
     }
 }

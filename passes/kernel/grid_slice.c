@@ -1,18 +1,18 @@
 /* grid_slice.c - few results with long sums: products of one row, attention of one query. A block
  * has some columns, and groups of its threads share their sums.
  *
- *       blocks of columns (index n)           a block of C columns x P threads each
- *         stages and sums of the row            by all threads, in each block anew
- *         SLICE, contiguous along columns:      thread p * C + c reads whole lines of C columns
+ *       blocks of columns (index n)        a block of C columns x P threads each
+ *         stages and sums of the row         by all threads, in each block anew
+ *         SLICE_K: columns are contiguous    thread p * C + c reads whole lines of C columns
  *           part[p][c] = sum over q  x[P*q + p] * w[P*q + p, n*C + c]
- *         COMB, contiguous along the sum:       thread c * P + p
+ *         SLICE_K_ADJACENT: terms are        thread c * P + p
  *           part[c][p] = sum over q  x[P*q + p] * w[n*C + c, P*q + p]
- *         y[n*C + c] = sum over p  part[p][c]   the first C threads
+ *         y[n*C + c] = sum over p  part      the first C threads
  *
  * So one launch has enough threads to hide memory latency. Fewer columns per block make more
- * blocks, down to lines of 32 bytes (SLICE). Each block recomputes what belongs to the whole row (a
- * normalization's sums, a softmax's scores). If that is expensive, a block has all columns (SLICE),
- * or loops over several groups of columns (COMB). */
+ * blocks, down to lines of 32 bytes (SLICE_K). Each block recomputes what belongs to the whole row
+ * (a normalization's sums, a softmax's scores). If that is expensive, a block has all columns
+ * (SLICE_K), or loops over several groups of columns (SLICE_K_ADJACENT). */
 #include "passes/kernel/grid.h"
 
 /* Columns of a block: COLUMNS_MANY if the results alone fill the device, else between COLUMNS_LEAST
@@ -197,14 +197,14 @@ static void list_slice(struct opt_list *l, struct tgc *t, const struct sliced *x
     int number = opt_number(t, x->store, x->sum), axis = grid_longest_loop(x->sum);
     int64_t word = x->by_terms ? 1 : terms_of_word(t, x);
     if (word > 1) {
-        struct opt *terms = list_add(l, OPT_TERMS, -1);
+        struct opt *terms = list_add(l, OPT_VECTOR_LOAD, -1);
         terms->of = OF_SUM, terms->number = number, terms->axis = x->sum->nsrc - 2, terms->n = word;
     }
     if (b->lanes > 1) {
-        struct opt *terms = list_add(l, OPT_TERMS, -1);
+        struct opt *terms = list_add(l, OPT_VECTOR_LOAD, -1);
         terms->of = OF_SUM, terms->number = number, terms->axis = axis, terms->n = b->lanes;
     }
-    struct opt *slice = list_add(l, x->by_terms ? OPT_COMB : OPT_SLICE, -1);
+    struct opt *slice = list_add(l, x->by_terms ? OPT_SLICE_K_ADJACENT : OPT_SLICE_K, -1);
     slice->of = OF_SUM, slice->number = number, slice->axis = axis, slice->n = b->groups;
     slice->to = list_position(l, items);
 }

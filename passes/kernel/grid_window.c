@@ -112,7 +112,7 @@ bool grid_windows(struct tgc *t, struct kernel *k, int store)
     list_divide(&l, LOOP_GIVEN + w.row - m.first, n, rows, LOOP_ROWS);
     list_grid(&l, tag, size, ntag);
     list_lanes(&l, LOOP_GIVEN + w.row - m.first, rows, false);
-    struct opt *terms = list_add(&l, OPT_TERMS, -1);
+    struct opt *terms = list_add(&l, OPT_VECTOR_LOAD, -1);
     terms->of = OF_SUM, terms->number = opt_number(t, s, m.reduce), terms->axis = w.tap - 1;
     terms->n = range_fixed_size(m.reduce->src[w.tap]);
     if (l.failed || !grid_apply(t, &trial, &l, 0, 1))

@@ -333,10 +333,10 @@ static bool apply(struct work *w, const struct opt *o)
     case OPT_REPEAT: return apply_repeat(w, o);
     case OPT_EXCHANGE: return apply_exchange(w, o);
     case OPT_KEEP: return apply_keep(w, o);
-    case OPT_TERMS: return apply_terms(w, o);
-    case OPT_TREE: return apply_tree(w, o);
-    case OPT_SLICE: case OPT_COMB: return apply_slice(w, o);
-    case OPT_SHUFFLE: return apply_shuffle(w, o);
+    case OPT_VECTOR_LOAD: return apply_vector_load(w, o);
+    case OPT_BLOCK_REDUCE: return apply_block_reduce(w, o);
+    case OPT_SLICE_K: case OPT_SLICE_K_ADJACENT: return apply_slice_k(w, o);
+    case OPT_SHUFFLE_REDUCE: return apply_shuffle_reduce(w, o);
     case OPT_FIRST: return apply_first(w, o);
     case OPT_INLINE: return apply_inline(w, o);
     case OPT_SHARE: return apply_share(w, o);

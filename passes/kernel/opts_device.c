@@ -1,13 +1,14 @@
 /* opts_device.c - opts of devices: loops over a grid and a block's threads, whole blocks, and block
  * reductions. Operands in shared memory: opts_local.c.
  *
- *    cover 0 axis=0 n=64            i < 100         i = 64*q + p, masked where i >= 100
- *    tree 0.sum0 axis=0 n=64        sum over k      part[p] = sum over q of 64*q + p; sum over p
- *    shuffle 0.sum0 axis=0 n=64     sum over k      sum over thread p, q; combined by shuffles
- *    slice 0.sum0 axis=0 n=8 to=1   c < 32, sum     part[p][c] = sum over q of 8*q + p
- *                                   over k          256 threads; thread c: sum over p
- *    comb 0.sum0 axis=0 n=32 to=1   c < 8, sum      part[c][p] = sum over q of 32*q + p
- *                                   over k          256 threads; thread c: sum over p
+ *    cover 0 axis=0 n=64                       i < 100       i = 64*q + p, masked where i >= 100
+ *    block_reduce 0.sum0 axis=0 n=64           sum over k    part[p] = sum over q of 64*q + p;
+ *                                                            sum over p
+ *    shuffle_reduce 0.sum0 axis=0 n=64         sum over k    sum over thread p, q, by shuffles
+ *    slice_k 0.sum0 axis=0 n=8 to=1            c < 32, sum   part[p][c] = sum over q of 8*q + p
+ *                                              over k        256 threads; thread c: sum over p
+ *    slice_k_adjacent 0.sum0 axis=0 n=32 to=1  c < 8, sum    part[c][p] = sum over q of 32*q + p
+ *                                              over k        256 threads; thread c: sum over p
  */
 #include "passes/analysis/matrix.h"
 #include "passes/kernel/opts_work.h"
@@ -303,7 +304,7 @@ static void put_sum(struct work *w, const struct opt *opt, struct uop *sum, stru
     work_put_stores(w, opt->store, &now, 1);
 }
 
-bool apply_tree(struct work *w, const struct opt *opt)
+bool apply_block_reduce(struct work *w, const struct opt *opt)
 {
     struct tgc *t = w->t;
     struct shared_sum x;
@@ -345,11 +346,12 @@ static bool may_be_sliced(struct work *w, const struct uop *store, int to, int64
            work_refuse(w, "a block has no more than 256 threads");
 }
 
-/* SLICE and COMB: row length of the partial sums in shared memory, and whether rows are by
- * column. */
+/* SLICE_K and SLICE_K_ADJACENT: row length of the partial sums in shared memory, and whether rows
+ * are by column. */
 struct part_place { int64_t row; bool by_column; };
 
-/* COMB pads rows by one element: the threads that add partial sums read different banks. */
+/* SLICE_K_ADJACENT pads rows by one element: the threads that add partial sums read different
+ * banks. */
 static struct uop *place_of_part(struct tgc *t, const struct part_place *l, struct uop *column,
                                  struct uop *part)
 {
@@ -357,7 +359,7 @@ static struct uop *place_of_part(struct tgc *t, const struct part_place *l, stru
                         : sym_add(t, sym_muli(t, part, l->row), column);
 }
 
-bool apply_slice(struct work *w, const struct opt *opt)
+bool apply_slice_k(struct work *w, const struct opt *opt)
 {
     struct tgc *t = w->t;
     struct shared_sum x;
@@ -371,7 +373,8 @@ bool apply_slice(struct work *w, const struct opt *opt)
     if (!uop_depends_on(t, x.sum, column))
         return work_refuse(w, "the sum is the same in all turns of the loop");
     int64_t n = range_fixed_size(column), threads = n * opt->n;
-    struct part_place l = {opt->op == OPT_COMB ? opt->n + 1 : n, opt->op == OPT_COMB};
+    bool adjacent = opt->op == OPT_SLICE_K_ADJACENT;
+    struct part_place l = {adjacent ? opt->n + 1 : n, adjacent};
     struct uop *thread = uop_axis(t, uop_int(t, threads), AXIS_LOOP, WORKER_BLOCK),
                *item = uop_axis(t, uop_int(t, threads), AXIS_LOOP, WORKER_ITEM);
     work_name_like(t, item, column);
@@ -400,7 +403,7 @@ bool apply_slice(struct work *w, const struct opt *opt)
     return true;
 }
 
-bool apply_shuffle(struct work *w, const struct opt *opt)
+bool apply_shuffle_reduce(struct work *w, const struct opt *opt)
 {
     struct tgc *t = w->t;
     struct shared_sum x;

@@ -289,7 +289,7 @@ static bool has_parts_along(struct tgc *t, struct uop *value, const struct uop *
     return false;
 }
 
-bool apply_terms(struct work *w, const struct opt *opt)
+bool apply_vector_load(struct work *w, const struct opt *opt)
 {
     enum { TERMS_MOST = 16 };
     struct tgc *t = w->t;

@@ -87,7 +87,7 @@ static bool read_number(const struct reader *r, const char **at, int64_t most, i
 /* The length of the word at s, and the table's row that it is; -1: none. */
 static int find_word(const char *s, size_t *length, const char *(*row)(int), int n)
 {
-    *length = strspn(s, "abcdefghijklmnopqrstuvwxyz");
+    *length = strspn(s, "abcdefghijklmnopqrstuvwxyz_");
     for (int i = 0; i < n; i++)
         if (strlen(row(i)) == *length && !strncmp(row(i), s, *length))
             return i;

@@ -1,6 +1,6 @@
 /* tune.c - tune files: reading, writing, finding the entry for a choice.
  *
- *      tgc-tune 2
+ *      tgc-tune 3
  *      machine icelake-sp
  *      winograd 77e01b423f9c21aa side=4 us=812 model=901
  *      rows 51e0aa3f9c21aa77 us=95: cut 0 axis=1 n=192 from=192 to=1; rows 0 axis=1 n=12
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char tune_head[] = "tgc-tune 2";
+const char tune_head[] = "tgc-tune 3";
 static const struct { const char *name, *missing; bool has_isa; } kinds[TUNE_KIND_COUNT] = {
     [TUNE_WINOGRAD] = {"winograd", "no convolution of the model has this key", false},
     [TUNE_KEYS] = {"keys", "no kernel of the model has keys of this key", false},

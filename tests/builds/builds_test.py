@@ -109,7 +109,7 @@ def matrix(folder):
     shutil.copytree(HERE / "matrix", folder)
     model = onnx.load(ROOT / "examples" / "digits.onnx")
     onnx.save_model(model, folder / MODEL, save_as_external_data=True, location="w #$ é.bin", size_threshold=0)
-    (folder / "t #$ é.tune").write_text("tgc-tune 2\n")
+    (folder / "t #$ é.tune").write_text("tgc-tune 3\n")
     return folder
 
 
@@ -331,7 +331,7 @@ def _(folder):
     place = copy_of("make", folder / "a b")
     tgc = place / "tgc"
     shutil.copy(TGC, tgc)
-    (place / "t.tune").write_text("tgc-tune 2\n")
+    (place / "t.tune").write_text("tgc-tune 3\n")
     shutil.copy(ROOT / "models" / "gelu.tg", place / "gelu.tg")
 
     def build(*words):

@@ -89,7 +89,7 @@ def choices(folder, *options):
     isa = next(isa for isa in ("avx512", "avx2", "neon", "generic") if can_run(isa))
     lines = [choice["taken"] for choice in T.info(TGC, folder / "net.onnx", "--why", *options)["choices"]]
     lines = [line for line in lines if " isa=" not in line or f" isa={isa}:" in line]
-    (folder / "net.tune").write_text("\n".join(["tgc-tune 2", *dict.fromkeys(lines), ""]))
+    (folder / "net.tune").write_text("\n".join(["tgc-tune 3", *dict.fromkeys(lines), ""]))
     return (folder / "net.tune").read_text()
 
 
@@ -192,7 +192,7 @@ def check_replays(isa, make, least):
     others = [changed(random, others[random.integers(len(others))]) for _ in range(60 if OPTIONS.all else 30)]
     fits, done_right = 0, set()
     for number, line in enumerate(lines + others):
-        (folder / "other.tune").write_text(f"tgc-tune 2\n{line}\n")
+        (folder / "other.tune").write_text(f"tgc-tune 3\n{line}\n")
         done = T.run([TGC, folder / "net.onnx", "-o", folder / "net.c", *options, "--tune", folder / "other.tune"])
         if done.status != 0:
             expect(done.status == 1 and "other.tune:2" in done.err and (MISFIT in done.err or number >= len(lines)),
@@ -285,7 +285,7 @@ def other_machine(folder):
     plain = tgc(folder, "net.onnx", "-o", "-").out
     for head, words, used in (("", [], True), ("machine common\n", [], True), ("machine icelake-sp\n", [], False),
                               ("machine icelake-sp\n", ["--machine=icelake-sp"], True), ("machine common\n", ["--machine=host"], False)):
-        (folder / "net.tune").write_text(f"tgc-tune 2\n{head}{line}\n")
+        (folder / "net.tune").write_text(f"tgc-tune 3\n{head}{line}\n")
         done = tgc(folder, "net.onnx", "-o", "-", "--tune=net.tune", *words)
         without = tgc(folder, "net.onnx", "-o", "-", *words).out if words else plain
         expect((done.out != without) == used, f"{head!r} {words}: the line is {'not ' if used else ''}used")
@@ -343,7 +343,7 @@ def refused(folder):
     refuse(good.replace(line, line.partition(":")[0] + ": lanes 0 axis=0 n=2 kind=vector as=column"), "no such vectors")
     refuse(good.replace(line, line.partition(":")[0] + ": divide 0 axis=@ n=2"), f"bad.tune:{tile}")
     refuse(good.replace(line, line.partition(":")[0] + ": " + "decide 0; " * 300), "at most 256 opts")
-    refuse(good.replace("tgc-tune 2", "tgc-tune 1", 1), "tgc tune MODEL -o MODEL.tune writes one")
+    refuse(good.replace("tgc-tune 3", "tgc-tune 2", 1), "tgc tune MODEL -o MODEL.tune writes one")
     refuse(re.sub("side=\\d", "side=3", good), f"bad.tune:{first}")
     refuse(good + "tile 0123456789abcdef isa=avx2: decide 0\n",
            f"bad.tune:{len(good.splitlines()) + 1}")
@@ -378,12 +378,12 @@ def grid(folder):
     expect(len(choice["candidates"]) > 3 and choice["taken"] == choice["candidates"][0], f"{choice}")
     want = run()
     for line in choice["candidates"][1], choice["candidates"][-1]:      # another tile, a place for each element
-        (folder / "net.tune").write_text(f"tgc-tune 2\n{line}\n")
+        (folder / "net.tune").write_text(f"tgc-tune 3\n{line}\n")
         tune = f"--tune={folder / 'net.tune'}"
         expect(np.allclose(run(opencl, tune), want, rtol=1e-4, atol=1e-4), f"{line} computes other values")
         expect(T.info(TGC, net, "--why", opencl, tune)["choices"][0]["taken"] == line, f"{line} is not what is done")
     for line, why in (("grid 0 axis=9", MISFIT), ("grid 1 axis=0", "that is another nest"), ("lanes 0 axis=0 n=2 kind=vector as=row", "no such vectors")):
-        (folder / "net.tune").write_text(f"tgc-tune 2\n{choice['taken'].partition(':')[0]}: {line}\n")
+        (folder / "net.tune").write_text(f"tgc-tune 3\n{choice['taken'].partition(':')[0]}: {line}\n")
         done = tgc(folder, net, "-o", "net.c", opencl, "--tune=net.tune", status=1)
         expect(why in done.err, f"{done.err}")
 
@@ -408,7 +408,7 @@ def why(folder):
 @case("a depfile names the tune file")
 def depfile(folder):
     onnx.save(G.perceptron(), folder / "net.onnx")
-    (folder / "net.tune").write_text("tgc-tune 2\n")
+    (folder / "net.tune").write_text("tgc-tune 3\n")
     tgc(folder, "net.onnx", "-o", "net.c", "--tune", "net.tune", "-MD", "-MP")
     text = (folder / "net.d").read_text()
     expect("net.c: net.onnx net.tune" in text and "\nnet.tune:" in text, text)

@@ -142,13 +142,13 @@ def tuned():
     expect(len(with_tiles) >= 3 and len(lines) > len(with_tiles), f"candidates: {lines}")
     texts = set()
     for line in [*with_tiles, next(line for line in lines if "fragment" not in line)]:
-        (folder / "one.tune").write_text(f"tgc-tune 2\n{line}\n")
+        (folder / "one.tune").write_text(f"tgc-tune 3\n{line}\n")
         texts.add(build(folder, products, "--tune", folder / "one.tune"))
         agrees(folder, products)
     # the panels' order may be said before the weights are packed, or behind: that is one program
     expect(len(texts) >= 4, f"{len(texts)} programs of {len(with_tiles) + 1} lists")
     other = with_tiles[0].replace("isa=amx", "isa=avx512")
-    (folder / "one.tune").write_text(f"tgc-tune 2\n{other}\n")
+    (folder / "one.tune").write_text(f"tgc-tune 3\n{other}\n")
     refused = T.run([TGC, folder / "model.onnx", "-o", folder / "net.c", "--cpu=amx", "--tune", folder / "one.tune"])
     expect(refused.status == 1 and "one.tune:2" in refused.err, refused.err)
 

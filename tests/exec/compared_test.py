@@ -142,7 +142,7 @@ def of_file():
     other = said["choices"][0]["candidates"][-1]
 
     def save(folder):
-        (folder / "net.tune").write_text(f"tgc-tune 2\n{other}\n")
+        (folder / "net.tune").write_text(f"tgc-tune 3\n{other}\n")
         return folder / "net.tune"
 
     tuned = f"--tune={T.shared('tunes', save)}"

@@ -213,7 +213,7 @@ def shared_blocks():
 
     for row in ("sm_90a", "sm_80"):
         words = T.must(T.run([TGC, "info", T.shared("nibbles", save), "--target=cuda", f"--cpu={row}", "--why"])).out.decode()
-        expect(re.search(r"\b(shuffle|slice|comb|tree) 0\.sum0", words), f"on {row}: {words[-2000:]}")
+        expect(re.search(r"\b(shuffle_reduce|slice_k|slice_k_adjacent|block_reduce) 0\.sum0", words), f"on {row}: {words[-2000:]}")
 
 
 @suite.case("nothing is expected to be faster than its bytes from memory and its products")

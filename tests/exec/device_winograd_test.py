@@ -69,7 +69,7 @@ def asked(tgc, folder, options, side):
     done = T.must(T.run([tgc, "info", folder / "net.tg", "--why", "--json", *options]))
     lines = [c["taken"] for c in json.loads(done.out)["choices"] if c["taken"].startswith("winograd ")]
     expect(lines, "no layer was weighed")
-    (folder / "net.tune").write_text("tgc-tune 2\n" + "".join(re.sub(r"side=\S+.*", f"side={side}\n", line) for line in sorted(set(lines))))
+    (folder / "net.tune").write_text("tgc-tune 3\n" + "".join(re.sub(r"side=\S+.*", f"side={side}\n", line) for line in sorted(set(lines))))
     return f"--tune={folder / 'net.tune'}"
 
 

@@ -124,7 +124,7 @@ def on_device(opts):
     need_device()
     with tempfile.TemporaryDirectory() as name:
         source = build_product(Path(name), opts)
-        local = re.search("local|tree|slice|comb", opts) is not None
+        local = re.search("local|block_reduce|slice_k", opts) is not None
         expect(("local float " in source) == local and ("barrier(CLK_LOCAL_MEM_FENCE)" in source) == local, "local memory, or none")
         run_product(Path(name))
 

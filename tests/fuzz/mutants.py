@@ -219,7 +219,7 @@ class Fuzzer:
         target, words = pick_target(random)
         done = T.run([self.tgc, "info", "model.tg", "--why", "--json", *words[2:]], cwd=folder, timeout=60, env=self.environment())
         lines = re.findall(r'"taken": *"([^"]*)"', done.out.decode(errors="replace"))
-        text = "\n".join(["tgc-tune 2", *dict.fromkeys(lines), ""]).encode()
+        text = "\n".join(["tgc-tune 3", *dict.fromkeys(lines), ""]).encode()
         (folder / "net.tune").write_bytes(M.mutate_text(random, text, [text]))
         return name, target, ["model.tg", *words, "--tune=net.tune"]
 

@@ -371,8 +371,8 @@ def large_blocks(device, tgc, folder):
     (folder / "net.tg").write_text(LARGE)
     line, = (choice["taken"] for choice in T.info(tgc, folder / "net.tg", "--why", "--target=cuda")["choices"])
     line = line.partition(": ")[0] + ": " + TALL
-    (folder / "one.tune").write_text(f"tgc-tune 2\n{line}\n")
-    (folder / "two.tune").write_text(f"tgc-tune 2\n{line}; pipeline 0.sum0 n=2 how=registers\n")
+    (folder / "one.tune").write_text(f"tgc-tune 3\n{line}\n")
+    (folder / "two.tune").write_text(f"tgc-tune 3\n{line}; pipeline 0.sum0 n=2 how=registers\n")
     one, two = (f"--tune={folder / name}" for name in ("one.tune", "two.tune"))
     with twin.stand_ins():
         twin.check_model(tgc, folder / "net.tg", folder / "run", one)
@@ -456,7 +456,7 @@ def tuned(tgc, folder, options, opts):
     """The option by which the product has this schedule."""
     choices = T.info(tgc, folder / "net.tg", "--why", "--target=cuda", *options)["choices"]
     key, = (choice["taken"].partition(":")[0] for choice in choices if "matmul" in choice["kernel"])
-    (folder / "net.tune").write_text(f"tgc-tune 2\n{key}: {opts}\n")
+    (folder / "net.tune").write_text(f"tgc-tune 3\n{key}: {opts}\n")
     return f"--tune={folder / 'net.tune'}"
 
 
@@ -603,7 +603,7 @@ def bank_turns(tgc, folder, text, looks, *options, tune=None, fails=False):
     (folder / "net.tg").write_text(text)
     if tune:
         line, = (choice["taken"] for choice in T.info(tgc, folder / "net.tg", "--why", "--target=cuda")["choices"])
-        (folder / "one.tune").write_text(f"tgc-tune 2\n{tune(line)}\n")
+        (folder / "one.tune").write_text(f"tgc-tune 3\n{tune(line)}\n")
         options = (*options, f"--tune={folder / 'one.tune'}")
     with twin.quickly():
         twin.emit(tgc, "net.tg", folder, "net", *options)

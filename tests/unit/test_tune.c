@@ -35,7 +35,7 @@ static void test_round_trip(void **state)
     enum { N = sizeof entry / sizeof *entry };
     struct text x = {.t = t};
     struct tuning read = {0};
-    text_puts(&x, "tgc-tune 2  # of a machine\n# a remark\n");
+    text_puts(&x, "tgc-tune 3  # of a machine\n# a remark\n");
     tune_write_machine(&x, machine_of(t));
     for (int i = 0; i < N; i++) {
         tune_write(&x, &entry[i]);
@@ -59,39 +59,39 @@ static void test_refusals(void **state)
 {
     (void)state;
     static const char *const bad[] = {
-        "", "tgc-tune 1\n", "tgc-tune 3\n", "tgc-tune\n", "tgc-tune 2x\n",
-        "tgc-tune 2\nvoodoo 0123456789abcdef side=4\n",
-        "tgc-tune 2\nwinograd 0123456789abcde side=4\n",
-        "tgc-tune 2\nwinograd 0123456789abcdefg side=4\n",
-        "tgc-tune 2\nwinograd 0123456789abcdeg side=4\n",
-        "tgc-tune 2\nwinograd 0123456789abcdef\n",
-        "tgc-tune 2\nwinograd 0123456789abcdef side=7\n",
-        "tgc-tune 2\nwinograd 0123456789abcdef side=\n",
-        "tgc-tune 2\nwinograd 0123456789abcdef side=4x\n",
-        "tgc-tune 2\nwinograd 0123456789abcdef side=4x1\n",
-        "tgc-tune 2\nwinograd 0123456789abcdef side=4x22\n",
-        "tgc-tune 2\nwinograd 0123456789abcdef side=aparts\n",
-        "tgc-tune 2\nwinograd 0123456789abcdef side=4 us=nan\n",
-        "tgc-tune 2\nwinograd 0123456789abcdef side=4 us=-1\n",
-        "tgc-tune 2\nwinograd 0123456789abcdef side\n",
-        "tgc-tune 2\nwinograd 0123456789abcdef side=4: lanes 0 axis=0 n=4 kind=lane as=row\n",
-        "tgc-tune 2\nwinograd 0123456789abcdef side=4\nwinograd 0123456789abcdef side=2\n",
-        "tgc-tune 2\nkeys 0123456789abcdef:\nkeys 0123456789abcdef: decide 0\n",
-        "tgc-tune 2\nkeys 0123456789abcdef isa=avx2:\n",
-        "tgc-tune 2\nrows 0123456789abcdef\n",
-        "tgc-tune 2\nthreads 0123456789abcdef: thread 0 axis=1\n",
-        "tgc-tune 2\nthreads 0123456789abcdef isa=avx2\n",
-        "tgc-tune 2\ntile 0123456789abcdef isa=avx2\n",
-        "tgc-tune 2\ntile 0123456789abcdef isa=avx2 columns=8@0:\n",
-        "tgc-tune 2\ntile 0123456789abcdef isa=z80: decide 0\n",
-        "tgc-tune 2\ntile 0123456789abcdef isa=avx2: lanes\n",
-        "tgc-tune 2\ntile 0123456789abcdef isa=avx2: decide 0; lines 0\n",
-        "tgc-tune 2\ntile 0123456789abcdef isa=avx2: decide 0 decide 1\n",
-        "tgc-tune 2\ntile 0123456789abcdef isa=avx2: divide 0 axis=1 n=99999999999999999999\n",
-        "tgc-tune 2\ntile 0123456789abcdef isa=avx2: divide 0 axis=-1 n=2\n",
-        "tgc-tune 2\nmachine\n", "tgc-tune 2\nmachine zen4 zen5\n",
-        "tgc-tune 2\nmachine zen4\nmachine zen4\n", "tgc-tune 2\nmachine: zen4\n",
-        "tgc-tune 2\n: decide 0\n", "tgc-tune 2\ntile: decide 0\n",
+        "", "tgc-tune 2\n", "tgc-tune 4\n", "tgc-tune\n", "tgc-tune 3x\n",
+        "tgc-tune 3\nvoodoo 0123456789abcdef side=4\n",
+        "tgc-tune 3\nwinograd 0123456789abcde side=4\n",
+        "tgc-tune 3\nwinograd 0123456789abcdefg side=4\n",
+        "tgc-tune 3\nwinograd 0123456789abcdeg side=4\n",
+        "tgc-tune 3\nwinograd 0123456789abcdef\n",
+        "tgc-tune 3\nwinograd 0123456789abcdef side=7\n",
+        "tgc-tune 3\nwinograd 0123456789abcdef side=\n",
+        "tgc-tune 3\nwinograd 0123456789abcdef side=4x\n",
+        "tgc-tune 3\nwinograd 0123456789abcdef side=4x1\n",
+        "tgc-tune 3\nwinograd 0123456789abcdef side=4x22\n",
+        "tgc-tune 3\nwinograd 0123456789abcdef side=aparts\n",
+        "tgc-tune 3\nwinograd 0123456789abcdef side=4 us=nan\n",
+        "tgc-tune 3\nwinograd 0123456789abcdef side=4 us=-1\n",
+        "tgc-tune 3\nwinograd 0123456789abcdef side\n",
+        "tgc-tune 3\nwinograd 0123456789abcdef side=4: lanes 0 axis=0 n=4 kind=lane as=row\n",
+        "tgc-tune 3\nwinograd 0123456789abcdef side=4\nwinograd 0123456789abcdef side=2\n",
+        "tgc-tune 3\nkeys 0123456789abcdef:\nkeys 0123456789abcdef: decide 0\n",
+        "tgc-tune 3\nkeys 0123456789abcdef isa=avx2:\n",
+        "tgc-tune 3\nrows 0123456789abcdef\n",
+        "tgc-tune 3\nthreads 0123456789abcdef: thread 0 axis=1\n",
+        "tgc-tune 3\nthreads 0123456789abcdef isa=avx2\n",
+        "tgc-tune 3\ntile 0123456789abcdef isa=avx2\n",
+        "tgc-tune 3\ntile 0123456789abcdef isa=avx2 columns=8@0:\n",
+        "tgc-tune 3\ntile 0123456789abcdef isa=z80: decide 0\n",
+        "tgc-tune 3\ntile 0123456789abcdef isa=avx2: lanes\n",
+        "tgc-tune 3\ntile 0123456789abcdef isa=avx2: decide 0; lines 0\n",
+        "tgc-tune 3\ntile 0123456789abcdef isa=avx2: decide 0 decide 1\n",
+        "tgc-tune 3\ntile 0123456789abcdef isa=avx2: divide 0 axis=1 n=99999999999999999999\n",
+        "tgc-tune 3\ntile 0123456789abcdef isa=avx2: divide 0 axis=-1 n=2\n",
+        "tgc-tune 3\nmachine\n", "tgc-tune 3\nmachine zen4 zen5\n",
+        "tgc-tune 3\nmachine zen4\nmachine zen4\n", "tgc-tune 3\nmachine: zen4\n",
+        "tgc-tune 3\n: decide 0\n", "tgc-tune 3\ntile: decide 0\n",
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct tgc *t = tgc_new(0);
@@ -158,7 +158,7 @@ static void test_keys(void **state)
 static void test_check(void **state)
 {
     (void)state;
-    static const char text[] = "tgc-tune 2\n"
+    static const char text[] = "tgc-tune 3\n"
                                "tile 0123456789abcdef isa=avx2: decide 0\n";
     struct tgc *t = tgc_new(0);
     struct tuning tuning = {0};
