@@ -36,11 +36,11 @@ SCHEDULES = {
     "tiles of blocks, both operands in local memory": TILE + "local 0.sum0 axis=0 n=1 to=1 operand=0\nlocal 0.sum0 axis=0 n=0 to=1 operand=1\n",
     "tiles of blocks, copies of two parts": TILE + "local 0.sum0 axis=0 n=4 to=4 operand=0\nlocal 0.sum0 axis=0 n=0 to=1 operand=1\npipeline 0.sum0 n=2 how=registers\n",
     "copies that are swizzled": TILE.replace("cover 0 axis=2 n=16", "cover 0 axis=2 n=32").replace("axis=4 n=4", "axis=4 n=8").replace("sum0 axis=0 n=4", "sum0 axis=0 n=8") + "local 0.sum0 axis=0 n=0 to=1 operand=1\nswizzle 0.sum0 n=32 operand=1\n",
-    "sums by a block": "grid 0 axis=1\ngrid 0 axis=0\nfirst 0 n=16\ntree 0.sum0 axis=0 n=16\n",
-    "sums in two steps": "grid 0 axis=1\ngrid 0 axis=0\nfirst 0 n=16\ntree 0.sum0 axis=0 n=16\ntree 0.sum1 axis=0 n=4\n",
-    "sums by groups of threads, for columns that no block divides": "cover 0 axis=1 n=8\ngrid 0 axis=0\ngrid 0 axis=1\nslice 0.sum0 axis=0 n=4 to=2\n",
-    "sums by groups of neighbouring threads": "cover 0 axis=1 n=8\ngrid 0 axis=0\ngrid 0 axis=1\ncomb 0.sum0 axis=0 n=4 to=2\n",
-    "sums by groups of neighbouring threads, several places a block": "cover 0 axis=1 n=16\ndivide 0 axis=2 n=8\ngrid 0 axis=0\ngrid 0 axis=1\ncomb 0.sum0 axis=0 n=4 to=3\n",
+    "sums by a block": "grid 0 axis=1\ngrid 0 axis=0\nfirst 0 n=16\nblock_reduce 0.sum0 axis=0 n=16\n",
+    "sums in two steps": "grid 0 axis=1\ngrid 0 axis=0\nfirst 0 n=16\nblock_reduce 0.sum0 axis=0 n=16\nblock_reduce 0.sum1 axis=0 n=4\n",
+    "sums by groups of threads, for columns that no block divides": "cover 0 axis=1 n=8\ngrid 0 axis=0\ngrid 0 axis=1\nslice_k 0.sum0 axis=0 n=4 to=2\n",
+    "sums by groups of neighbouring threads": "cover 0 axis=1 n=8\ngrid 0 axis=0\ngrid 0 axis=1\nslice_k_adjacent 0.sum0 axis=0 n=4 to=2\n",
+    "sums by groups of neighbouring threads, several places a block": "cover 0 axis=1 n=16\ndivide 0 axis=2 n=8\ngrid 0 axis=0\ngrid 0 axis=1\nslice_k_adjacent 0.sum0 axis=0 n=4 to=3\n",
     "sums in scratch of each thread": "thread 0 axis=0\nblock 0 axis=1 n=8\nstage 0.sum0 axis=2 space=scratch\n",
 }
 
