@@ -219,9 +219,9 @@ struct buffer {
     int producers;               /* a ring: producer threads, after the threads of ITEM ranges
                                   * (PRODUCER); 0: those copy */
     bool is_over;                /* is_local: an epilogue tile that aliases the operands' copies,
-                                  * which are dead then (OVER) */
+                                  * which are dead then (ALIAS_EPILOGUE) */
     bool leaves;                 /* is_local: an epilogue tile that the copy engine stores to its
-                                  * tensor (LEAVE) */
+                                  * tensor (BULK_EPILOGUE) */
     int64_t panel;          /* is_local: elements of a swizzled panel (SWIZZLE); 0: not in panels */
     bool kept; /* BUFFER_TEMP: its memory is reserved for the whole run, see struct host_output */
     /* BUFFER_TEMP, a bool of a device: true until a run finds what an `expect` rules out; programs

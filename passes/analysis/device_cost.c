@@ -64,11 +64,11 @@ static int steps_ahead(const struct kernel *k)
 static double count_places(const struct kernel *k)
 {
     const struct uop *store = k->ast->src[0];
-    bool through = false;
+    bool persistent = false;
     double n = 1;
     for (int i = 0; i < k->opts.n; i++)
-        through |= k->opts.v[i].op == OPT_PERSIST;
-    for (int i = store_first_range(store); i < store->nsrc && through; i++)
+        persistent |= k->opts.v[i].op == OPT_PERSIST;
+    for (int i = store_first_range(store); i < store->nsrc && persistent; i++)
         if (RANGE_WORKER(store->src[i]->arg.i) == WORKER_EACH && !range_is_lane(store->src[i]))
             n *= (double)store->src[i]->src[0]->vmax;
     return n;

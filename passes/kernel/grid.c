@@ -292,12 +292,13 @@ static int count_grid(const struct opt_list *l)
     return n;
 }
 
-/* Stores that the list adds after its own (PARTS makes two of one), by which later stores shift. */
+/* Stores that the list adds after its own (SPLIT_K makes two of one), by which later stores
+ * shift. */
 static int count_more(const struct opt_list *l)
 {
     int n = 0;
     for (int i = 0; i < l->n; i++)
-        n += l->opt[i].op == OPT_PARTS;
+        n += l->opt[i].op == OPT_SPLIT_K;
     return n;
 }
 

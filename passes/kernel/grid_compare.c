@@ -37,7 +37,7 @@ static const char *wave_text(struct tgc *t, const struct wave_tile *w)
         text_puts(&x, ", producer warps");
     if (w->blocks > 0)
         text_puts(&x, ", persistent");
-    if (w->through)
+    if (w->staged)
         text_puts(&x, w->boxes ? ", epilogue as boxes" : ", staged epilogue");
     return x.s;
 }

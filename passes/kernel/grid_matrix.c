@@ -141,7 +141,7 @@ static void list_persist(struct opt_list *l, const struct wave_tile *w, const in
         left += list_position(l, tag[i]) >= 0;
         if (left > 1)
             list_remove(l, tag[i]);
-        else if (left == 1 && w->through && list_position(l, tag[i]) >= 0)
+        else if (left == 1 && w->staged && list_position(l, tag[i]) >= 0)
             list_bands(l, w, tag[i]);
     }
     if (wave_cluster(w) > 1)
@@ -186,8 +186,8 @@ static void list_append(struct opt_list *l, const struct opt_list *of)
     l->failed |= of->failed;
 }
 
-/* Puts both stores of a staged epilogue over the same grid; s: the loops after THROUGH. Persistent
- * blocks loop over the tiles of both. */
+/* Puts both stores of a staged epilogue over the same grid; s: the loops after STAGE_EPILOGUE.
+ * Persistent blocks loop over the tiles of both. */
 static void list_both(struct opt_list *l, struct opt_list *s, const struct grid_loops *grid,
                       const struct wave_tile *w)
 {
@@ -217,17 +217,17 @@ static void list_second(struct opt_list *l, struct opt_list *s, const struct mat
                       wave_side(c, w, !row), wave_threads(c, w), LOOP_COLUMN_TILES);
     list_append(l, s);
     if (wave_aliases(w))
-        list_add(l, OPT_OVER, -1);
+        list_add(l, OPT_ALIAS_EPILOGUE, -1);
 }
 
-/* Splits the sum's last loop over blocks (split-K). After PARTS the block's rows and columns are
+/* Splits the sum's last loop over blocks (split-K). After SPLIT_K the block's rows and columns are
  * inside all other loops. */
 static void list_parts(struct opt_list *l, const struct matrix_choice *c,
                        const struct wave_tile *w, int number, int row, int column)
 {
     int last = c->x->m.reduce->nsrc - 2, n = 0;
     add_of_sum(l, OPT_DIVIDE, number, last)->n = c->nk / w->split;
-    struct opt *o = add_of_sum(l, OPT_PARTS, number, list_position(l, row));
+    struct opt *o = add_of_sum(l, OPT_SPLIT_K, number, list_position(l, row));
     o->to = list_position(l, column), o->n = last;
     for (int i = 0; i < l->nloop; i++)
         if (l->loop[i] != row && l->loop[i] != column)
@@ -263,16 +263,16 @@ static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct
     add_grid_loop(&grid, LOOP_COLUMNS, INT64_MAX);
     if (w->split > 1)
         add_grid_loop(&grid, LOOP_PART, w->split);
-    bool two = w->through || w->split > 1;
+    bool two = w->staged || w->split > 1;
     if (two) {
         int row = choice_epilogue_row(c) ? LOOP_N : LOOP_M,
             column = choice_epilogue_row(c) ? LOOP_M : LOOP_N;
         if (w->split > 1)
             list_parts(&l, c, w, number, row, column);
         else if (w->boxes)
-            list_through_boxes(&l, row, column, wave_side(c, w, !choice_epilogue_row(c)));
+            list_stage_boxes(&l, row, column, wave_side(c, w, !choice_epilogue_row(c)));
         else
-            list_through(&l, &c->epilogue, number, row, column);
+            list_stage_epilogue(&l, &c->epilogue, number, row, column);
         number = c->epilogue.of_sum || w->split > 1 ? 0 : number;
     }
     behind = l;
@@ -321,14 +321,14 @@ static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct
  * the epilogue, producer warps, persistence, the staged epilogue, clusters. */
 static bool apply_less(struct tgc *t, struct kernel *k, int store, const struct wave_tile *w)
 {
-    enum { BOXES = 1, PRODUCERS = 2, BLOCKS = 4, THROUGH = 8, CLUSTER = 16, ALL = 32 };
+    enum { BOXES = 1, PRODUCERS = 2, BLOCKS = 4, STAGED = 8, CLUSTER = 16, ALL = 32 };
     const int has = (w->boxes ? BOXES : 0) | (w->producers ? PRODUCERS : 0) |
-                    (w->blocks > 0 ? BLOCKS : 0) | (w->through ? THROUGH : 0) |
+                    (w->blocks > 0 ? BLOCKS : 0) | (w->staged ? STAGED : 0) |
                     (wave_cluster(w) > 1 ? CLUSTER : 0);
     struct wave_tile other = *w;
     for (int less = 0; less < ALL; less++) {
-        other.through = !(less & THROUGH) && w->through;
-        other.boxes = !(less & BOXES) && w->boxes && other.through;
+        other.staged = !(less & STAGED) && w->staged;
+        other.boxes = !(less & BOXES) && w->boxes && other.staged;
         other.producers = less & PRODUCERS ? 0 : w->producers;
         other.blocks = less & BLOCKS ? 0 : w->blocks;
         other.cluster[0] = less & CLUSTER ? 1 : w->cluster[0];

@@ -23,9 +23,9 @@ struct wave_tile {
                                   * factor; likewise along columns; 1: no cluster */
     double blocks;               /* PERSIST: persistent blocks, which loop over all tiles; 0: one
                                   * block for each tile */
-    int64_t split;               /* PARTS: split-K factor, along the sum's last loop; 1: no split */
+    int64_t split;               /* SPLIT_K: factor, along the sum's last loop; 1: no split */
     int producers;               /* PRODUCER: threads that only issue copies (producer warps) */
-    bool through, boxes;         /* THROUGH: epilogue staged through shared memory; LEAVE: stored
+    bool staged, boxes;          /* STAGE_EPILOGUE: through shared memory; BULK_EPILOGUE: stored
                                   * from there as boxes (TMA) */
     double ns;
 };

@@ -404,7 +404,7 @@ static double spread_in(const struct matrix_choice *c, const struct wave_tile *w
 
 int choice_epilogue_row(const struct matrix_choice *c) { return c->epilogue.row == c->n; }
 
-static bool leaves_whole(const struct tgc *t, const struct matrix_choice *c,
+static bool stores_whole(const struct tgc *t, const struct matrix_choice *c,
                          const struct wave_tile *w)
 {
     int row = choice_epilogue_row(c);
@@ -412,10 +412,9 @@ static bool leaves_whole(const struct tgc *t, const struct matrix_choice *c,
                                          wave_side(c, w, !row), wave_threads(c, w));
 }
 
-static bool may_go_through(const struct tgc *t, const struct matrix_choice *c,
-                           const struct wave_tile *w)
+static bool may_stage(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
 {
-    return leaves_whole(t, c, w) && c->s->k.ast->nsrc == 1;
+    return stores_whole(t, c, w) && c->s->k.ast->nsrc == 1;
 }
 
 static bool are_boxes(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
@@ -438,35 +437,36 @@ static double stored(const struct tgc *t, const struct matrix_choice *c, const s
     if (!c->may_stage)
         return 0;
     bool exchanged = choice_epilogue_row(c);
-    return w->boxes     ? epilogue_as_boxes(t, &c->epilogue, c->row, exchanged, elements)
-           : w->through ? epilogue_through(t, &c->epilogue, c->row, exchanged, elements)
-                        : epilogue_direct(t, &c->epilogue, c->row, exchanged, elements);
+    return w->boxes    ? epilogue_as_boxes(t, &c->epilogue, c->row, exchanged, elements)
+           : w->staged ? epilogue_staged(t, &c->epilogue, c->row, exchanged, elements)
+                       : epilogue_direct(t, &c->epilogue, c->row, exchanged, elements);
 }
 
-bool wave_aliases(const struct wave_tile *w) { return w->through && w->blocks <= 0; }
+bool wave_aliases(const struct wave_tile *w) { return w->staged && w->blocks <= 0; }
 
-static int64_t left_nbytes(const struct matrix_choice *c, const struct wave_tile *w)
+static int64_t epilogue_tile_nbytes(const struct matrix_choice *c, const struct wave_tile *w)
 {
     int row = choice_epilogue_row(c);
     int64_t rows = wave_side(c, w, row), columns = wave_side(c, w, !row);
-    return w->boxes     ? epilogue_boxes_nbytes(&c->epilogue, rows, columns)
-           : w->through ? epilogue_nbytes(&c->epilogue, rows, columns)
-                        : 0;
+    return w->boxes    ? epilogue_boxes_nbytes(&c->epilogue, rows, columns)
+           : w->staged ? epilogue_nbytes(&c->epilogue, rows, columns)
+                       : 0;
 }
 
 static double wave_local_nbytes(const struct tgc *t, const struct matrix_choice *c,
                                 const struct wave_tile *w)
 {
-    int64_t copied = copied_nbytes(t, c, w), left = left_nbytes(c, w);
-    return (double)(!wave_aliases(w) ? copied + left : copied > left ? copied : left);
+    int64_t copied = copied_nbytes(t, c, w), tile = epilogue_tile_nbytes(c, w);
+    return (double)(!wave_aliases(w) ? copied + tile : copied > tile ? copied : tile);
 }
 
 /* Whether a persistent block's shared memory holds the epilogue tile beside the operand boxes. */
-static bool may_leave_beside(const struct tgc *t, const struct matrix_choice *c,
-                             const struct wave_tile *w)
+static bool may_stage_apart(const struct tgc *t, const struct matrix_choice *c,
+                            const struct wave_tile *w)
 {
-    return w->blocks > 0 && w->by.how == TRANSFER_BULK && may_go_through(t, c, w) &&
-           copied_nbytes(t, c, w) + left_nbytes(c, w) + BULK_MEMORY_ALIGNED <= c->local_nbytes;
+    return w->blocks > 0 && w->by.how == TRANSFER_BULK && may_stage(t, c, w) &&
+           copied_nbytes(t, c, w) + epilogue_tile_nbytes(c, w) + BULK_MEMORY_ALIGNED <=
+               c->local_nbytes;
 }
 
 /* Output tiles, each a block of the grid. */
@@ -655,7 +655,7 @@ static bool may_split(const struct tgc *t, const struct matrix_choice *c, const 
         if (i != c->m && i != c->n)
             loops += size < 1 ? GRID_RANK : size > 1;
     }
-    return device_has_tickets(t) && loops <= GRID_RANK && leaves_whole(t, c, w);
+    return device_has_tickets(t) && loops <= GRID_RANK && stores_whole(t, c, w);
 }
 
 /* The tile with the best split-K factor; parts are whole steps. */
@@ -677,10 +677,10 @@ static struct wave_tile with_parts(const struct tgc *t, const struct matrix_choi
 
 /* The cheaper of the tile and its variant with a staged epilogue. */
 static struct wave_tile cheaper(const struct tgc *t, const struct matrix_choice *c,
-                                const struct wave_tile *w, struct wave_tile *through)
+                                const struct wave_tile *w, struct wave_tile *staged)
 {
-    through->ns = through->through ? wave_ns(t, c, through) : 0;
-    return through->through && through->ns < w->ns ? *through : *w;
+    staged->ns = staged->staged ? wave_ns(t, c, staged) : 0;
+    return staged->staged && staged->ns < w->ns ? *staged : *w;
 }
 
 double choice_flat_ns(const struct matrix_choice *c, double ns)
@@ -719,14 +719,14 @@ int choice_list_waves(const struct tgc *t, const struct matrix_choice *c, struct
         struct wave_tile over = w, parted = with_parts(t, c, &w);
         choose_cluster(t, c, &w);
         take_producers(t, c, &w);
-        over.through = may_go_through(t, c, &over);
-        over.boxes = over.through && are_boxes(t, c, &over);
-        struct wave_tile beside = w;
-        beside.through = true;
-        beside.boxes = are_boxes(t, c, &beside);
-        beside.through = may_leave_beside(t, c, &beside);
+        over.staged = may_stage(t, c, &over);
+        over.boxes = over.staged && are_boxes(t, c, &over);
+        struct wave_tile apart = w;
+        apart.staged = true;
+        apart.boxes = are_boxes(t, c, &apart);
+        apart.staged = may_stage_apart(t, c, &apart);
         w = cheaper(t, c, &w, &over);
-        w = cheaper(t, c, &w, &beside);
+        w = cheaper(t, c, &w, &apart);
         if (compared(t))
             note_both(t, c, w, parted);
         w = parted.ns < w.ns ? parted : w;

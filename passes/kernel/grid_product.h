@@ -1,5 +1,5 @@
-/* grid_product.h - for grid_tile.c, grid_shape.c, grid_matrix.c, grid_leave.c and split_sums.c: a
- * sum of products that becomes blocks of tiles. */
+/* grid_product.h - for grid_tile.c, grid_shape.c, grid_matrix.c, grid_epilogue.c and split_sums.c:
+ * a sum of products that becomes blocks of tiles. */
 #ifndef TGC_GRID_PRODUCT_H
 #define TGC_GRID_PRODUCT_H
 
@@ -36,7 +36,7 @@ int64_t grid_step(int64_t terms, bool alone);
 /* Whether the store's loop may be cut into blocks of a tile. */
 bool product_may_cut(const struct nest *m, const struct uop *r);
 
-/* grid_leave.c: the epilogue of a product's blocks. row, column: the store's loops, by position;
+/* grid_epilogue.c: the epilogue of a product's blocks. row, column: the store's loops, by position;
  * columns are contiguous in memory. width: elements of one store if the epilogue is staged through
  * shared memory. of_sum: the sum is staged, not the finished value. nbytes, passed_nbytes: of an
  * element stored, and staged. loads: the value's loads beside the sum's that differ by row;
@@ -71,15 +71,16 @@ double epilogue_direct(const struct tgc *t, const struct epilogue *g, const stru
                        bool exchanged, double elements);
 double epilogue_as_boxes(const struct tgc *t, const struct epilogue *g,
                          const struct matrix_row *row, bool exchanged, double elements);
-double epilogue_through(const struct tgc *t, const struct epilogue *g, const struct matrix_row *row,
+double epilogue_staged(const struct tgc *t, const struct epilogue *g, const struct matrix_row *row,
                         bool exchanged, double elements);
-/* Adds THROUGH for the loops with these tags and the sum number `number`: both loops move inside
- * all others. list_epilogue() then adds the second store's opts; `chunks` tags its loop over
+/* Adds STAGE_EPILOGUE for the loops with these tags and the sum number `number`: both loops move
+ * inside all others. list_epilogue() then adds the second store's opts; `chunks` tags its loop over
  * vectors of columns. */
-void list_through(struct opt_list *l, const struct epilogue *g, int number, int row, int column);
-/* As list_through(), but as boxes of `columns`; then the opts of the second store, whose first
- * thread starts the boxes. */
-void list_through_boxes(struct opt_list *l, int row, int column, int64_t columns);
+void list_stage_epilogue(struct opt_list *l, const struct epilogue *g, int number, int row,
+                         int column);
+/* As list_stage_epilogue(), but as boxes of `columns`; then the opts of the second store, whose
+ * first thread starts the boxes. */
+void list_stage_boxes(struct opt_list *l, int row, int column, int64_t columns);
 void list_epilogue_boxes(struct opt_list *l, int64_t threads);
 void list_epilogue(struct opt_list *l, const struct epilogue *g, int row, int64_t rows, int column,
                    int64_t columns, int64_t threads, int chunks);

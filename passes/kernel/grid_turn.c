@@ -1,6 +1,6 @@
 /* grid_turn.c - transposing stores: no sums, loads strided where stores are contiguous. A block
  * stages a tile in shared memory, so that both are coalesced, 16 bytes a thread where aligned (opt
- * THROUGH).
+ * STAGE_EPILOGUE).
  *
  *       t[64*p + c] = x[49*c + p]     coalesced loads along p      tile[72*p + c] = x[49*c + p]
  *                                     coalesced stores along c     t[64*p + c] = tile[72*p + c]
@@ -263,7 +263,7 @@ static bool apply(struct tgc *t, struct kernel *k, int store, const struct turne
     tag[n] = LOOP_COLUMNS, size[n++] = INT64_MAX;
     list_blocks(&l, row, x->nrow, b->rows, LOOP_ROWS, LOOP_ROW);
     list_blocks(&l, column, x->ncolumn, b->columns, LOOP_COLUMNS, LOOP_COLUMN);
-    struct opt *o = list_add(&l, OPT_THROUGH, LOOP_ROW);
+    struct opt *o = list_add(&l, OPT_STAGE_EPILOGUE, LOOP_ROW);
     o->of = OF_STORE, o->n = b->pad, o->to = list_position(&l, LOOP_COLUMN);
     list_remove(&l, LOOP_ROW);
     list_remove(&l, LOOP_COLUMN);

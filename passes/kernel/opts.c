@@ -341,10 +341,10 @@ static bool apply(struct work *w, const struct opt *o)
     case OPT_INLINE: return apply_inline(w, o);
     case OPT_SHARE: return apply_share(w, o);
     case OPT_PASS: return apply_pass(w, o);
-    case OPT_THROUGH: return apply_through(w, o);
-    case OPT_PARTS: return apply_parts(w, o);
-    case OPT_OVER: return apply_over(w, o);
-    case OPT_LEAVE: return apply_leave(w, o);
+    case OPT_STAGE_EPILOGUE: return apply_stage_epilogue(w, o);
+    case OPT_SPLIT_K: return apply_split_k(w, o);
+    case OPT_ALIAS_EPILOGUE: return apply_alias_epilogue(w, o);
+    case OPT_BULK_EPILOGUE: return apply_bulk_epilogue(w, o);
     case OPT_ALONE: return apply_alone(w, o);
     case OPT_COUNT: break;
     }

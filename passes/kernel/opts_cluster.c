@@ -20,7 +20,7 @@ static struct uop *grid_loop(const struct uop *store, int axis)
     return axis >= 0 && at < store->nsrc && range_is_grid(store->src[at]) ? store->src[at] : NULL;
 }
 
-/* Whether all stores are in the loop: with a staged epilogue (THROUGH) there are two. */
+/* Whether all stores are in the loop: with a staged epilogue (STAGE_EPILOGUE) there are two. */
 static bool all_have(const struct uop *ast, int axis, const struct uop *loop)
 {
     bool all = true;

@@ -15,8 +15,8 @@
  * pipeline may run through it (PIPELINE): the next tile's loads overlap this tile's products and
  * epilogue. Grid loops inside `axis` stay over the grid.
  *
- * Stores in common bands (THROUGH) share one tile loop: a band of all of them, outside of the
- * block's threads. */
+ * Stores in common bands (STAGE_EPILOGUE) share one tile loop: a band of all of them, outside of
+ * the block's threads. */
 #include "passes/kernel/opts_work.h"
 
 static bool has_parts(struct work *w, struct uop *store)

@@ -11,8 +11,8 @@
  * theirs to consumers (device_role_registers()).
  *
  * So nothing may remain that all of a block's threads do together: no other copies to shared
- * memory, no combined sums. Passing on values (THROUGH) is allowed inside a band around everything,
- * the tile loop, where consumers synchronize without producers. */
+ * memory, no combined sums. Passing on values (STAGE_EPILOGUE) is allowed inside a band around
+ * everything, the tile loop, where consumers synchronize without producers. */
 #include "passes/kernel/opts_work.h"
 #include "passes/target/target.h"
 

@@ -123,14 +123,14 @@ bool apply_exchange(struct work *w, const struct opt *opt);
 bool work_matrices_fit(struct work *w);
 /* opts_keep.c */
 bool apply_keep(struct work *w, const struct opt *opt);
-/* opts_through.c */
-bool apply_through(struct work *w, const struct opt *opt);
-bool apply_parts(struct work *w, const struct opt *opt);
-/* Refuses if the kernel uses split-K (PARTS): the ticket counts all blocks of the grid, with all
+/* opts_epilogue.c */
+bool apply_stage_epilogue(struct work *w, const struct opt *opt);
+bool apply_split_k(struct work *w, const struct opt *opt);
+/* Refuses if the kernel uses split-K (SPLIT_K): the ticket counts all blocks of the grid, with all
  * their threads. */
 bool work_is_whole(struct work *w);
-bool apply_over(struct work *w, const struct opt *opt);
-bool apply_leave(struct work *w, const struct opt *opt);
+bool apply_alias_epilogue(struct work *w, const struct opt *opt);
+bool apply_bulk_epilogue(struct work *w, const struct opt *opt);
 /* fragment.c */
 bool apply_fragment(struct work *w, const struct opt *opt);
 

@@ -1,5 +1,5 @@
-/* leave.c - LEAVE: an engine stores the epilogue tile from shared memory as boxes (TMA), while the
- * block's threads go on.
+/* leave.c - BULK_EPILOGUE: an engine stores the epilogue tile from shared memory as boxes (TMA),
+ * while the block's threads go on.
  *
  *      barrier                          wait until boxes have left the tile
  *      tile[..] = sum                   barrier

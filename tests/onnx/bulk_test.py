@@ -117,24 +117,24 @@ PRODUCER = "producer 0.sum0 n=128\n"
 GROUPS = PANELS.replace("cover 0 axis=0 n=64\n", "cover 0 axis=0 n=128\ndivide 0 axis=1 n=64\n").replace("axis=2", "axis=3").replace(
     "grid 0 axis=3\n", "grid 0 axis=3\nitem 0 axis=1\n").replace("axis=1 to=3 by", "axis=2 to=4 by")
 # What a block of 64 x 64 stores goes through local memory of its own, place by place, while copies of the next place come.
-LEAVING = PANELS.replace("grid 0 axis=0\ngrid 0 axis=2\n", "through 0 axis=1 n=8 to=3\ngrid 0 axis=0\ngrid 0 axis=1\n").replace("axis=1 to=3 by", "axis=2 to=3 by") + """grid 1 axis=0
+LEAVING = PANELS.replace("grid 0 axis=0\ngrid 0 axis=2\n", "stage_epilogue 0 axis=1 n=8 to=3\ngrid 0 axis=0\ngrid 0 axis=1\n").replace("axis=1 to=3 by", "axis=2 to=3 by") + """grid 1 axis=0
 grid 1 axis=1
 persist 0 axis=1 n={blocks}
 """
 # The threads that store it: eight along a row, each a vector of 16 bytes.
 LEFT = "divide 1 axis=3 n=8\nlanes 1 axis=4 n=8 kind=lane as=column\ndivide 1 axis=2 n=16\nitem 1 axis=3\nitem 1 axis=4\n"
 # The same, as boxes that an engine stores while the block's threads go on: in panels of 64 columns.
-BOXES = LEAVING.replace("through 0 axis=1 n=8 to=3\n", "through 0 axis=1 n=0 to=3\nswizzle 0 n=64 operand=0\n")
-LEFT_BOXES = "first 1 n=128\nleave 0\n"
+BOXES = LEAVING.replace("stage_epilogue 0 axis=1 n=8 to=3\n", "stage_epilogue 0 axis=1 n=0 to=3\nswizzle 0 n=64 operand=0\n")
+LEFT_BOXES = "first 1 n=128\nbulk_epilogue 0\n"
 # Blocks without places, whose results lie where the copies were.
 BOXES_OVER = BOXES.replace("persist 0 axis=1 n={blocks}\n", "")
 # The same of two groups of four warps.
 LEAVING_GROUPS = LEAVING.replace("cover 0 axis=0 n=64", "cover 0 axis=0 n=128").replace("matrix 0.sum0 axis=2 to=3", "divide 0 axis=2 n=64\nitem 0 axis=2\nmatrix 0.sum0 axis=3 to=4")
-BOXES_GROUPS = LEAVING_GROUPS.replace("through 0 axis=1 n=8 to=3\n", "through 0 axis=1 n=0 to=3\nswizzle 0 n=64 operand=0\n")
+BOXES_GROUPS = LEAVING_GROUPS.replace("stage_epilogue 0 axis=1 n=8 to=3\n", "stage_epilogue 0 axis=1 n=0 to=3\nswizzle 0 n=64 operand=0\n")
 # The same of clusters of two blocks of rows.
-LEAVING_PAIRS = LEAVING.replace("cover 0 axis=2 n=64\n", "divide 0 axis=0 n=2\ncover 0 axis=3 n=64\norder 0 axis=3 to=1\n").replace("through 0 axis=1 n=8 to=3", "through 0 axis=3 n=8 to=4").replace(
+LEAVING_PAIRS = LEAVING.replace("cover 0 axis=2 n=64\n", "divide 0 axis=0 n=2\ncover 0 axis=3 n=64\norder 0 axis=3 to=1\n").replace("stage_epilogue 0 axis=1 n=8 to=3", "stage_epilogue 0 axis=3 n=8 to=4").replace(
     "axis=2 to=3 by", "axis=3 to=4 by") + "grid 0 axis=1\ngrid 1 axis=1\n"
-BOXES_PAIRS = LEAVING_PAIRS.replace("through 0 axis=3 n=8 to=4\n", "through 0 axis=3 n=0 to=4\nswizzle 0 n=64 operand=0\n")
+BOXES_PAIRS = LEAVING_PAIRS.replace("stage_epilogue 0 axis=3 n=8 to=4\n", "stage_epilogue 0 axis=3 n=0 to=4\nswizzle 0 n=64 operand=0\n")
 LEFT_PAIRS = "divide 1 axis=4 n=8\nlanes 1 axis=5 n=8 kind=lane as=column\ndivide 1 axis=3 n=16\nitem 1 axis=4\nitem 1 axis=5\n"
 # Clusters of two blocks of rows go through places together.
 PAIRS = PANELS.replace("cover 0 axis=2 n=64\ngrid 0 axis=0\ngrid 0 axis=2\n",
@@ -217,7 +217,7 @@ def leaving(device, folder, m, n, k, blocks, opts, left, more, model=GEMM):
     """What a place's threads store leaves through local memory, while the next one's copies come."""
     with quickly():
         text = emit(folder, m, n, k, 3, opts=opts.replace("{blocks}", str(blocks)), more=more + left, model=model)
-    words = ("bulk_store(&y_map, ", "bulk_wait<false>();", "publish();", "bulk_wait<true>();") if "leave" in left else ("move16(&y", "&tile[")
+    words = ("bulk_store(&y_map, ", "bulk_wait<false>();", "publish();", "bulk_wait<true>();") if "bulk_epilogue" in left else ("move16(&y", "&tile[")
     expect(("role_barrier<" in text) == ("producer" in more) and all(word in text for word in words), text)
     build(folder)
     with device.watch("arch=90"):
@@ -510,11 +510,11 @@ def producer_chosen(folder):
 def leaving_chosen(folder):
     """Halves leave as boxes, through memory of their own, where three parts of copies have room beside it; floats, beside which two have, do not."""
     T.scratch(folder)
-    for end, words in (("", ("through 0 axis=", "grid 1 axis=1; pipeline 0.sum0 n=3 how=bulk; cluster 0.sum0 axis=1 n=2; producer 0.sum0 n=128; first 1 n=256; leave 0")), ("f32", ("pipeline 0.sum0 n=4 how=bulk",))):
+    for end, words in (("", ("stage_epilogue 0 axis=", "grid 1 axis=1; pipeline 0.sum0 n=3 how=bulk; cluster 0.sum0 axis=1 n=2; producer 0.sum0 n=128; first 1 n=256; bulk_epilogue 0")), ("f32", ("pipeline 0.sum0 n=4 how=bulk",))):
         model = GEMM.format(m=4096, n=4096, k=4096)
         (folder / "net.tg").write_text(model.replace("output %c", "%d = cast(%c) {to=f32}\noutput %d") if end else model)
         done = T.must(T.run([T.find_tgc(suite.options.build), "info", "--why", "net.tg", "--target=cuda", "--cpu=sm_90a"], cwd=folder)).out.decode()
-        expect(all(word in done for word in words) and "; over 1" not in done and ("through 0 " in done) == (not end), f"{end}: {done}")
+        expect(all(word in done for word in words) and "; alias_epilogue 1" not in done and ("stage_epilogue 0 " in done) == (not end), f"{end}: {done}")
 
 
 def main():
@@ -562,7 +562,7 @@ def main():
     suite.add("ptxas: a producer of one warp", assembled, scratch / "ptx-producer1", "sm_120", TILE, "producer 0.sum0 n=32\n", slow=True)
     for number, (name, pattern, by, words) in enumerate(BROKEN_ROLES):
         suite.add(f"broken: {name}, by roles", broken, device, scratch / f"broken-roles{number}", pattern, by, words, PANELS, PRODUCER, slow=number > 2)
-    for number, (m, n, k, blocks, opts, left, more) in enumerate(((130, 136, 200, 4, BOXES, LEFT_BOXES, PRODUCER), (130, 136, 200, 3, BOXES, LEFT_BOXES, ""), (70, 72, 264, 0, BOXES_OVER, LEFT_BOXES + "over 0\n", ""),
+    for number, (m, n, k, blocks, opts, left, more) in enumerate(((130, 136, 200, 4, BOXES, LEFT_BOXES, PRODUCER), (130, 136, 200, 3, BOXES, LEFT_BOXES, ""), (70, 72, 264, 0, BOXES_OVER, LEFT_BOXES + "alias_epilogue 0\n", ""),
                                                                   (200, 200, 136, 3, BOXES_GROUPS, LEFT_BOXES.replace("128", "256"), PRODUCER),
                                                                   (70, 136, 200, 4, BOXES.replace("swizzle 0 n=64 operand=0\n", ""), LEFT_BOXES, PRODUCER),
                                                                   (256, 136, 264, 4, BOXES_PAIRS, LEFT_BOXES, "cluster 0.sum0 axis=1 n=2\n" + PRODUCER))):

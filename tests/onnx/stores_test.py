@@ -1,4 +1,4 @@
-"""What blocks of a product store: results that go through local memory, and leave as vectors of neighbours (opts THROUGH, OVER), on the emulated
+"""What blocks of a product store: results that go through local memory, and leave as vectors of neighbours (opts STAGE_EPILOGUE, ALIAS_EPILOGUE), on the emulated
 device, beside NumPy; assembled without a register in memory. Kernels that are broken are found: one whose threads store before all others have read
 the copies whose memory it is, or load what nobody has stored yet."""
 
@@ -37,7 +37,7 @@ input %r : {dtype}[{batch}{m}, {n}]
 # that store have so many columns each, of so many rows at a time.
 TILE = """cover 0 axis=0 n=32
 cover 0 axis=2 n=16
-through {what} axis=1 n=8 to=3
+stage_epilogue {what} axis=1 n=8 to=3
 divide 0 axis=2 n=16
 divide 0 axis=4 n=8
 grid 0 axis=0
@@ -51,7 +51,7 @@ local 0.sum0 axis=0 n=8 to={pair} operand=1
 """
 PANELS = """cover 0 axis=0 n=64
 cover 0 axis=2 n=64
-through {what} axis=1 n=8 to=3
+stage_epilogue {what} axis=1 n=8 to=3
 grid 0 axis=0
 grid 0 axis=1
 cover 0.sum0 axis=0 n=64
@@ -73,7 +73,7 @@ def opts(arch, n, end, dtype="f16", parts=2):
     lanes = f"divide 1 axis=3 n={width}\nlanes 1 axis=4 n={width} kind=lane as=column\n" if width > 1 else ""
     items = f"divide 1 axis=2 n={at_once}\nitem 1 axis=3\n" if at_once < rows else "item 1 axis=2\n"
     first = (PANELS if arch == "sm_90a" else TILE).format(what="0" if end == PLAIN else "0.sum0", dtype=dtype, pair=2 - n % 2, parts=parts)
-    return first + lanes + SECOND + items + "over 0\n"
+    return first + lanes + SECOND + items + "alias_epilogue 0\n"
 
 
 def tgtool(folder, arch, n, end, dtype="f16", parts=2):
@@ -147,7 +147,7 @@ def by_model(folder):
     for size, through in ((4096, True), (16, False)):
         (folder / "net.tg").write_text(GEMM.format(m=size, n=size, k=size, dtype="f16", end=RESIDUAL, batch=""))
         why = T.must(T.run([T.find_tgc(suite.options.build), "info", "--why", "net.tg", "--target=cuda", "--cpu=sm_80"], cwd=folder)).out.decode()
-        expect(("through 0.sum0 " in why and "over 0" in why) == through, why)
+        expect(("stage_epilogue 0.sum0 " in why and "alias_epilogue 0" in why) == through, why)
 
 
 def assembled(folder, arch, dtype, end):

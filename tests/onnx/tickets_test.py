@@ -1,4 +1,4 @@
-"""Sums in parts of several blocks, the last of which adds them within the same kernel (opt PARTS, TICKET), on the emulated device, beside NumPy, run after
+"""Sums in parts of several blocks, the last of which adds them within the same kernel (opt SPLIT_K, TICKET), on the emulated device, beside NumPy, run after
 run; assembled without a register in memory. Kernels that are broken are found: one without a fence, without a barrier before it, that adds in each
 block, or leaves its counters."""
 
@@ -46,7 +46,7 @@ output %c as "y"
 TILE = """cover 0 axis=0 n=32
 cover 0 axis=2 n=16
 divide 0.sum0 axis=0 n={terms}
-parts 0.sum0 axis=1 n=0 to=3
+split_k 0.sum0 axis=1 n=0 to=3
 divide 0 axis=3 n=16
 divide 0 axis=5 n=8
 grid 0 axis=0
@@ -62,7 +62,7 @@ local 0.sum0 axis=0 n=8 to=2 operand=1
 PANELS = """cover 0 axis=0 n=64
 cover 0 axis=2 n=64
 divide 0.sum0 axis=0 n={terms}
-parts 0.sum0 axis=1 n=0 to=3
+split_k 0.sum0 axis=1 n=0 to=3
 grid 0 axis=0
 grid 0 axis=1
 grid 0 axis=2
@@ -78,7 +78,7 @@ pipeline 0.sum0 n=2 how=bulk
 EACH = """cover 0 axis=0 n=8
 cover 0 axis=2 n=8
 divide 0.sum0 axis=0 n={terms}
-parts 0.sum0 axis=1 n=0 to=3
+split_k 0.sum0 axis=1 n=0 to=3
 grid 0 axis=0
 grid 0 axis=1
 grid 0 axis=2
