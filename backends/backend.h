@@ -209,7 +209,11 @@ struct program_options {
     struct text *device_ir;                /* NULL, or receives the kernels as LLVM's text
                                             * instead */
     struct program_lines *lines;           /* NULL, or receives what lines belong to */
+    struct program_sources *sources;       /* NULL, or receives each kernel's text */
 };
+/* The text of each function of a kernel, for an instruction set. */
+struct program_source { const struct kernel *kernel; enum isa isa; const char *text; };
+struct program_sources { struct program_source *v; size_t n, cap; };
 
 /* Receives bytes in order; false stops the writing. swapped: it wants the byte order that this
  * process has not. */
@@ -262,8 +266,10 @@ void schedule_write_kernel_head(struct text *out, struct tgc *t, const struct ke
                                 const char *name);
 void schedule_write_step(struct text *out, const struct step *step);
 void schedule_write_dot(struct text *out, struct tgc *t, const struct schedule *s);
-void schedule_write_json(struct text *out, struct tgc *t, const struct schedule *s,
-                         const char *name);
+/* As members of a JSON object, the last one without a comma: tensors, kernels, buffers with their
+ * places and why they are stored, steps, sizes. */
+void schedule_write_members(struct text *out, struct tgc *t, const struct schedule *s,
+                            const char *name);
 /* Its kernels as the elements of a JSON list: name, title, what each reads and writes, FLOP,
  * bytes. */
 void schedule_kernels_json(struct text *out, struct tgc *t, const struct schedule *s);

@@ -1,6 +1,7 @@
 /* dump.c - a schedule as text for people (.uops), as a graph (.dot) and as data (.json). */
 #include "backends/program/program.h"
 #include "passes/analysis/kernel_cost.h"
+#include "passes/analysis/stationary.h"
 
 static const char *buffer_label(struct tgc *t, const struct buffer *b)
 {
@@ -153,6 +154,15 @@ static void json_tensors(struct text *out, struct tgc *t, const char *key, struc
     text_puts(out, n > 0 ? "\n  ],\n" : "],\n");
 }
 
+/* Of the weights that it reads, whole. */
+static double weight_bytes(const struct kernel *k)
+{
+    double n = 0;
+    for (int i = k->noutput; i < k->nbuffer; i++)
+        n += buffer_is_stationary(k->buffer[i]) ? buffer_most_nbytes(k->buffer[i]) : 0;
+    return n;
+}
+
 void schedule_kernels_json(struct text *out, struct tgc *t, const struct schedule *s)
 {
     for (int i = 0; i < s->nkernel; i++) {
@@ -177,8 +187,14 @@ void schedule_kernels_json(struct text *out, struct tgc *t, const struct schedul
                 ", \"threads\": %.0f, \"block\": %d, \"local_bytes\": %.0f, \"asked_bytes\": %.0f",
                 use.threads, k->block, use.local_nbytes, use.asked);
         }
+        const struct kernel_cost cost = kernel_cost(t, s, k);
+        text_puts(out, ", \"limit\": ");
+        text_json(out, kernel_limit_name(t, k, &cost));
+        text_printf(out, ", \"weight_bytes\": %.0f", weight_bytes(k));
+        if (!device_has_grid(t))
+            text_printf(out, ", \"arithmetic_us\": %.4g", cost.compute_ns / 1000);
         text_printf(out, ", \"flop\": %.0f, \"bytes\": %.0f, \"predicted_us\": %.4g}", k->flop,
-                    k->nbytes, kernel_cost(t, s, k).ns / 1000);
+                    k->nbytes, cost.ns / 1000);
     }
 }
 
@@ -215,6 +231,10 @@ static void json_buffers(struct text *out, struct tgc *t, const struct schedule 
         }
         json_shape(out, t, b);
         text_printf(out, ", \"bytes\": %zu", b->nbytes);
+        if (b->why) {
+            text_puts(out, ", \"why\": ");
+            text_json(out, b->why);
+        }
         if (b->kind != BUFFER_INPUT && b->kind != BUFFER_OUTPUT)
             text_printf(out, ", \"offset\": %zu", b->offset);
         for (int k = 0; k < s->nstep; k++)
@@ -241,11 +261,11 @@ static void json_steps(struct text *out, struct tgc *t, const struct schedule *s
     text_puts(out, s->nstep ? "\n  ],\n" : "],\n");
 }
 
-void schedule_write_json(struct text *out, struct tgc *t, const struct schedule *s,
-                         const char *name)
+void schedule_write_members(struct text *out, struct tgc *t, const struct schedule *s,
+                            const char *name)
 {
     double flop = 0;
-    text_puts(out, "{\n  \"name\": ");
+    text_puts(out, "  \"name\": ");
     text_json(out, name);
     text_puts(out, ",\n");
     json_tensors(out, t, "inputs", s->input, s->ninput);
@@ -275,7 +295,7 @@ void schedule_write_json(struct text *out, struct tgc *t, const struct schedule 
     json_steps(out, t, s);
     text_printf(out,
                 "  \"kernels\": %d,\n  \"flop\": %.0f,\n  \"arena_bytes\": %zu,\n  "
-                "\"stack_bytes\": %zu,\n  \"weight_bytes\": %zu\n}\n",
+                "\"stack_bytes\": %zu,\n  \"weight_bytes\": %zu,\n  \"live_bytes\": %zu",
                 s->nkernel, flop, program_arena_bytes(t, s),
-                program_stack_bytes(t, s), s->weight_nbytes);
+                program_stack_bytes(t, s), s->weight_nbytes, s->live_nbytes);
 }

@@ -105,6 +105,11 @@ enum exit_status cmd_bisect(struct tgc *t, const struct options *o);
 /* How far TGC_OPT_LIMIT let the compile go, where it is set. */
 void limit_print(const struct tgc *t, FILE *to);
 enum exit_status cmd_bench(struct tgc *t, const struct options *o);
+/* cmd_report.c: tgc report; whether VIZ=1 asks for a report beside what the command does, and that:
+ * the model compiled once more, in a compile of its own. false: diagnostics. */
+enum exit_status cmd_report(struct tgc *t, const struct options *o);
+bool viz_is_apart(const struct options *o);
+bool viz_write(struct tgc *t, const struct options *o);
 enum exit_status cmd_train(struct tgc *t, const struct options *o);
 enum exit_status cmd_tune(struct tgc *t, const struct options *o);
 enum exit_status cmd_ops(struct tgc *t, const struct options *o);

@@ -6,9 +6,11 @@
  * the clock is read before each.
  */
 #include "cli/cli.h"
+#include "lib/report/report.h"
 #include "backends/program/program.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { WARM_UP = 3, MIN_RUNS = 10, MAX_RUNS = 100000, MAX_AT_ONCE = 1000 };
 static const double min_seconds = 1.0, max_seconds = 30.0, least_timed = 20e-6;
@@ -80,40 +82,80 @@ static void put_sizes(struct text *x, const struct instance *p, bool json)
     }
 }
 
-static void print_result(struct tgc *t, const struct options *o, const struct instance *p,
-                         const double *seconds, int n, int at_once, const struct model *m,
-                         const struct kernel_times *times)
+/* What was measured: seconds[n] of runs, sorted, and the kernels' times. */
+struct result {
+    const struct instance *p;
+    const struct model *m;
+    const struct kernel_times *times;
+    const double *seconds;
+    int n, at_once;
+};
+
+static double rate_of(const struct result *r)
 {
-    const struct program_info *info = p->info;
-    double least = seconds[0], median = seconds[n / 2], rate = least > 0 ? info->flop / least : 0;
+    return r->seconds[0] > 0 ? r->p->info->flop / r->seconds[0] : 0;
+}
+
+static void put_json(struct text *x, const struct options *o, const struct result *r)
+{
+    const struct program_info *info = r->p->info;
+    text_puts(x, "{\"name\":");
+    text_json(x, info->name);
+    text_puts(x, ",\"ran_by\":");
+    text_json(x, r->p->made_by);
+    text_printf(x,
+                ",\"target\":\"%s\",\"threads\":%d,\"runs\":%d,\"min_seconds\":%.9g,\"median_"
+                "seconds\":%.9g,\"flop\":%.17g,"
+                "\"gflops\":%.6g,\"kernels\":%d,\"arena_bytes\":%zu,\"weight_bytes\":%zu,"
+                "\"kernel_times\":[",
+                info->target, o->threads, r->n * r->at_once, r->seconds[0], r->seconds[r->n / 2],
+                info->flop, rate_of(r) / 1e9, info->kernel_count, info->arena_bytes,
+                info->weights_bytes);
+    times_write_json(x, x->t, r->m, r->p, r->times);
+    text_puts(x, "],\"sizes\":{");
+    put_sizes(x, r->p, true);
+    text_puts(x, "}}");
+}
+
+static void print_result(struct tgc *t, const struct options *o, const struct result *r)
+{
+    const struct program_info *info = r->p->info;
     struct text x = {.t = t};
     if (o->json) {
-        text_puts(&x, "{\"name\":");
-        text_json(&x, info->name);
-        text_puts(&x, ",\"ran_by\":");
-        text_json(&x, p->made_by);
-        text_printf(&x,
-                    ",\"target\":\"%s\",\"threads\":%d,\"runs\":%d,\"min_seconds\":%.9g,\"median_"
-                    "seconds\":%.9g,\"flop\":%.17g,"
-                    "\"gflops\":%.6g,\"kernels\":%d,\"arena_bytes\":%zu,\"weight_bytes\":%zu,"
-                    "\"kernel_times\":[",
-                    info->target, o->threads, n * at_once, least, median, info->flop, rate / 1e9,
-                    info->kernel_count, info->arena_bytes, info->weights_bytes);
-        times_write_json(&x, t, m, p, times);
-        text_puts(&x, "],\"sizes\":{");
-        put_sizes(&x, p, true);
-        text_puts(&x, "}}\n");
+        put_json(&x, o, r);
+        text_putc(&x, '\n');
     } else {
         text_puts(&x, info->name);
-        put_sizes(&x, p, false);
+        put_sizes(&x, r->p, false);
         text_putc(&x, ':');
-        put_seconds(&x, " min", least);
-        put_seconds(&x, ", median", median);
-        text_printf(&x, " of %d runs, %.3g GFLOP/s, %d kernels, %d thread%s\n", n * at_once,
-                    rate / 1e9, info->kernel_count, o->threads, o->threads == 1 ? "" : "s");
-        times_write(&x, t, m, p, times);
+        put_seconds(&x, " min", r->seconds[0]);
+        put_seconds(&x, ", median", r->seconds[r->n / 2]);
+        text_printf(&x, " of %d runs, %.3g GFLOP/s, %d kernels, %d thread%s\n", r->n * r->at_once,
+                    rate_of(r) / 1e9, info->kernel_count, o->threads, o->threads == 1 ? "" : "s");
+        times_write(&x, t, r->m, r->p, r->times);
     }
     fputs(x.s, stdout);
+}
+
+/* -o OUT.html or OUT.json, and what VIZ=1 asks for. */
+static bool write_report(struct tgc *t, const struct options *o, const struct result *r)
+{
+    struct outputs *files = outputs_new(t);
+    struct text bench = {.t = t};
+    const char *name = r->p->info->name, *beside = report_path(t, o, name);
+    bool ok = true;
+    put_json(&bench, o, r);
+    model_protect_files(o, r->m, files);
+    if (o->output)
+        ok = report_write(t, o, r->m, name, bench.s, o->output, files);
+    if (o->viz && ok && !(o->output && strcmp(beside, o->output) == 0)) {
+        diag_note(t, &(struct place){.file = beside}, "the visual report (VIZ=1)");
+        ok = report_write(t, o, r->m, name, bench.s, beside, files);
+    }
+    ok = ok && outputs_commit(files);
+    if (!ok)
+        outputs_discard(files);
+    return ok;
 }
 
 enum exit_status cmd_bench(struct tgc *t, const struct options *given)
@@ -124,6 +166,11 @@ enum exit_status cmd_bench(struct tgc *t, const struct options *given)
     struct instance p;
     struct kernel_times times;
     int n, at_once;
+    bool ok = true, reports = o.output || o.viz;
+    if (reports) {
+        report_prepare(&o);
+        o.no_code_cache = true;              /* what is kept has no schedule */
+    }
     if (!instance_obtain(t, &o, &m, &f, feed_read, &p) || !feed_instance(t, &f, &p) ||
         !instance_choose_entry(t, &o, true, &p) ||
         !instance_prepare(t, &o, &p))
@@ -135,10 +182,13 @@ enum exit_status cmd_bench(struct tgc *t, const struct options *given)
         times_hook(t, &times, &p);
         if (!instance_restart(t, &o, &p) || !times_of_runs(t, &p, &times))
             return EXIT_FAILED;
-        print_result(t, &o, &p, seconds, n, at_once, &m, &times);
+        const struct result r = {&p, &m, &times, seconds, n, at_once};
+        if (!o.output || strcmp(o.output, "-") != 0)
+            print_result(t, &o, &r);
+        ok = !reports || write_report(t, &o, &r);
         if (!o.json)
             instance_print_maker(&p, NULL);
     }
     instance_close(&p);
-    return seconds ? EXIT_DONE : EXIT_FAILED;
+    return seconds && ok ? EXIT_DONE : EXIT_FAILED;
 }

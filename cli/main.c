@@ -51,6 +51,8 @@ static enum exit_status dispatch(struct tgc *t, struct options *o)
         return print_info(t, o);
     case COMMAND_OPS:
         return cmd_ops(t, o);
+    case COMMAND_REPORT:
+        return cmd_report(t, o);
     case COMMAND_CACHE:
         return cmd_cache(t, o);
     case COMMAND_DEVICES:
@@ -66,6 +68,25 @@ static enum exit_status dispatch(struct tgc *t, struct options *o)
     TGC_BUG(t, "no function for the command %s", command_name(o->command));
 }
 
+/* VIZ=1, of commands that write no report themselves. */
+static enum exit_status add_report(struct tgc *t, const struct options *o)
+{
+    struct tgc *own = tgc_new(0);
+    bool ok = false;
+    if (!own)
+        return EXIT_FAILED;
+    struct options copy = *o;
+    if (setjmp(own->stop) == 0) {
+        limits_set(own, &copy);
+        own->listener = listen_for_terminal(own, &copy);
+        ok = viz_write(own, &copy);
+    }
+    messages_print(own, &copy, stderr);
+    (void)t;
+    tgc_free(own);
+    return ok ? EXIT_DONE : EXIT_FAILED;
+}
+
 static enum exit_status run(struct tgc *t, int argc, const char *const *argv, struct options *o)
 {
     if (!options_parse(t, argc, argv, variable, o))
@@ -75,6 +96,8 @@ static enum exit_status run(struct tgc *t, int argc, const char *const *argv, st
     t->listener = listen_for_terminal(t, o);
     double start = clock_seconds();
     enum exit_status status = dispatch(t, o);
+    if (viz_is_apart(o) && status == EXIT_DONE)
+        status = add_report(t, o);
     report_stage(t, "total", start);
     if ((fflush(stdout) != 0 || ferror(stdout)) && status == EXIT_DONE) {
         diag_error(t, NULL, "writing to standard output failed");

@@ -201,6 +201,7 @@ struct buffer {
      * base_offset on */
     struct buffer *base;
     struct uop *base_offset;
+    const char *why; /* set by passes/plan: why it is stored, and not computed where it is used */
     bool is_image;               /* set by passes/vector/images.c: kernels read pixels of it */
     bool is_local;               /* BUFFER_SCRATCH: a block's threads share it */
     /* BUFFER_SCRATCH: all blocks of a grid share it; counts: as counters of TICKETs, which are 0
@@ -535,6 +536,7 @@ struct tgc {
     void *agree_ctx;
     /* nesting of calls of the fold hook, to catch rules that undo each other */
     int fold_depth;
+    unsigned *fired;             /* by rule, how often it fired (pass_log); NULL: not counted */
     bool noopt;                  /* -O0: only integer index rules fold */
     bool fast_math;
     bool no_winograd;            /* convolutions stay sums of products */
@@ -684,7 +686,8 @@ struct uop *uop_substitute_all(struct tgc *t, struct uop *u, const struct uop_ma
 /* origins: provenance of uops, stored outside the graph and the hash key. Set while the frontend
  * lowers a node; rewriting keeps the first. */
 /* model's node name (may be ""), operator, number */
-struct origin { const char *node; const char *op_type; int index; };
+/* id: its place in tgc.origin */
+struct origin { const char *node; const char *op_type; int index, id; };
 /* also becomes current */
 int origin_new(struct tgc *t, const char *node, const char *op_type, int index);
 const struct origin *uop_get_origin(const struct tgc *t, const struct uop *u);     /* NULL: none */

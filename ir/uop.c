@@ -656,7 +656,7 @@ struct uop *uop_substitute(struct tgc *t, struct uop *u, const struct uop *from,
 int origin_new(struct tgc *t, const char *node, const char *op_type, int index)
 {
     struct origin *o = MEM_NEW(t, struct origin);
-    *o = (struct origin){node, op_type, index};
+    *o = (struct origin){node, op_type, index, (int)t->norigin};
     VEC_PUSH(t, t->origin, t->norigin, t->cap_origin, o);
     return t->current_origin = (int)t->norigin;
 }

@@ -1,5 +1,5 @@
 /* compile.c - a model becomes code in files, and a depfile if one is wanted. */
-#include "lib/lib.h"
+#include "lib/report/report.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -404,15 +404,13 @@ static bool write_llvm(struct tgc *t, const struct options *o, const struct mode
 }
 
 static bool write_view(struct tgc *t, const struct options *o, const struct model *m,
-                       struct outputs *files, const char *name)
+                       struct outputs *files)
 {
     struct text x = {.t = t};
     if (o->emit == EMIT_UOPS)
         schedule_write_uops(&x, t, m->schedule);
-    else if (o->emit == EMIT_DOT)
-        schedule_write_dot(&x, t, m->schedule);
     else
-        schedule_write_json(&x, t, m->schedule, name);
+        schedule_write_dot(&x, t, m->schedule);
     return outputs_put(files, o->output, &x);
 }
 
@@ -503,8 +501,10 @@ static bool write_outputs(struct tgc *t, const struct options *o, const struct m
                                         : write_binary(t, o, m, files, name);
     case EMIT_UOPS:
     case EMIT_DOT:
+        return write_view(t, o, m, files);
     case EMIT_JSON:
-        return write_view(t, o, m, files, name);
+    case EMIT_HTML:
+        return report_write(t, o, m, name, NULL, o->output, files);
     case EMIT_CL:
     case EMIT_CU:
     case EMIT_HIP:
@@ -534,6 +534,22 @@ static const char *name_of(struct tgc *t, const struct options *o, const struct 
     return program_name(t, stem);
 }
 
+static bool asks_for_report(const struct options *o)
+{
+    return o->viz || o->emit == EMIT_HTML || o->emit == EMIT_JSON;
+}
+
+/* VIZ=1: the report, unless it is the output itself. */
+static bool write_beside(struct tgc *t, const struct options *o, const struct model *m,
+                         struct outputs *files, const char *name)
+{
+    const char *path = report_path(t, o, name);
+    if (strcmp(path, o->output) == 0)
+        return true;
+    diag_note(t, &(struct place){.file = path}, "the visual report (VIZ=1)");
+    return report_write(t, o, m, name, NULL, path, files);
+}
+
 /* Inputs that are given determine shapes and the lengths of sequences; they stay inputs. */
 bool compile_model(struct tgc *t, const struct options *given, struct outputs *files)
 {
@@ -541,6 +557,8 @@ bool compile_model(struct tgc *t, const struct options *given, struct outputs *f
     const struct options *o = &told;
     struct model m;
     struct feed f;
+    if (asks_for_report(o))
+        report_prepare(&told);
     if (!model_load(t, o, &m) || (told.ninput && !feed_read(t, &told, &m, &f)))
         return false;
     bool of_graph = o->emit == EMIT_TG || o->emit == EMIT_ONNX;
@@ -558,6 +576,7 @@ bool compile_model(struct tgc *t, const struct options *given, struct outputs *f
                 (of_graph ? model_lower(t, o, &m) : model_schedule(t, o, name, &m));
     model_protect_files(o, &m, files); /* including external data, which lowering has read */
     bool ok = made && write_outputs(t, o, &m, files, name) &&
+              (!o->viz || of_graph || write_beside(t, o, &m, files, name)) &&
               (!o->depfile || write_depfile(t, o, &m, files)) && outputs_commit(files);
     if (!ok)
         outputs_discard(files);

@@ -168,3 +168,11 @@ void digest_add_string(struct digest *d, const char *s)
 void digest_add_number(struct digest *d, uint64_t v) { digest_add(d, &v, sizeof v); }
 
 void digest_end(struct digest *d, unsigned char out[DIGEST_NBYTES]) { sha_end(&d->sha, out); }
+
+void digest_sha256(const void *data, size_t nbytes, unsigned char out[DIGEST_NBYTES])
+{
+    struct sha256 s;
+    sha_begin(&s);
+    sha_add(&s, data, nbytes);
+    sha_end(&s, out);
+}

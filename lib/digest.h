@@ -11,6 +11,8 @@ struct sha256 { uint32_t h[8]; unsigned char block[64]; size_t n; uint64_t total
 struct digest_key { uint64_t word[KEY_NWORD]; };
 struct digest { const struct digest_key *key; struct sha256 sha; };
 
+/* SHA-256 of bytes. */
+void digest_sha256(const void *data, size_t nbytes, unsigned char out[DIGEST_NBYTES]);
 /* Of a secret, which has to be random where others may choose what is hashed. */
 void digest_key(struct digest_key *key, const void *secret, size_t nbytes);
 /* The key stays the caller's. */

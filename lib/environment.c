@@ -143,9 +143,7 @@ bool environment_apply(struct parser *p, bool has_target, bool has_level)
     const char *limit = p->getenv_("TGC_OPT_LIMIT");
     o->opt_limit = limit && *limit ? read_variable(p, "TGC_OPT_LIMIT") : -1;
     o->no_code_cache |= o->opt_limit >= 0;
-    if (read_variable(p, "VIZ"))
-        diag_warn(p->t, NULL,
-                  "VIZ is set in the environment; what it asks for is not in this version of tgc");
+    o->viz = read_variable(p, "VIZ") > 0;
     for (int i = 0; i < TARGET_COUNT && !has_target; i++)
         if (read_variable(p, target_rows[i].variable))
             return set_target(p, target_rows[i].name, target_rows[i].variable);

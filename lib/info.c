@@ -58,9 +58,7 @@ static void put_dim(struct text *shape, bool json, const char *symbol, int64_t s
         text_puts(shape, symbol);
 }
 
-/* A line for each pass, in order of execution. Changes by passes of the plan or the schedule are
- * not counted. */
-static void put_passes(struct text *x, bool json, const struct pass_record *record)
+void info_put_passes(struct text *x, bool json, bool timed, const struct pass_record *record)
 {
     const struct pass *p;
     for (int i = 0; (p = pass_at(i)) != NULL; i++) {
@@ -68,10 +66,11 @@ static void put_passes(struct text *x, bool json, const struct pass_record *reco
         if (json)
             text_printf(x,
                         "%s{\"name\":\"%s\",\"text\":\"%s\",\"stage\":\"%s\",\"runs\":%d,"
-                        "\"changes\":%s,\"seconds\":%.6f,\"uops\":%zu}",
+                        "\"changes\":%s,%s\"uops\":%zu}",
                         i ? "," : "", p->name, p->text, stage_name(p->stage), record[i].runs,
                         counts ? mem_printf(x->t, "%d", record[i].changes) : "null",
-                        record[i].seconds, record[i].uops);
+                        timed ? mem_printf(x->t, "\"seconds\":%.6f,", record[i].seconds) : "",
+                        record[i].uops);
         else
             text_printf(x, "    %-8s %-17s %5d %5s %9.3f %8zu  %s\n", stage_name(p->stage),
                         p->name, record[i].runs,
@@ -401,7 +400,7 @@ static bool report_model(struct tgc *t, const struct options *given, struct repo
     r->error_estimate = error_estimate(t);
     r->error_limit = t->error_limit;
     if (o->passes)
-        put_passes(&r->passes, o->json, m.record);
+        info_put_passes(&r->passes, o->json, true, m.record);
     if (o->why && o->json) {
         why_write_json(&r->why, t);
         why_opts_json(&r->opts, m.schedule);

@@ -110,6 +110,12 @@ static size_t model_nbytes(const struct rows *r)
     return n;
 }
 
+double info_model_weight_bytes(struct tgc *t, const struct schedule *s)
+{
+    struct rows r = collect(t, s);
+    return (double)model_nbytes(&r);
+}
+
 static void put_name(struct text *x, const struct row *row)
 {
     if (row->origin)

@@ -135,6 +135,8 @@ struct options {
     enum dtype weight_dtype;        /* VOID: as in the model */
     enum dtype math;                /* VOID: f32 */
     bool fast_math, no_winograd, strassen, debug_info, json, tg, verbose, why, passes, clear;
+    bool records;                   /* passes are logged, for a report */
+    bool viz;                       /* VIZ=1 */
     bool no_code_cache;
     bool bisect;                    /* verify */
     int opt_limit;                  /* TGC_OPT_LIMIT; -1: none */
@@ -289,8 +291,10 @@ struct model {
     size_t cap_text_file;
     struct tgc *tgc;
     struct graph *graph;
+    struct uop **root; int nroot;   /* of the graph, before its first pass */
     struct uop **draw;              /* of onnx_graph_options, before model_lower() */
     struct schedule *schedule;
+    struct pass_log *log;           /* for a report: what passes change */
     struct pass_record *record;     /* with --passes: the record of each pass */
     const char *base;               /* the file's name without directories; "stdin" */
     const char *stem;               /* without its extension either */
@@ -380,11 +384,17 @@ bool trained_write(struct tgc *t, const struct options *o, const struct model *m
  * diagnostics. */
 bool info_write(struct text *out, struct tgc *t, const struct options *o);
 
+/* A line for each pass, in order of execution, or the elements of a JSON list. Changes by passes of
+ * the plan or the schedule are not counted. timed: JSON with the seconds of each. */
+void info_put_passes(struct text *x, bool json, bool timed, const struct pass_record *record);
+
 /* ------------------------------------------------------------------------------- info_weights.c */
 
 /* Lines for the weights of the model of which the program stores more or fewer bytes; all: also for
  * those that are stored in another order. Nothing where there is none. */
 void info_weights_write(struct text *out, struct tgc *t, const struct schedule *s, bool all);
+/* Of the model's weights that the program has, as the model stores them. */
+double info_model_weight_bytes(struct tgc *t, const struct schedule *s);
 /* ,"model_weight_bytes":N,"weights_changed":[...] */
 void info_weights_write_json(struct text *out, struct tgc *t, const struct schedule *s);
 

@@ -406,6 +406,9 @@ static bool add_gradients(struct tgc *t, const struct options *o, struct graph *
     return ok;
 }
 
+/* Of the lines in a report that passes changed, at most. */
+enum { LOG_NBYTES = 6 << 20 };
+
 bool model_lower(struct tgc *t, const struct options *o, struct model *m)
 {
     double start = clock_seconds();
@@ -427,6 +430,8 @@ bool model_lower(struct tgc *t, const struct options *o, struct model *m)
                                                .draw = m->draw,
                                                .nchwc_block = o->nchwc_block};
     passes_init(t);
+    if (o->records)
+        m->log = pass_log_new(t, LOG_NBYTES);
     if (!check_states_kept(t, o))
         return false;
     if (m->onnx)
@@ -466,7 +471,7 @@ static isa_set instruction_sets(const struct tgc *t, const struct options *o)
         o->command == COMMAND_RUN || o->command == COMMAND_VERIFY || o->command == COMMAND_BENCH ||
         o->command == COMMAND_TRAIN;
     bool by_llvm = o->target == TARGET_LLVM,
-         here = runs && !t->tuning && (by_llvm || o->any_target);
+         here = runs && (!t->tuning || (o->why && !o->tune)) && (by_llvm || o->any_target);
     isa_set set = o->isa ? o->isa : here ? options_native_isa() : isa_all();
     bool asks = o->command == COMMAND_COMPILE && !o->processor &&
                 (o->emit == EMIT_OBJECT || o->emit == EMIT_SHARED || o->emit == EMIT_ARCHIVE);
@@ -501,10 +506,12 @@ bool model_optimize(struct tgc *t, const struct options *o, const char *name, st
     if (o->passes)
         m->record = mem_array(t, (size_t)pass_count(), sizeof *m->record);
     compile_options.record = m->record;
+    compile_options.log = m->log;
     double start = clock_seconds();
     graph_settle(t, m->graph, true);
     if (!state_apply(t, m->graph, o->state, o->nstate, o->model))
         return false;
+    m->root = graph_roots(t, m->graph, &m->nroot);
     m->schedule = passes_run(t, m->graph, &compile_options);
     if (!m->schedule || t->nerror ||
         (t->tuning && !tune_check(t, t->tuning, compile_options.isa)))

@@ -245,17 +245,19 @@ static bool find_command(struct parser *p)
         p->o->topic = COMMAND_COUNT;
     }
     p->o->model = p->noperand ? p->operand[0] : NULL;
-    p->o->model2 = p->o->command == COMMAND_VERIFY && p->noperand == 2 ? p->operand[1] : NULL;
+    bool takes_two = p->o->command == COMMAND_VERIFY || p->o->command == COMMAND_REPORT;
+    p->o->model2 = takes_two && p->noperand == 2 ? p->operand[1] : NULL;
     return true;
 }
 
 static bool find_emit(struct parser *p)
 {
     const char *out = p->o->output;
-    if (p->o->emit != EMIT_COUNT || !out || p->o->command != COMMAND_COMPILE)
+    bool reports = p->o->command == COMMAND_BENCH || p->o->command == COMMAND_REPORT;
+    if (p->o->emit != EMIT_COUNT || !out || (p->o->command != COMMAND_COMPILE && !reports))
         return true;
     if (strcmp(out, "-") == 0)
-        return set_emit(p, "c", "-o");
+        return set_emit(p, reports ? "html" : "c", "-o");
     const char *slash = strrchr(out, '/'), *base = slash ? slash + 1 : out,
                *dot = strrchr(base, '.');
     if (!dot || dot == base || !dot[1])
@@ -266,10 +268,29 @@ static bool find_emit(struct parser *p)
     return set_emit(p, dot + 1, out);
 }
 
+/* What bench and report write. */
+static bool check_reports(struct parser *p)
+{
+    const struct options *o = p->o;
+    bool is_report = o->command == COMMAND_REPORT;
+    if (is_report && !p->noperand)
+        return usage(p, "tgc report needs a .json that tgc has written (-o m.json), or two");
+    if (is_report && !o->output)
+        return usage(p, "tgc report needs -o OUT.html");
+    if (!is_report && o->emit != EMIT_COUNT && !o->output)
+        return usage(p, "--emit=%s needs -o OUT", emit_extension(o->emit));
+    if (o->emit == EMIT_HTML || o->emit == EMIT_COUNT || (o->emit == EMIT_JSON && !is_report))
+        return true;
+    return usage(p, "tgc %s writes .html%s, and not .%s", command_rows[o->command].name,
+                 is_report ? "" : " or .json", emit_extension(o->emit));
+}
+
 static bool check_operands(struct parser *p)
 {
     const struct options *o = p->o;
     const char *command = command_rows[o->command].name;
+    if ((o->command == COMMAND_REPORT || o->command == COMMAND_BENCH) && !check_reports(p))
+        return false;
     if (o->command == COMMAND_OPS)
         return p->noperand <= 1 ||
                usage(p, "tgc ops takes one name, and '%.200s' is a second one", p->operand[1]);

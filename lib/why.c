@@ -275,6 +275,32 @@ static void put_json_line(struct text *out, struct tgc *t, const struct tuned *e
     text_json(out, line.s);
 }
 
+/* ,"tiles":[...]: each candidate's tile in words, and its rate as a share of the best one's */
+static void put_tiles_json(struct text *out, const struct choice *c)
+{
+    text_puts(out, ",\"tiles\":[");
+    for (int i = 0; i < c->n; i++) {
+        struct text x = {.t = out->t};
+        if (c->tile[i].column_axis >= 0)
+            put_tile(&x, &c->tile[i]);
+        text_printf(out, "%s{\"taken\":%s,\"share\":%.3g,\"text\":", i ? "," : "",
+                    tuned_are_equal(&c->candidate[i], &c->taken) ? "true" : "false",
+                    c->tile[0].gain > 0 ? c->tile[i].gain / c->tile[0].gain : 0);
+        text_json(out, x.n ? x.s : "no tile");
+        text_putc(out, '}');
+    }
+    text_putc(out, ']');
+}
+
+/* ,"us":[...]: each candidate's time by the cost model */
+static void put_costs_json(struct text *out, const struct choice *c)
+{
+    text_puts(out, ",\"us\":[");
+    for (int i = 0; i < c->n && i < TUNE_SIDES_MAX; i++)
+        text_printf(out, "%s%.4g", i ? "," : "", c->cost[i] / 1000);
+    text_puts(out, "]");
+}
+
 void why_write_json(struct text *out, struct tgc *t)
 {
     const struct tuning *tuning = t->tuning;
@@ -300,7 +326,12 @@ void why_write_json(struct text *out, struct tgc *t)
             text_puts(out, k ? "," : "");
             put_json_line(out, t, &c->candidate[k]);
         }
-        text_puts(out, "]}");
+        text_puts(out, "]");
+        if (c->taken.kind == TUNE_TILE && c->tile)
+            put_tiles_json(out, c);
+        if (c->taken.kind == TUNE_WINOGRAD)
+            put_costs_json(out, c);
+        text_putc(out, '}');
     }
 }
 

@@ -162,9 +162,11 @@ static void check_facts(struct tgc *t, const struct passing *p, const struct pas
 
 struct start { double seconds; size_t uops; };
 
-static struct start start_pass(struct tgc *t)
+static struct start start_pass(struct tgc *t, struct passing *p, int i)
 {
     tgc_poll(t);
+    if (p->log)
+        pass_log_enter(t, p->log, i);
     return (struct start){clock_seconds(), t->nuop};
 }
 
@@ -203,12 +205,12 @@ static uint64_t kernel_mark(const struct kernel *k)
 
 static bool run_graph_pass(struct tgc *t, struct passing *p, int i)
 {
-    struct start start = start_pass(t);
+    struct start start = start_pass(t, p, i);
     uint64_t before = graph_mark(t, p->graph);
     if (!passes[i].graph(t, p->graph))
         return false;
     note(t, p, i, start, before != graph_mark(t, p->graph));
-    if (p->dump)
+    if (p->dump && before != graph_mark(t, p->graph))
         dump_graph(t, p->dump, p->graph, passes[i].name);
     return graph_verify(t, p->graph, passes[i].name);
 }
@@ -228,7 +230,7 @@ static bool verify_all(struct tgc *t, struct passing *p, const char *after)
 
 static bool run_plan_pass(struct tgc *t, struct passing *p, int i)
 {
-    struct start start = start_pass(t);
+    struct start start = start_pass(t, p, i);
     int before = t->nerror;
     passes[i].plan(p->plan);
     note(t, p, i, start, true);
@@ -239,7 +241,7 @@ static bool run_plan_pass(struct tgc *t, struct passing *p, int i)
 
 static bool run_schedule_pass(struct tgc *t, struct passing *p, int i)
 {
-    struct start start = start_pass(t);
+    struct start start = start_pass(t, p, i);
     int nkernel = p->schedule->nkernel;
     if (!passes[i].schedule(t, p->schedule))
         return false;
@@ -250,7 +252,7 @@ static bool run_schedule_pass(struct tgc *t, struct passing *p, int i)
 static bool run_kernel_pass(struct tgc *t, struct passing *p, int i, struct kernel *k)
 {
     struct mem_mark mark = scratch_mark(t);
-    struct start start = start_pass(t);
+    struct start start = start_pass(t, p, i);
     uint64_t before = kernel_mark(k);
     bool ok = passes[i].kernel(t, p->schedule, k);
     scratch_release(t, mark);
@@ -348,7 +350,8 @@ struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile
                         .on_device = o->on_device,
                         .thread_gain_ns = o->on_device ? 0 : machine_of(t)->wake_ns,
                         .facts = TENSORS,
-                        .record = o->record};
+                        .record = o->record,
+                        .log = o->log};
     t->threads = o->threads;
     t->device = o->device;
     t->architectures = o->architectures;
@@ -356,8 +359,8 @@ struct schedule *passes_run(struct tgc *t, struct graph *g, const struct compile
     t->scalar = !(o->isa & ~(1u << isa_portable()));
     if (!check_sizes(t, g) || !check_inputs(t, g) || !graph_verify(t, g, "the frontend"))
         return NULL;
-    if (t->debug >= 4) {
-        p.dump = dump_new(t);
+    if (t->debug >= 4 || o->log) {
+        p.dump = dump_new(t, t->debug >= 4 ? NULL : o->log);
         dump_graph(t, p.dump, g, "the frontend");
     }
     if (!passes_run_rows(t, &p, passes[0].name, "separate_twins"))

@@ -6,7 +6,7 @@
 #include "ir/ir.h"
 
 enum opt_op {
-#define OPT(name, text, fields) OPT_##name,
+#define OPT(name, text, fields, does) OPT_##name,
 #include "passes/opts.def"
     OPT_COUNT
 };
@@ -46,6 +46,9 @@ int opt_number(struct tgc *t, struct uop *store, const struct uop *part);
 
 /* opts_text.c: one opt as text, `lanes 0 axis=2 n=16 kind=vector as=column`, without a newline. */
 void opt_print(struct text *out, const struct opt *o);
+/* Its first word there, and a sentence that says what it does. */
+const char *opt_name(enum opt_op op);
+const char *opt_does(enum opt_op op);
 /* Reads opts from text: one a line, or several separated by `;`; `#` begins a comment. line: the
  * number of the first line. false: a diagnostic says where the text is wrong. */
 bool opts_read(struct tgc *t, const char *file, int line, const char *bytes, size_t nbytes,

@@ -32,6 +32,8 @@ struct kernel {
     const char *name;            /* C identifier, unique in the program: "conv2_1", "softmax_3" */
     /* one line for a person: 'Conv "conv_3", Relu "relu_4": f32[1,64,56,56]'; not escaped */
     const char *title;
+    /* the model's nodes that it computes, those of `title`; the one that names it first */
+    const struct origin **node; int nnode; size_t cap_node;
     struct uop *ast;             /* SINK(STORE(buffer, offset, value, range...)...) */
     struct opts opts;            /* what made it of the AST that was lowered */
     struct uop **linear; int nlinear;
@@ -162,6 +164,7 @@ struct compile_options {
     isa_set isa;                 /* of variants; 0: only the portable kernel */
     const char *name;            /* C identifier */
     struct pass_record *record;  /* NULL, or the record of each pass */
+    struct pass_log *log;        /* NULL, or receives what passes change */
 };
 
 /* Installs the fold hook (rules) into t; called once, before a frontend builds anything. */
@@ -277,6 +280,33 @@ const char *stage_name(enum stage_of s);
  * many uops it made. */
 struct pass_record { double seconds; int runs, changes; size_t uops; };
 
+/* A rule of passes/rules/, by its number. rewrite.c */
+struct rule_row { const char *name, *file; int line; };
+int rule_count(void);
+const struct rule_row *rule_row_at(int i);
+
+/* What passes have done, for the report: of the graph, the plan or a kernel the lines that each
+ * changed, and how often each rule fired. Kernels as the portable program, and as the variant that
+ * the machine would run. dump.c */
+struct pass_change {
+    int pass;                    /* pass_at(); pass_count(): the frontend */
+    const char *subject;         /* "graph", "plan", "conv_3 (avx2)" */
+    /* whole: all lines, the first time. Then what became of them in order: "=N" for N equal lines,
+     * "-" before one that went, "+" before one that came; equal lines at the end are left out */
+    const char *lines;
+    bool whole;
+};
+struct pass_log {
+    struct pass_change *change; size_t n, cap;
+    size_t nbytes, most;         /* of all lines; later changes are left out */
+    int left_out;
+    unsigned *fired;             /* [pass_count() + 1][rule_count()]; the last row: the frontend */
+};
+/* Counts rules from now on, as the frontend's. */
+struct pass_log *pass_log_new(struct tgc *t, size_t most);
+/* Rules that fire from now on are this pass's. */
+void pass_log_enter(struct tgc *t, struct pass_log *log, int pass);
+
 /* The state of a compile between two passes. */
 struct passing {
     struct graph *graph;
@@ -289,7 +319,8 @@ struct passing {
     double thread_gain_ns;
     unsigned facts;              /* bit i is enum pass_fact i */
     struct pass_record *record;  /* by pass; NULL: not recorded */
-    struct dump *dump;           /* at DEBUG=4 */
+    struct dump *dump;           /* at DEBUG=4, or with a log */
+    struct pass_log *log;
 };
 /* Runs the passes from `first` to `last`, verifying after each. needs: a verified graph. false:
  * diagnostics were recorded. */

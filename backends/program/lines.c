@@ -33,6 +33,12 @@ void lines_write_kernel(struct program *p, const struct kernel *k, const struct 
 {
     size_t from = out->n, task = p->tasks.n;
     p->backend->kernel(p, k, v, out);
+    struct program_sources *s = p->o->sources;
+    if (s) {
+        struct program_source one = {k, v ? v->isa : isa_portable(),
+                                     mem_printf(p->t, "%.*s", (int)(out->n - from), out->s + from)};
+        VEC_PUSH(p->t, s->v, s->n, s->cap, one);
+    }
     lines_mark(p, out, from, k->title);
     lines_mark(p, &p->tasks, task, k->title);
 }

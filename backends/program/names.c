@@ -231,6 +231,28 @@ void text_json(struct text *out, const char *s)
     text_putc(out, '"');
 }
 
+void text_html(struct text *out, const char *s, size_t most)
+{
+    const char *begin = s, *entity;
+    while (*s && (size_t)(s - begin) < most) {
+        uint32_t code;
+        int n = utf8_read(s, &code);
+        entity = *s == '<' ? "&lt;" : *s == '>' ? "&gt;" : *s == '&' ? "&amp;"
+               : *s == '"' ? "&quot;" : *s == '\'' ? "&#39;" : NULL;
+        if (n == 0)
+            text_puts(out, "\xef\xbf\xbd");
+        else if (entity)
+            text_puts(out, entity);
+        else if (is_plain(code) || code == '\n' || code == '\t')
+            text_write(out, s, (size_t)n);
+        else
+            text_printf(out, "[U+%04X]", code);
+        s += n > 0 ? n : 1;
+    }
+    if (*s)
+        text_printf(out, "\xe2\x80\xa6 (%zu bytes)", strlen(begin));
+}
+
 void text_dot(struct text *out, const char *s)
 {
     while (*s) {

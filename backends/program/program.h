@@ -40,6 +40,9 @@ void text_comment(struct text *out, const char *s);
 /* a C string literal with its quotes */
 void text_string(struct text *out, const char *s);
 void text_json(struct text *out, const char *s);                 /* a JSON string with its quotes */
+/* HTML text, or an attribute's in quotes. Control characters and those of direction are shown as
+ * [U+202E]; of more than `most` bytes the first ones, and how many there are. */
+void text_html(struct text *out, const char *s, size_t most);
 void text_dot(struct text *out, const char *s);                  /* inside a quoted DOT string */
 /* bytes as a C string literal of several lines */
 void text_literal(struct text *out, const void *p, size_t nbytes);

@@ -377,9 +377,7 @@ static void find_bytes(struct walk *w, const struct schedule *s, double *nbytes)
     }
 }
 
-/* The variant that the machine would run: the widest that its vectors hold, by tiles if it
- * multiplies them; NULL: the portable program. */
-static const struct variant *variant_of(const struct machine *m, const struct kernel *k)
+const struct variant *kernel_cost_variant(const struct machine *m, const struct kernel *k)
 {
     const struct variant *best = NULL;
     for (int i = 0; i < k->nvariant; i++) {
@@ -400,7 +398,7 @@ struct kernel_cost kernel_cost(struct tgc *t, const struct schedule *s, const st
         c.ns = device_use(t, k).ns;
         return c;
     }
-    const struct variant *v = variant_of(w.m, k);
+    const struct variant *v = kernel_cost_variant(w.m, k);
     double cycles = v ? walk_program(&w, v->linear, v->nlinear)
                       : walk_program(&w, k->linear, k->nlinear);
     double longest = c.compute_ns = cost_of_cycles(w.m, cycles), sum = c.compute_ns;
@@ -408,10 +406,17 @@ struct kernel_cost kernel_cost(struct tgc *t, const struct schedule *s, const st
     find_bytes(&w, s, c.nbytes);
     for (int level = LEVEL_L2; level < LEVEL_COUNT; level++) {
         double ns = cost_of_cycles(w.m, c.nbytes[level] / w.m->level[level].bytes_cycle);
+        c.limit = ns > longest ? (enum memory_level)level : c.limit;
         longest = ns > longest ? ns : longest;
         sum += ns;
     }
     c.ns = longest + RATIO_HIDDEN * (sum - longest);
     scratch_release(t, mark);
     return c;
+}
+
+const char *kernel_limit_name(struct tgc *t, const struct kernel *k, const struct kernel_cost *c)
+{
+    static const char *const name[LEVEL_COUNT] = {"arithmetic", "L2", "L3", "memory"};
+    return device_has_grid(t) ? cost_limit_name(device_use(t, k).limit) : name[c->limit];
 }

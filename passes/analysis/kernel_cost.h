@@ -7,8 +7,14 @@
 #include "passes/passes.h"
 #include "passes/target/cost.h"
 
-/* ns of one thread on machine_of(t), for one run. `nbytes`: traffic from L2, L3 and memory. */
-struct kernel_cost { double ns, compute_ns, nbytes[LEVEL_COUNT]; };
+/* ns of one thread on machine_of(t), for one run. `nbytes`: traffic from L2, L3 and memory. limit:
+ * the level whose traffic takes longest; LEVEL_L1: no traffic does, but the arithmetic. */
+struct kernel_cost { double ns, compute_ns, nbytes[LEVEL_COUNT]; enum memory_level limit; };
+/* What limits the kernel, for people: "arithmetic", "L3", or of a device what device_use() says. */
+const char *kernel_limit_name(struct tgc *t, const struct kernel *k, const struct kernel_cost *c);
+/* The variant that the machine would run: the widest that its vectors hold, by tiles if it
+ * multiplies them; NULL: the portable program. */
+const struct variant *kernel_cost_variant(const struct machine *m, const struct kernel *k);
 
 /* Of the kernel's widest program, at the dimensions' upper bounds. For devices with a grid the time
  * alone. needs: VECTORS, SIZES. Changes nothing. */

@@ -43,7 +43,12 @@ struct kernel *kernel_of_nests(struct tgc *t, const struct kernel *from, struct 
     k->ast = uop_intern(t, OP_SINK, DTYPE_VOID, store, n, (union arg){0});
     kernel_describe(t, k);
     k->name = number > 0 ? mem_printf(t, "%s_%d", from->name, number) : from->name;
-    k->title = *k->title ? k->title : from->title;           /* a copy computes nothing */
+    if (!*k->title) {                                        /* a copy computes nothing */
+        k->title = from->title;
+        k->node = from->node;
+        k->nnode = from->nnode;
+        k->cap_node = from->cap_node;
+    }
     if (n == 1 && store[0]->src[2]->op == OP_CONST) {
         k->name = mem_printf(t, "fill_%d", from->index);
         k->title = mem_printf(t, "the padding for %s", from->title);

@@ -263,6 +263,9 @@ void twin_follow(struct tgc *t, struct kernel *k)
     k->index = was.index;
     k->name = was.name;
     k->title = was.title;
+    k->node = was.node;
+    k->nnode = was.nnode;
+    k->cap_node = was.cap_node;
     k->like = was.like;
     k->counts_down = was.counts_down;
     k->packed = own_all(t, k, k->packed, k->npacked);

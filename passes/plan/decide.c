@@ -20,6 +20,13 @@
 
 enum { POOLED_MAX = 16 };
 
+/* Notes why the value is not computed where it is used, which the report says; returns false. */
+static bool refuse(struct node *n, const char *why)
+{
+    n->why = why;
+    return false;
+}
+
 static bool is_too_large(const struct node *n, int most)
 {
     int depth = 0;
@@ -122,21 +129,22 @@ static bool inline_elementwise(struct plan *p, struct node *n)
     if (value_is_stationary(n->u))
         return true;
     if (is_within(p, n) && value_joins_parts(p, n->u))
-        return false;
+        return refuse(n, "it selects among several tensors, which an inner loop would repeat");
     if (!(repeats > 1.01)) {
         /* a sum of two layers is the epilogue of one contraction; the other keeps its own epilogue
          * and is stored */
         const struct uop *c = is_within(p, n) ? NULL : value_contraction(p, n->u);
         struct segment *s = n->use->seg;
         if (c && value_contracts_weight(c) && s->claimed && s->claimed != c)
-            return false;
+            return refuse(n, "the kernel is the epilogue of another layer already");
         if (c)
             s->claimed = c;
         return true;
     }
     /* a layer's prologue is computed by its producer */
     if (n->use->seg->ncontraction && is_within(p, n))
-        return false;
+        return refuse(n, "the layer that reads it would compute it again for each of its columns");
+    n->why = "it would be computed more often than it has elements";
     return cost_class_of(n->u->op) < COST_DIVISION && repeats <= RATIO_REPEATED &&
            !value_contraction(p, n->u) && !is_pooled_anew(p, n, repeats);
 }
@@ -189,37 +197,41 @@ static bool inline_reduce(struct plan *p, struct node *n)
     bool layer = contraction && value_contracts_weight(n->u) && !is_row_of_stage(p, n, deps);
     /* the row of a stage: one contraction may feed another */
     bool row = (deps & s->inner) && !layer;
-    if (n->nuse > 1 || segment_is_full(s) || (contraction && s->ncontraction && !row))
-        return false;
+    if (n->nuse > 1)
+        return refuse(n, "the kernel needs the sum at several places");
+    if (segment_is_full(s))
+        return refuse(n, "the kernel has as many loops as one may have");
+    if (contraction && s->ncontraction && !row)
+        return refuse(n, "the kernel has a sum of products already, and a tile has room for one");
     if (row && is_sheared(p, n))
-        return false;
+        return refuse(n, "its rows share no operands, so a kernel of its own computes it by tiles");
     /* two such products in one segment are no single nest, which could be tiled */
     if (s->streams && value_streams_weight(machine_of(p->t), n->u))
-        return false;
+        return refuse(n, "each of the two products streams a large weight");
     if (!(deps & s->inner) && !segment_accepts(s, deps))
-        return false;
+        return refuse(n, "no order of the kernel's loops computes each of its sums once");
     /* a sum of weights that is invariant along a layer's columns prevents tiling: the second of the
      * two gets a kernel of its own */
     bool gate = !(deps & s->inner) && deps != s->out && range_set_within(deps, s->out) &&
                 value_behind(n->u->src[0], MOVES_OPERAND)->op == OP_MUL &&
                 value_contracts_weight(n->u);
     if ((gate && s->ncontraction) || (contraction && value_contracts_weight(n->u) && s->gated))
-        return false;
+        return refuse(n, "a sum of weights that the layer's columns share would prevent tiles");
     if (segment_extent(s, segment_placed_in(s, deps, n->use->open)) > 1.01 * value_nelem(n->u))
-        return false;
+        return refuse(n, "the sum would be computed more often than it has elements");
     /* inside a stage, a contraction with weights would stream them again for every row */
     if (layer && (deps & s->inner) && s->nchain && !range_set_within(s->out, deps))
-        return false;
+        return refuse(n, "its weights would be read again for every row");
     /* a layer under a reduction has no rows for a tile, which only a small window is worth, not a
      * whole image */
     if (layer && segment_extent(s, deps & s->inner) > POOLED_MAX)
-        return false;
+        return refuse(n, "under the sum that reads it, the layer would have no rows for a tile");
     /* nor has one whose operands are both values, which besides has no layout for its columns */
     if (contraction && !layer && (deps & s->inner) && !range_set_within(deps & s->inner, s->staged))
-        return false;
+        return refuse(n, "under the sum that reads it, the product would have no rows for a tile");
     /* nor has one that is invariant along axes of the segment: their loops stand inside of it */
     if (contraction && !layer && !(deps & s->inner) && deps != s->out)
-        return false;
+        return refuse(n, "loops along which the product does not change would stand inside of it");
     if (!(deps & s->inner))
         segment_add_prefix(s, deps);
     s->gated |= gate;
@@ -406,9 +418,23 @@ static bool is_computed_anew(struct plan *p, const struct node *n)
            !is_factor_of_tiles(p, n);
 }
 
+/* Why it cannot be part of the one kernel that uses it. */
+static const char *why_apart(const struct plan *p, const struct node *n)
+{
+    return !node_has_one_segment(n)          ? "several kernels read it"
+           : n->use->seg->block != n->block  ? "it is computed outside of the branch or loop"
+           : is_too_large(n, 1)              ? "the kernel would become too large"
+           : has_too_many_operands(p, n) ? "the kernel would have more tensors than it may have"
+                                             : NULL;
+}
+
 static void decide_computed(struct plan *p, struct node *n)
 {
+    const char *apart = NULL;
     if (n->must || n->kept || is_byte_to_keep(p, n)) {
+        n->why = n->must   ? "it is read at data-dependent indices, or by the host"
+                 : n->kept ? "several values are computed from it"
+                           : "bytes are the smallest values to store";
         plan_realize(p, n);
         return;
     }
@@ -419,15 +445,14 @@ static void decide_computed(struct plan *p, struct node *n)
         inline_uses(p, n);
     else if (!node_has_one_segment(n) && is_computed_anew(p, n))
         inline_uses(p, n);
-    else if (!node_has_one_segment(n) || s->block != n->block || is_too_large(n, 1) ||
-             has_too_many_operands(p, n))
-        keep(p, n);
+    else if ((apart = why_apart(p, n)) != NULL)
+        refuse(n, apart), keep(p, n);
     else if (n->use->root && !n->use->next && !segment_is_plain(s))
         compute_root(p, n);
     else if (n->use->root || (p->noopt && !noopt_inlines(n)))
-        plan_realize(p, n);
+        refuse(n, n->use->root ? NULL : "-O0 stores each value"), plan_realize(p, n);
     else if (is_stat_of_columns(p, n))
-        keep(p, n);
+        refuse(n, "both kernels then have vectors along the columns"), keep(p, n);
     else if (reduce ? inline_reduce(p, n) : inline_elementwise(p, n))
         inline_uses(p, n);
     else if (!(wants_stage(p, n) && plan_stage(p, n)))
@@ -513,9 +538,13 @@ void plan_decide(struct plan *p, struct node *n)
     if (table)
         keep_key(p, v);
     if (table || v->op == OP_CONCAT || v->op == OP_SCATTER || v->op == OP_CONTIGUOUS ||
-        wants_halo(p, n) || is_joined_sum(p, n))
+        wants_halo(p, n) || is_joined_sum(p, n)) {
+        n->why = table                ? "a look-up of bytes has a kernel of its own"
+                 : v->op == OP_CONCAT ? "its parts are stored in place"
+                 : v->op == OP_PAD    ? "its border is stored once, not tested at each read"
+                                      : NULL;
         plan_realize(p, n);
-    else if (op_class(v->op) == CLASS_MOVE && n->use && !is_too_large(n, 2) &&
+    } else if (op_class(v->op) == CLASS_MOVE && n->use && !is_too_large(n, 2) &&
              !(n->must && v->op == OP_IOTA))
         inline_uses(p, n);
     else

@@ -38,57 +38,75 @@ static void note_readers(struct tgc *t, const struct kernel *k)
         }
 }
 
-/* 'Conv "conv_3", Relu "relu_4"': the model's nodes that a kernel computes, without those of its
- * inputs. */
-static const char *kernel_title(struct tgc *t, struct kernel *k)
+/* The model's nodes that a kernel computes, without those of its inputs, in their order. */
+static void find_nodes(struct tgc *t, struct kernel *k)
 {
-    struct text title = {.t = t};
-    const struct origin *seen[TITLE_SEEN];
-    int n, nseen = 0;
+    int n;
     struct uop **order = uop_toposort(t, &k->ast, 1, &n);
     bool computes = false;
+    k->nnode = 0;
+    k->cap_node = 0;
+    k->node = NULL;
     for (int i = 0; i < n; i++)
         computes |= is_computation(order[i]);
-    for (int i = 0; i < n && nseen < TITLE_SEEN; i++) {
+    for (int i = 0; i < n && k->nnode < TITLE_SEEN; i++) {
         const struct origin *o = computes && !is_computation(order[i])
                                      ? NULL
                                      : uop_get_origin(t, order[i]);
         int j = 0;
-        while (j < nseen && seen[j] != o)
+        while (j < k->nnode && k->node[j] != o)
             j++;
-        if (!o || j < nseen)
-            continue;
-        seen[nseen++] = o;
-        if (nseen <= TITLE_NODES)
-            text_printf(&title, "%s%s%s%s%s", nseen > 1 ? ", " : "", o->op_type,
-                        *o->node ? " \"" : "", o->node, *o->node ? "\"" : "");
+        if (o && j == k->nnode)
+            VEC_PUSH(t, k->node, k->nnode, k->cap_node, o);
     }
-    if (nseen > TITLE_NODES)
-        text_printf(&title, ", and %d more", nseen - TITLE_NODES);
+}
+
+/* 'Conv "conv_3", Relu "relu_4"' */
+static const char *kernel_title(struct tgc *t, const struct kernel *k)
+{
+    struct text title = {.t = t};
+    for (int i = 0; i < k->nnode && i < TITLE_NODES; i++) {
+        const struct origin *o = k->node[i];
+        text_printf(&title, "%s%s%s%s%s", i ? ", " : "", o->op_type, *o->node ? " \"" : "",
+                    o->node, *o->node ? "\"" : "");
+    }
+    if (k->nnode > TITLE_NODES)
+        text_printf(&title, ", and %d more", k->nnode - TITLE_NODES);
     return title.n ? title.s : "";
 }
 
-/* The operator that names the kernel: that of the first reduction, else the last. */
-static const char *main_operator(struct tgc *t, const struct kernel *k)
+/* The node that names the kernel: that of the first reduction, else the last. NULL: none. */
+static const struct origin *main_node(struct tgc *t, const struct kernel *k)
 {
     int n;
     struct uop *root = k->ast;
     struct uop **order = uop_toposort(t, &root, 1, &n);
-    const char *name = NULL;
+    const struct origin *last = NULL;
     for (int i = 0; i < n; i++) {
         const struct origin *o = uop_get_origin(t, order[i]);
-        if (!o)
-            continue;
-        if (order[i]->op == OP_REDUCE)
-            return o->op_type;
-        name = o->op_type;
+        if (o && order[i]->op == OP_REDUCE)
+            return o;
+        last = o ? o : last;
     }
-    return name ? name : "copy";
+    return last;
 }
 
-static const char *kernel_name(struct tgc *t, const struct kernel *k, int number)
+/* Moves the node to the front, if it is one of the kernel's. */
+static void put_first(struct kernel *k, const struct origin *o)
 {
-    const char *op = main_operator(t, k);
+    int at = 0;
+    while (at < k->nnode && k->node[at] != o)
+        at++;
+    for (; at > 0 && at < k->nnode; at--) {
+        const struct origin *before = k->node[at - 1];
+        k->node[at - 1] = o;
+        k->node[at] = before;
+    }
+}
+
+static const char *kernel_name(struct tgc *t, const struct origin *o, int number)
+{
+    const char *op = o ? o->op_type : "copy";
     char word[32];
     size_t n = 0;
     for (const char *c = op; *c && n < sizeof word - 1; c++) {
@@ -151,9 +169,12 @@ void kernel_describe(struct tgc *t, struct kernel *k)
         else if (u->op == OP_STAGE)
             VEC_PUSH(t, k->scratch, k->nscratch, cap_scratch, arg);
     }
+    const struct origin *first = main_node(t, k);
+    find_nodes(t, k);
     k->title = kernel_title(t, k);
+    put_first(k, first);
     note_readers(t, k);
-    k->name = kernel_name(t, k, k->index);
+    k->name = kernel_name(t, first, k->index);
     scratch_release(t, mark);
 }
 

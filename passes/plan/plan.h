@@ -118,6 +118,7 @@ struct node {
     bool in_order;               /* needs one, with the axes in the order of its shape */
     bool kept;  /* needs a buffer, with any layout: several values are computed from it */
     bool online;                 /* scores or exponentials of online softmax: rows of any length */
+    const char *why;             /* why it is not computed where it is used; NULL: not said */
     struct buffer *buffer;       /* its value is stored here; NULL: computed where it is used */
     bool is_private;             /* only its uses access the buffer */
     const struct node *within;   /* the node whose buffer contains it, from `at` on; NULL: none */

@@ -146,6 +146,7 @@ void plan_realize(struct plan *p, struct node *n)
          parts = halo || v->op == OP_CONCAT || v->op == OP_SCATTER;
     struct buffer *dest = own ? own->dest : new_temp(p, v);
     n->buffer = dest;
+    dest->why = n->why;
     n->is_private = !own && !n->must;
     if (parts) {
         if (own)

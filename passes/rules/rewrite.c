@@ -13,6 +13,10 @@
 
 #include "rules.inc"
 
+int rule_count(void) { return (int)(sizeof rule_rows / sizeof *rule_rows); }
+
+const struct rule_row *rule_row_at(int i) { return &rule_rows[i]; }
+
 enum { FOLD_DEPTH = 400 };
 
 /* ---- guards */
@@ -249,6 +253,8 @@ static struct uop *rewrite_fold(struct tgc *t, struct uop *u)
     }
     if (!r)
         r = rewrite_match(t, u, &rule);
+    if (rule >= 0 && t->fired)
+        t->fired[rule]++;
     t->fold_depth--;
     return r ? r : u;
 }

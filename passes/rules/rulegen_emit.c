@@ -470,6 +470,18 @@ static void emit_set(FILE *f, struct rule *rule, int nrule, const char *set)
     fprintf(f, "};\n\n");
 }
 
+/* Of all rules, by the number that matchers set. */
+static void emit_rows(FILE *f, const struct rule *rule, int nrule)
+{
+    fprintf(f, "static const struct rule_row rule_rows[] = {\n");
+    for (int i = 0; i < nrule; i++) {
+        const char *slash = strrchr(rule[i].file, '/');
+        fprintf(f, "    {\"%s\", \"%s\", %d},\n", rule[i].name, slash ? slash + 1 : rule[i].file,
+                rule[i].line);
+    }
+    fprintf(f, "};\n");
+}
+
 void emit_matcher(FILE *f, struct rule *rule, int nrule, bool sets)
 {
     static const char *const names[] = {
@@ -478,8 +490,10 @@ void emit_matcher(FILE *f, struct rule *rule, int nrule, bool sets)
     };
     fprintf(f, "/* Written by rulegen from the rule files; included by %s. */\n\n",
             sets ? "sets.c" : "rewrite.c");
-    if (!sets)
+    if (!sets) {
         emit_set(f, rule, nrule, NULL);
+        emit_rows(f, rule, nrule);
+    }
     for (size_t i = 0; sets && i < sizeof names / sizeof *names; i++)
         emit_set(f, rule, nrule, names[i]);
 }

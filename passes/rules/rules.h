@@ -127,6 +127,7 @@ struct uop *rules_walk(struct rule_walk *w, struct uop *u);
 
 /* rewrite.c, for the rules' tests: the first rule that applies to an interned uop, without the
  * folding of constants and bounds that precedes the rules. Its number in *rule; NULL: none. */
+/* passes.h has rule_row_at(), for reports. */
 struct uop *rewrite_match(struct tgc *t, struct uop *u, int *rule);
 
 /* fold_index.c, for fold_valid.c */

@@ -44,7 +44,7 @@ static struct uop *walk_operands(struct rule_walk *w, struct uop *u)
 /* The replacement of u is walked again: its operands or it are new, and another rule may match. */
 struct uop *rules_walk(struct rule_walk *w, struct uop *u)
 {
-    int rule;
+    int rule = -1;
     struct uop *known = map_get(&w->done, u);
     if (known)
         return known;
@@ -55,6 +55,8 @@ struct uop *rules_walk(struct rule_walk *w, struct uop *u)
     struct uop *r = walk_operands(w, u);
     if (r == u)
         r = rules_match(w->t, w->set, w->facts, u, &rule);
+    if (rule >= 0 && w->t->fired)
+        w->t->fired[rule]++;
     r = r && r != u ? rules_walk(w, r) : u;
     map_set(&w->done, u, r);
     return r;

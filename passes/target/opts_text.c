@@ -23,11 +23,14 @@ enum field {
     F_HOW = 512,
     NFIELD = 10
 };
-static const struct { const char *text; int fields; } ops[OPT_COUNT] = {
-#define OPT(name, text, fields) {text, fields},
+static const struct { const char *text; int fields; const char *does; } ops[OPT_COUNT] = {
+#define OPT(name, text, fields, does) {text, fields, does},
 #include "passes/opts.def"
 };
 static const char *const of_text[] = {"", ".stage", ".sum"};
+
+const char *opt_name(enum opt_op op) { return ops[op].text; }
+const char *opt_does(enum opt_op op) { return ops[op].does; }
 
 void opt_print(struct text *out, const struct opt *o)
 {

@@ -1,0 +1,167 @@
+/* page.c - the page of a document: its head, its sections (views.c), the document itself, script.
+ *
+ * The policy in the head allows the one style and the one script whose hashes it names, and nothing
+ * that is loaded. The document is a block of data, which no browser runs; in it "<" and the line
+ * separators of Unicode are escapes, so no name of a model's ends the block. source: CSP Level 3;
+ * HTML, 4.12.1.3.
+ */
+#include "lib/report/report.h"
+
+#include "backends/program/program.h"
+#include "lib/digest.h"
+#include "lib/report/report_page.inc"
+
+#include <string.h>
+
+const struct json **json_elements(struct tgc *t, const struct json *list, int *n)
+{
+    const struct json **v = mem_array(t, list ? (size_t)list->n + 1 : 1, sizeof *v);
+    *n = 0;
+    if (!list || list->kind != JSON_LIST)
+        return v;
+    for (const struct json *c = list->child; c; c = c->next)
+        v[(*n)++] = c;
+    return v;
+}
+
+/* 'sha256-...', as a policy names what may run. source: RFC 4648, 4 */
+static void put_hash(struct text *out, const char *s, size_t nbytes)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    unsigned char sum[DIGEST_NBYTES + 1] = {0};
+    digest_sha256(s, nbytes, sum);
+    text_puts(out, "'sha256-");
+    for (int i = 0; i < DIGEST_NBYTES; i += 3) {
+        unsigned v = (unsigned)sum[i] << 16 | (unsigned)sum[i + 1] << 8 |
+                     (i + 2 < DIGEST_NBYTES ? sum[i + 2] : 0u);
+        for (int k = 18; k >= 0; k -= 6)
+            text_putc(out, k == 0 && i + 2 >= DIGEST_NBYTES ? '=' : digits[v >> k & 63]);
+    }
+    text_putc(out, '\'');
+}
+
+void page_begin(struct text *out, const char *title, const char *heading)
+{
+    text_puts(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+                   "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+                   "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+                   "base-uri 'none'; form-action 'none'; style-src ");
+    put_hash(out, page_report_css, sizeof page_report_css);
+    text_puts(out, "; script-src ");
+    put_hash(out, page_report_js, sizeof page_report_js);
+    text_puts(out, "\">\n<meta name=\"color-scheme\" content=\"light dark\">\n<title>");
+    html_put(out, title);
+    text_puts(out, "</title>\n<style>");
+    text_write(out, page_report_css, sizeof page_report_css);
+    text_puts(out, "</style>\n</head>\n<body>\n<header>\n<h1>");
+    html_put(out, title);
+    text_puts(out, "</h1>\n<p>");
+    html_put(out, heading);
+    text_puts(out, "</p>\n</header>\n");
+}
+
+/* JSON as it stands, but for what could end the block: only in strings can these characters be. */
+static void put_data(struct text *out, const char *s, size_t nbytes)
+{
+    text_puts(out, "<script type=\"application/json\" id=\"document\">");
+    for (size_t i = 0; i < nbytes; i++) {
+        bool separates = nbytes - i > 2 && memcmp(s + i, "\xe2\x80", 2) == 0 &&
+                         ((unsigned char)s[i + 2] == 0xa8 || (unsigned char)s[i + 2] == 0xa9);
+        if (s[i] == '<' || s[i] == '>' || s[i] == '&')
+            text_printf(out, "\\u%04x", (unsigned)s[i]);
+        else if (separates)
+            text_printf(out, "\\u20%02x", (unsigned char)s[i += 2] - 0x80u);
+        else
+            text_putc(out, s[i]);
+    }
+    text_puts(out, "</script>\n");
+}
+
+void page_end(struct text *out, const char *json, size_t nbytes)
+{
+    text_puts(out, "</main>\n<footer>Made by tgc " TGC_VERSION ". This file needs no network.</footer>\n");
+    if (json)
+        put_data(out, json, nbytes);
+    text_puts(out, "<script>");
+    text_write(out, page_report_js, sizeof page_report_js);
+    text_puts(out, "</script>\n</body>\n</html>\n");
+}
+
+const struct json *page_read(struct tgc *t, const char *file, const char *json, size_t nbytes)
+{
+    const struct place at = {.file = file};
+    const struct json *d = json_read(t, file, json, nbytes);
+    double version = json_number(d, "version");
+    if (!d)
+        return NULL;
+    if (strcmp(json_string(d, "format"), "tgc-report") != 0)
+        diag_error(t, &at, "is JSON, but no report of tgc's: \"format\": \"tgc-report\" is expected; "
+                           "tgc MODEL -o m.json writes one, and tgc bench MODEL -o m.json");
+    else if (version != REPORT_VERSION)
+        diag_error(t, &at, "is a report of version %g, by %.80s; this tgc reads version %d: make it "
+                           "anew, or read it with the tgc that wrote it",
+                   version, *json_string(d, "producer") ? json_string(d, "producer") : "nobody",
+                   REPORT_VERSION);
+    else
+        return d;
+    return NULL;
+}
+
+void page_of(struct page *p, struct tgc *t, const struct json *d)
+{
+    int nnodes, ntime;
+    *p = (struct page){.t = t, .d = d};
+    p->kernel = json_elements(t, json_get(d, "kernel_list"), &p->nkernel);
+    p->nodes = json_elements(t, json_get(d, "kernel_nodes"), &nnodes);
+    p->node = json_elements(t, json_get(d, "nodes"), &p->nnode);
+    const struct json **time = json_elements(t, json_get(json_get(d, "bench"), "kernel_times"),
+                                             &ntime);
+    p->measured = ntime > 0 && ntime == p->nkernel;
+    p->us = mem_array(t, (size_t)p->nkernel + 1, sizeof *p->us);
+    for (int i = 0; i < p->nkernel; i++) {
+        p->us[i] = p->measured ? json_number(time[i], "us")
+                               : json_number(p->kernel[i], "predicted_us");
+        p->total += p->us[i];
+        if (i >= nnodes)
+            p->nodes[i] = NULL;
+    }
+}
+
+static const char *heading_of(const struct page *p)
+{
+    const struct json *machine = json_get(p->d, "machine"), *bench = json_get(p->d, "bench");
+    double threads = json_number(p->d, "threads");
+    struct text x = {.t = p->t};
+    text_printf(&x, "%s, target %s, %g thread%s, -O%g. ", json_string(p->d, "model"),
+                json_string(p->d, "target"), threads, threads == 1 ? "" : "s",
+                json_number(p->d, "level"));
+    if (p->measured)
+        text_printf(&x, "Times were measured by tgc bench, run by %s; estimates are those of the "
+                        "machine \"%s\".",
+                    json_string(bench, "ran_by"), json_string(machine, "name"));
+    else
+        text_printf(&x, "Times are estimates for the machine \"%s\": nothing was run.",
+                    json_string(machine, "name"));
+    return x.s;
+}
+
+bool report_page(struct text *out, struct tgc *t, const char *file, const char *json,
+                 size_t nbytes)
+{
+    struct page p;
+    const struct json *d = page_read(t, file, json, nbytes);
+    if (!d)
+        return false;
+    page_of(&p, t, d);
+    page_begin(out, json_string(d, "name"), heading_of(&p));
+    text_puts(out, "<nav aria-label=\"Views\">\n<a href=\"#overview\">Overview</a>\n"
+                   "<a href=\"#graph\">Graph</a>\n<a href=\"#kernels\">Kernels</a>\n"
+                   "<a href=\"#memory\">Memory</a>\n<a href=\"#passes\">Passes</a>\n</nav>\n<main>\n");
+    view_overview(out, &p);
+    view_graph(out, &p);
+    view_kernels(out, &p);
+    view_memory(out, &p);
+    view_passes(out, &p);
+    page_end(out, json, nbytes);
+    return true;
+}

@@ -1,0 +1,123 @@
+/* report.h - the visual report: a model's compile as one JSON document, and as one HTML page.
+ *
+ *      schedule ── facts.c, graph.c, advice.c ──> document (.json) ── page.c, views.c ──> page
+ *                                                     │ (.html: tables, and the document inside)
+ *      m.json ── json.c ──────────────────────────────┘
+ *
+ * The page needs no network: report.css and report.js are embedded when tgc is built (embed.c). Its
+ * tables are HTML, made here; report.js adds pictures, details and sorting. The schema of the
+ * document is in docs/guide/report.md. Equal compiles have equal documents: no times of this
+ * machine are in them, but those that tgc bench has measured.
+ */
+#ifndef TGC_REPORT_H
+#define TGC_REPORT_H
+
+#include "lib/lib.h"
+
+enum { REPORT_VERSION = 1 };
+
+/* Before model_schedule(): what a compile has to note for a report. */
+void report_prepare(struct options *o);
+/* Appends the document of a compile. bench: the object that tgc bench --json prints, or NULL.
+ * false: diagnostics. needs: report_prepare(), a schedule. */
+bool report_facts(struct text *out, struct tgc *t, const struct options *o, const struct model *m,
+                  const char *name, const char *bench);
+/* Appends the page of a document. file: for messages. false: it is no JSON, no document, or one of
+ * another version; a diagnostic says which, and where. */
+bool report_page(struct text *out, struct tgc *t, const char *file, const char *json,
+                 size_t nbytes);
+/* Appends the page that compares two documents; as report_page(). */
+bool report_compare(struct text *out, struct tgc *t, const char *const file[2],
+                    const struct text document[2]);
+/* The page, or with EMIT_JSON the document, of a compile, as `path` in files. */
+bool report_write(struct tgc *t, const struct options *o, const struct model *m, const char *name,
+                  const char *bench, const char *path, struct outputs *files);
+/* "NAME.html" beside the output, or in the working folder: where VIZ=1 writes. */
+const char *report_path(struct tgc *t, const struct options *o, const char *name);
+
+/* --------------------------------------------------------------------------------------- json.c */
+
+enum json_kind {
+    JSON_NULL,
+    JSON_FALSE,
+    JSON_TRUE,
+    JSON_NUMBER,
+    JSON_STRING,
+    JSON_LIST,
+    JSON_OBJECT
+};
+/* A value; of a list or an object the first child, the others by `next`. */
+struct json {
+    enum json_kind kind;
+    const char *key;            /* in an object */
+    const char *string;         /* STRING: UTF-8 without NUL */
+    double number;
+    int n;                      /* children */
+    const struct json *child, *next;
+};
+/* NULL: a diagnostic with line and column. Strings with NUL, and more than JSON_DEPTH levels, are
+ * refused. source: RFC 8259. */
+enum { JSON_DEPTH = 64 };
+const struct json *json_read(struct tgc *t, const char *file, const char *s, size_t nbytes);
+/* Of an object; NULL: it has none of that name, or v is NULL or no object. */
+const struct json *json_get(const struct json *v, const char *key);
+/* 0 or "" where there is none of that kind. */
+double json_number(const struct json *v, const char *key);
+const char *json_string(const struct json *v, const char *key);
+
+/* --------------------------------------------------------------------------- graph.c, advice.c */
+
+/* ,"nodes":[...],"edges":[...]: the model's nodes that compute something, and which feeds which.
+ * *number: by origin its index in "nodes", -1: none. needs: the roots before the passes. */
+void report_graph(struct text *out, struct tgc *t, const struct model *m, int **number);
+/* ,"advice":[...]: what is most worth doing next, by the compiler's own estimates. */
+void report_advice(struct text *out, struct tgc *t, const struct options *o,
+                   const struct schedule *s);
+
+/* ----------------------------------------------------------------- page.c, views.c, tables.c */
+
+/* What the views read of a document, by number. */
+struct page {
+    struct tgc *t;
+    const struct json *d;
+    const struct json **kernel, **nodes;     /* of kernel_list, kernel_nodes */
+    const struct json **node;
+    double *us, total;          /* of each kernel: measured, else estimated; their sum */
+    bool measured;
+    int nkernel, nnode;
+};
+/* The elements of a list, as an array; *n of them. */
+const struct json **json_elements(struct tgc *t, const struct json *list, int *n);
+/* What ends the head, and the body up to its sections; what ends the page. document NULL: a page
+ * without data. */
+void page_begin(struct text *out, const char *title, const char *heading);
+void page_end(struct text *out, const char *json, size_t nbytes);
+/* Checks format and version. NULL: a diagnostic. */
+const struct json *page_read(struct tgc *t, const char *file, const char *json, size_t nbytes);
+void page_of(struct page *p, struct tgc *t, const struct json *d);
+
+/* The sections of a page. */
+void view_overview(struct text *out, const struct page *p);
+void view_graph(struct text *out, const struct page *p);
+void view_kernels(struct text *out, const struct page *p);
+void view_memory(struct text *out, const struct page *p);
+void view_passes(struct text *out, const struct page *p);
+/* The step of most live bytes, and that many by step. */
+double *view_live(const struct page *p, int *nstep, int *peak);
+
+/* tables.c. Text of the model's, cut and escaped. */
+void html_put(struct text *out, const char *s);
+void html_heading(struct text *out, const char *id, const char *title, const char *words);
+/* columns: titles between |; # before one of numbers. */
+void table_begin(struct text *out, const char *id, const char *caption, const char *columns);
+void table_end(struct text *out);
+/* A cell: plain text; a number by which rows are sorted, as text; a bar of a share of 0 to 1. */
+void cell_text(struct text *out, const char *s);
+void cell_number(struct text *out, double v, const char *s);
+void cell_bar(struct text *out, double share);
+/* "12.3 µs", "1.8 MB", "231 MFLOP": three digits */
+const char *view_time(struct tgc *t, double us);
+const char *view_bytes(struct tgc *t, double nbytes);
+const char *view_flop(struct tgc *t, double flop);
+
+#endif

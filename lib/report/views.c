@@ -1,0 +1,491 @@
+/* views.c - the sections of the page: figures, tables and the picture of memory over time, which
+ * need no script. report.js draws what is in elements with an id and no content. */
+#include "lib/report/report.h"
+
+#include "backends/program/program.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROWS_MOST = 2000 };       /* of a table: the document has all */
+
+static void end_section(struct text *out) { text_puts(out, "</section>\n"); }
+
+static void put_left_out(struct text *out, int n)
+{
+    if (n > ROWS_MOST)
+        text_printf(out, "<p class=\"note\">%d more rows are in the document (-o NAME.json).</p>\n",
+                    n - ROWS_MOST);
+}
+
+/* ------------------------------------------------------------------------------------- overview */
+
+static void put_figure(struct text *out, const char *name, const char *value, const char *words)
+{
+    text_printf(out, "<div><dt>%s</dt><dd>", name);
+    html_put(out, value);
+    text_puts(out, "<small>");
+    html_put(out, words);
+    text_puts(out, "</small></dd></div>\n");
+}
+
+static void put_figures(struct text *out, const struct page *p)
+{
+    struct tgc *t = p->t;
+    const struct json *bench = json_get(p->d, "bench"), *machine = json_get(p->d, "machine");
+    double us = p->measured ? 1e6 * json_number(bench, "min_seconds") : p->total,
+           flop = json_number(p->d, "flop"), arena = json_number(p->d, "arena_bytes"),
+           peak = json_number(machine, "gflops");
+    text_puts(out, "<dl class=\"figures\">\n");
+    put_figure(out, p->measured ? "Time of a run" : "Estimated time", view_time(t, us),
+               p->measured ? mem_printf(t, "measured, least of %.0f runs", json_number(bench, "runs"))
+                           : "sum of the kernels' estimates");
+    put_figure(out, "Work", view_flop(t, flop),
+               us > 0 ? mem_printf(t, "%.3g GFLOP/s of %.3g", flop / us / 1000, peak) : "");
+    put_figure(out, "Weights", view_bytes(t, json_number(p->d, "weight_bytes")),
+               mem_printf(t, "%s in the model",
+                          view_bytes(t, json_number(p->d, "model_weight_bytes"))));
+    put_figure(out, "Arena", view_bytes(t, arena),
+               mem_printf(t, "%s alive at once", view_bytes(t, json_number(p->d, "live_bytes"))));
+    put_figure(out, "Kernels", mem_printf(t, "%d", p->nkernel),
+               mem_printf(t, "stack: %s at most", view_bytes(t, json_number(p->d, "stack_bytes"))));
+    text_puts(out, "</dl>\n");
+}
+
+/* A text in which options are not broken. */
+static void put_words(struct text *out, const char *s)
+{
+    while (*s) {
+        size_t n = strcspn(s, " ") + strspn(s + strcspn(s, " "), " ");
+        bool is_option = strncmp(s, "--", 2) == 0 && s[2];
+        text_puts(out, is_option ? "<span class=\"option\">" : "");
+        html_put(out, mem_printf(out->t, "%.*s", (int)n, s));
+        text_puts(out, is_option ? "</span>" : "");
+        s += n;
+    }
+}
+
+static void put_advice(struct text *out, const struct page *p)
+{
+    int n;
+    const struct json **advice = json_elements(p->t, json_get(p->d, "advice"), &n);
+    text_puts(out, "<h3>Worth doing next</h3>\n<ol class=\"advice\">\n");
+    for (int i = 0; i < n; i++) {
+        double us = json_number(advice[i], "gain_us"), nbytes = json_number(advice[i], "gain_bytes");
+        text_puts(out, "<li><p>");
+        put_words(out, json_string(advice[i], "text"));
+        text_puts(out, "</p><p class=\"gain\"><code>");
+        html_put(out, json_string(advice[i], "option"));
+        text_printf(out, "</code> %s</p></li>\n",
+                    us > 0       ? mem_printf(p->t, "up to %s", view_time(p->t, us))
+                    : nbytes > 0 ? view_bytes(p->t, nbytes)
+                                 : "");
+    }
+    if (n == 0)
+        text_puts(out, "<li><p>Nothing stands out in the compiler's own numbers.</p></li>\n");
+    text_puts(out, "</ol>\n");
+}
+
+/* A node of the model's with the kernels whose main node it is. */
+struct layer { int node, first, n; double us, flop; };
+
+static int compare_layers(const void *a, const void *b)
+{
+    const struct layer *x = a, *y = b;
+    return x->first - y->first;
+}
+
+static int main_node(const struct page *p, int kernel)
+{
+    const struct json *list = p->nodes[kernel];
+    int node = list && list->child ? (int)list->child->number : -1;
+    return node >= 0 && node < p->nnode ? node : -1;
+}
+
+/* In the order of their first kernels. Kernels that compute no node are layers of their own. */
+static struct layer *find_layers(const struct page *p, int *n)
+{
+    struct layer *layer = mem_array(p->t, (size_t)p->nkernel + 1, sizeof *layer);
+    int *of = mem_array(p->t, (size_t)p->nnode + 1, sizeof *of);
+    *n = 0;
+    for (int i = 0; i < p->nkernel; i++) {
+        int node = main_node(p, i);
+        int at = node >= 0 && of[node] ? of[node] - 1 : (*n)++;
+        struct layer *l = &layer[at];
+        if (l->n++ == 0)
+            *l = (struct layer){.node = node, .first = i, .n = 1};
+        if (node >= 0)
+            of[node] = at + 1;
+        l->us += p->us[i];
+        l->flop += json_number(p->kernel[i], "flop");
+    }
+    qsort(layer, (size_t)*n, sizeof *layer, compare_layers);
+    return layer;
+}
+
+static void put_kernel_link(struct text *out, const char *name)
+{
+    text_puts(out, "<a class=\"k\" href=\"#kernels/");
+    html_put(out, name);
+    text_puts(out, "\">");
+    html_put(out, name);
+    text_puts(out, "</a>");
+}
+
+static void put_layer(struct text *out, const struct page *p, const struct layer *l)
+{
+    const struct json *node = l->node >= 0 ? p->node[l->node] : NULL;
+    const char *name = json_string(node, "name");
+    text_puts(out, "<tr><th scope=\"row\">");
+    html_put(out, *name ? name : node ? mem_printf(p->t, "node %d", l->node)
+                                      : json_string(p->kernel[l->first], "name"));
+    text_puts(out, "</th>");
+    cell_text(out, node ? json_string(node, "op") : "copy");
+    cell_bar(out, p->total > 0 ? l->us / p->total : 0);
+    cell_number(out, l->us, view_time(p->t, l->us));
+    cell_number(out, l->flop, view_flop(p->t, l->flop));
+    cell_text(out, json_string(p->kernel[l->first], "limit"));
+    text_puts(out, "<td>");
+    for (int i = l->first, n = 0; i < p->nkernel && n < l->n && n < 8; i++)
+        if (i == l->first || (l->node >= 0 && main_node(p, i) == l->node)) {
+            text_puts(out, n++ ? ", " : "");
+            put_kernel_link(out, json_string(p->kernel[i], "name"));
+        }
+    text_puts(out, "</td></tr>\n");
+}
+
+static void put_layers(struct text *out, const struct page *p)
+{
+    int n;
+    const struct layer *layer = find_layers(p, &n);
+    table_begin(out, "layers",
+                p->measured ? "Layers, in the model&#39;s order, by measured time"
+                            : "Layers, in the model&#39;s order, by estimated time",
+                "Layer|Operator|#Share|#Time|#Work|Limited by|Kernels");
+    for (int i = 0; i < n && i < ROWS_MOST; i++)
+        put_layer(out, p, &layer[i]);
+    table_end(out);
+    put_left_out(out, n);
+}
+
+/* A tensor of the arena: its place, and the steps from its first to its last access. */
+struct placed { double from, to; int first, last; };
+
+static int compare_places(const void *a, const void *b)
+{
+    const struct placed *x = a, *y = b;
+    return x->first != y->first ? x->first - y->first : (x->from > y->from) - (x->from < y->from);
+}
+
+static struct placed *find_placed(const struct page *p, int nstep, int *n)
+{
+    const struct json *buffers = json_get(p->d, "buffers");
+    struct placed *v = mem_array(p->t, buffers ? (size_t)buffers->n + 1 : 1, sizeof *v);
+    *n = 0;
+    for (const struct json *b = buffers ? buffers->child : NULL; b; b = b->next) {
+        const char *kind = json_string(b, "kind");
+        double from = json_number(b, "offset");
+        struct placed one = {from, from + json_number(b, "bytes"),
+                             (int)json_number(b, "first_step"), (int)json_number(b, "last_step")};
+        bool in_arena = !strcmp(kind, "temp") || !strcmp(kind, "state") || !strcmp(kind, "scratch");
+        if (in_arena && json_get(b, "first_step") && one.first >= 0 && one.last < nstep)
+            v[(*n)++] = one;
+    }
+    qsort(v, (size_t)*n, sizeof *v, compare_places);
+    return v;
+}
+
+/* Bytes that the places have together; places may overlap, where a kernel stores into its operand.
+ * needs: in order of `from`. */
+static double union_of(struct placed *const *v, int n)
+{
+    double sum = 0, end = 0;
+    for (int i = 0; i < n; i++) {
+        double from = v[i]->from > end ? v[i]->from : end;
+        sum += v[i]->to > from ? v[i]->to - from : 0;
+        end = v[i]->to > end ? v[i]->to : end;
+    }
+    return sum;
+}
+
+double *view_live(const struct page *p, int *nstep, int *peak)
+{
+    const struct json *steps = json_get(p->d, "steps");
+    int n, next = 0, nopen = 0;
+    *nstep = steps ? steps->n : 0;
+    struct placed *v = find_placed(p, *nstep, &n);
+    struct placed **open = mem_array(p->t, (size_t)n + 1, sizeof *open);
+    double *live = mem_array(p->t, (size_t)*nstep + 1, sizeof *live);
+    *peak = 0;
+    for (int i = 0; i < *nstep; i++) {
+        int kept = 0;
+        for (int k = 0; k < nopen; k++)
+            if (open[k]->last >= i)
+                open[kept++] = open[k];
+        for (nopen = kept; next < n && v[next].first <= i; next++) {
+            int at = nopen++;
+            for (; at > 0 && open[at - 1]->from > v[next].from; at--)
+                open[at] = open[at - 1];
+            open[at] = &v[next];
+        }
+        live[i] = union_of(open, nopen);
+        *peak = live[i] > live[*peak] ? i : *peak;
+    }
+    return live;
+}
+
+/* Bytes of the arena that are alive at each step, as an area. */
+static void put_live(struct text *out, const struct page *p)
+{
+    enum { WIDTH = 576, HEIGHT = 170, TOP = 24 };
+    int n, peak;
+    double *live = view_live(p, &n, &peak), most = n ? live[peak] : 0;
+    text_puts(out, "<h3>Memory over time</h3>\n");
+    if (most <= 0) {
+        text_puts(out, "<p class=\"note\">No step passes a tensor to another one by the arena.</p>\n");
+        return;
+    }
+    text_printf(out, "<svg class=\"live\" viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"Bytes of the "
+                     "arena that are alive, by step: at most %s, at step %d of %d\">\n<path class=\"area\" "
+                     "d=\"M0 %d",
+                WIDTH, HEIGHT + TOP, view_bytes(p->t, most), peak + 1, n, HEIGHT + TOP);
+    for (int i = 0; i < n; i++) {
+        double y = TOP + HEIGHT * (1 - live[i] / most);
+        text_printf(out, "L%.1f %.1fL%.1f %.1f", (double)WIDTH * i / n, y,
+                    (double)WIDTH * (i + 1) / n, y);
+    }
+    double x = WIDTH * (peak + 0.5) / n;
+    text_printf(out, "L%d %dZ\"/>\n<path class=\"axis\" d=\"M0 %dH%d\"/>\n<text x=\"%.0f\" y=\"14\" "
+                     "text-anchor=\"%s\">%s at step %d, ",
+                WIDTH, HEIGHT + TOP, HEIGHT + TOP, WIDTH, x,
+                x < WIDTH / 4 ? "start" : x > 3 * WIDTH / 4 ? "end" : "middle",
+                view_bytes(p->t, most), peak + 1);
+    const struct json *step = json_get(p->d, "steps")->child;
+    for (int i = 0; i < peak && step; i++)
+        step = step->next;
+    html_put(out, step && step->kind == JSON_STRING ? step->string : "");
+    text_puts(out, "</text>\n</svg>\n");
+}
+
+void view_overview(struct text *out, const struct page *p)
+{
+    html_heading(out, "overview", "Overview", NULL);
+    put_figures(out, p);
+    text_puts(out, "<div class=\"pair\"><div>\n");
+    put_advice(out, p);
+    text_puts(out, "</div><div>\n");
+    put_live(out, p);
+    text_puts(out, "</div></div>\n");
+    put_layers(out, p);
+    end_section(out);
+}
+
+/* ---------------------------------------------------------------------------------------- graph */
+
+void view_graph(struct text *out, const struct page *p)
+{
+    html_heading(out, "graph", "Graph", NULL);
+    text_printf(out, "<p class=\"lead\">%d nodes of the model that compute something, its inputs and its "
+                     "outputs. The darker a node, the larger its share of the time.</p>\n", p->nnode);
+    text_puts(out, "<noscript><p class=\"note\">The picture needs JavaScript; the table of layers in the "
+                   "overview has the same nodes.</p></noscript>\n<div id=\"graph-view\"></div>\n");
+    end_section(out);
+}
+
+/* -------------------------------------------------------------------------------------- kernels */
+
+struct by_time { int kernel; double us; };
+
+static int compare_times(const void *a, const void *b)
+{
+    const struct by_time *x = a, *y = b;
+    return x->us != y->us ? (x->us < y->us) - (x->us > y->us) : x->kernel - y->kernel;
+}
+
+static void put_kernel(struct text *out, const struct page *p, int i)
+{
+    const struct json *k = p->kernel[i];
+    double flop = json_number(k, "flop"), nbytes = json_number(k, "bytes"),
+           estimate = json_number(k, "predicted_us");
+    text_puts(out, "<tr><th scope=\"row\">");
+    put_kernel_link(out, json_string(k, "name"));
+    text_puts(out, "</th>");
+    cell_text(out, json_string(k, "title"));
+    cell_bar(out, p->total > 0 ? p->us[i] / p->total : 0);
+    if (p->measured)
+        cell_number(out, p->us[i], view_time(p->t, p->us[i]));
+    cell_number(out, estimate, view_time(p->t, estimate));
+    cell_number(out, flop, view_flop(p->t, flop));
+    cell_number(out, nbytes, view_bytes(p->t, nbytes));
+    cell_number(out, p->us[i] > 0 ? flop / p->us[i] / 1000 : 0,
+                p->us[i] > 0 ? mem_printf(p->t, "%.3g", flop / p->us[i] / 1000) : "");
+    cell_text(out, json_string(k, "limit"));
+    text_puts(out, "</tr>\n");
+}
+
+void view_kernels(struct text *out, const struct page *p)
+{
+    struct by_time *order = mem_array(p->t, (size_t)p->nkernel + 1, sizeof *order);
+    for (int i = 0; i < p->nkernel; i++)
+        order[i] = (struct by_time){i, p->us[i]};
+    qsort(order, (size_t)p->nkernel, sizeof *order, compare_times);
+    html_heading(out, "kernels", "Kernels", NULL);
+    text_puts(out, "<div id=\"roofline\"></div>\n<div id=\"kernel-detail\"></div>\n");
+    table_begin(out, "kernel-table", "Kernels, the longest first",
+                p->measured ? "Kernel|Computes|#Share|#Measured|#Estimate|#Work|#Traffic|#GFLOP/s|Limited by"
+                            : "Kernel|Computes|#Share|#Estimate|#Work|#Traffic|#GFLOP/s|Limited by");
+    for (int i = 0; i < p->nkernel && i < ROWS_MOST; i++)
+        put_kernel(out, p, order[i].kernel);
+    table_end(out);
+    put_left_out(out, p->nkernel);
+    end_section(out);
+}
+
+/* --------------------------------------------------------------------------------------- memory */
+
+static const char *shape_of(struct tgc *t, const struct json *b)
+{
+    const struct json *shape = json_get(b, "shape");
+    struct text x = {.t = t};
+    text_printf(&x, "%s[", json_string(b, "dtype"));
+    for (const struct json *d = shape ? shape->child : NULL; d; d = d->next) {
+        text_puts(&x, d == shape->child ? "" : ",");
+        if (d->kind == JSON_STRING)
+            text_puts(&x, d->string);
+        else
+            text_printf(&x, "%.0f", d->number);
+    }
+    text_putc(&x, ']');
+    return x.s;
+}
+
+static const char *buffer_name(struct tgc *t, const struct json *b)
+{
+    const char *name = json_string(b, "name");
+    return *name ? name : mem_printf(t, "b%.0f", json_number(b, "id"));
+}
+
+static void put_buffer(struct text *out, const struct page *p, const struct json *b)
+{
+    struct tgc *t = p->t;
+    bool used = json_get(b, "first_step") != NULL;
+    text_puts(out, "<tr><th scope=\"row\">");
+    html_put(out, buffer_name(t, b));
+    text_puts(out, "</th>");
+    cell_text(out, json_string(b, "kind"));
+    cell_text(out, shape_of(t, b));
+    cell_number(out, json_number(b, "bytes"), view_bytes(t, json_number(b, "bytes")));
+    cell_number(out, json_number(b, "offset"), mem_printf(t, "%.0f", json_number(b, "offset")));
+    cell_number(out, json_number(b, "first_step"),
+                used ? mem_printf(t, "%.0f to %.0f", json_number(b, "first_step") + 1,
+                                  json_number(b, "last_step") + 1)
+                     : "");
+    cell_text(out, json_string(b, "why"));
+    text_puts(out, "</tr>\n");
+}
+
+struct sized_buffer { const struct json *b; double nbytes; int index; };
+
+static int compare_sizes(const void *a, const void *b)
+{
+    const struct sized_buffer *x = a, *y = b;
+    return x->nbytes != y->nbytes ? (x->nbytes < y->nbytes) - (x->nbytes > y->nbytes)
+                                  : x->index - y->index;
+}
+
+static void put_buffers(struct text *out, const struct page *p, bool weights)
+{
+    int n, count = 0;
+    const struct json **b = json_elements(p->t, json_get(p->d, "buffers"), &n);
+    struct sized_buffer *v = mem_array(p->t, (size_t)n + 1, sizeof *v);
+    for (int i = 0; i < n; i++)
+        if ((strcmp(json_string(b[i], "kind"), "weight") == 0) == weights)
+            v[count++] = (struct sized_buffer){b[i], json_number(b[i], "bytes"), i};
+    qsort(v, (size_t)count, sizeof *v, compare_sizes);
+    table_begin(out, weights ? "weights" : "buffers",
+                weights ? "Weights, the largest first" : "Tensors, the largest first",
+                "Name|Kind|Type|#Size|#Place|#Steps|Stored because");
+    for (int i = 0; i < count && i < ROWS_MOST; i++)
+        put_buffer(out, p, v[i].b);
+    table_end(out);
+    put_left_out(out, count);
+}
+
+/* Weights that are stored otherwise than the model has them. */
+static void put_changed(struct text *out, const struct page *p)
+{
+    int n;
+    const struct json **w = json_elements(p->t, json_get(p->d, "weights_changed"), &n);
+    if (n == 0)
+        return;
+    table_begin(out, "changed", "Weights that are stored otherwise than in the model",
+                "Weight|Operator|#In the model|#Stored|How");
+    for (int i = 0; i < n && i < ROWS_MOST; i++) {
+        double from = json_number(w[i], "model_bytes"), to = json_number(w[i], "bytes");
+        text_puts(out, "<tr><th scope=\"row\">");
+        html_put(out, *json_string(w[i], "weight") ? json_string(w[i], "weight") : "a constant");
+        text_puts(out, "</th>");
+        cell_text(out, *json_string(w[i], "node") ? json_string(w[i], "node")
+                                                  : json_string(w[i], "operator"));
+        cell_number(out, from, view_bytes(p->t, from));
+        cell_number(out, to, view_bytes(p->t, to));
+        cell_text(out, json_string(w[i], "why"));
+        text_puts(out, "</tr>\n");
+    }
+    table_end(out);
+    put_left_out(out, n);
+}
+
+void view_memory(struct text *out, const struct page *p)
+{
+    html_heading(out, "memory", "Memory", NULL);
+    text_printf(out, "<p class=\"lead\">The arena has %s, %s of them alive at once at most. Tensors that "
+                     "are never alive together share a place.</p>\n",
+                view_bytes(p->t, json_number(p->d, "arena_bytes")),
+                view_bytes(p->t, json_number(p->d, "live_bytes")));
+    text_puts(out, "<div id=\"arena-view\"></div>\n");
+    put_buffers(out, p, false);
+    put_changed(out, p);
+    put_buffers(out, p, true);
+    end_section(out);
+}
+
+/* --------------------------------------------------------------------------------------- passes */
+
+void view_passes(struct text *out, const struct page *p)
+{
+    int n, nrule;
+    const struct json **pass = json_elements(p->t, json_get(p->d, "passes"), &n);
+    const struct json **rule = json_elements(p->t, json_get(p->d, "rules"), &nrule);
+    double *fired = mem_array(p->t, (size_t)n + 1, sizeof *fired);
+    for (int i = 0; i < nrule; i++) {
+        double of = json_number(rule[i], "pass");
+        if (of >= 0 && of <= n)
+            fired[(int)of] += json_number(rule[i], "n");
+    }
+    html_heading(out, "passes", "Passes", NULL);
+    text_puts(out, "<div id=\"pass-view\"></div>\n");
+    table_begin(out, "pass-table", "Passes in their order",
+                "Pass|Stage|What it does|#Runs|#Changed|#Uops made|#Rules fired");
+    for (int i = 0; i < n; i++) {
+        const struct json *changes = json_get(pass[i], "changes");
+        text_puts(out, "<tr><th scope=\"row\"><a class=\"p\" href=\"#passes/");
+        html_put(out, json_string(pass[i], "name"));
+        text_puts(out, "\">");
+        html_put(out, json_string(pass[i], "name"));
+        text_puts(out, "</a></th>");
+        cell_text(out, json_string(pass[i], "stage"));
+        cell_text(out, json_string(pass[i], "text"));
+        cell_number(out, json_number(pass[i], "runs"),
+                    mem_printf(p->t, "%.0f", json_number(pass[i], "runs")));
+        cell_number(out, json_number(pass[i], "changes"),
+                    changes && changes->kind == JSON_NUMBER ? mem_printf(p->t, "%.0f", changes->number)
+                                                            : "");
+        cell_number(out, json_number(pass[i], "uops"),
+                    mem_printf(p->t, "%.0f", json_number(pass[i], "uops")));
+        cell_number(out, fired[i], mem_printf(p->t, "%.0f", fired[i]));
+        text_puts(out, "</tr>\n");
+    }
+    table_end(out);
+    end_section(out);
+}
