@@ -122,11 +122,11 @@ void schedule_write_dot(struct text *out, struct tgc *t, const struct schedule *
 
 static void json_shape(struct text *out, struct tgc *t, const struct buffer *b)
 {
-    text_printf(out, "\"dtype\": \"%s\", \"shape\": [", dtype_name(b->dtype));
+    text_printf(out, "\"dtype\":\"%s\",\"shape\":[", dtype_name(b->dtype));
     for (int a = 0; a < b->ndim; a++) {
         const struct uop *d = b->dim[a];
         int64_t v;
-        text_puts(out, a > 0 ? ", " : "");
+        text_puts(out, a > 0 ? "," : "");
         if (uop_const_int(d, &v)) {
             text_printf(out, "%lld", (long long)v);
         } else if (d->op == OP_VAR) {
@@ -167,13 +167,13 @@ void schedule_kernels_json(struct text *out, struct tgc *t, const struct schedul
 {
     for (int i = 0; i < s->nkernel; i++) {
         const struct kernel *k = s->kernel[i];
-        text_printf(out, "%s\n    {\"name\": \"%s\", \"title\": ", i > 0 ? "," : "", k->name);
+        text_printf(out, "%s\n{\"name\":\"%s\",\"title\":", i > 0 ? "," : "", k->name);
         text_json(out, k->title ? k->title : "");
         for (int side = 0; side < 2; side++) {
             int end = side ? k->nbuffer : k->noutput, begin = side ? k->noutput : 0;
-            text_puts(out, side ? ", \"reads\": [" : ", \"writes\": [");
+            text_puts(out, side ? ",\"reads\":[" : ",\"writes\":[");
             for (int j = begin; j < end; j++) {
-                text_printf(out, "%s{\"buffer\": %d, ", j > begin ? ", " : "",
+                text_printf(out, "%s{\"buffer\":%d,", j > begin ? "," : "",
                             buffer_root(k->buffer[j])->id);
                 json_shape(out, t, k->buffer[j]);
                 text_putc(out, '}');
@@ -184,31 +184,45 @@ void schedule_kernels_json(struct text *out, struct tgc *t, const struct schedul
             struct device_use use = device_use(t, k);
             text_printf(
                 out,
-                ", \"threads\": %.0f, \"block\": %d, \"local_bytes\": %.0f, \"asked_bytes\": %.0f",
+                ",\"threads\":%.0f,\"block\":%d,\"local_bytes\":%.0f,\"asked_bytes\":%.0f",
                 use.threads, k->block, use.local_nbytes, use.asked);
         }
         const struct kernel_cost cost = kernel_cost(t, s, k);
-        text_puts(out, ", \"limit\": ");
+        text_puts(out, ",\"limit\":");
         text_json(out, kernel_limit_name(t, k, &cost));
-        text_printf(out, ", \"weight_bytes\": %.0f", weight_bytes(k));
+        text_printf(out, ",\"weight_bytes\":%.0f", weight_bytes(k));
         if (!device_has_grid(t))
-            text_printf(out, ", \"arithmetic_us\": %.4g", cost.compute_ns / 1000);
-        text_printf(out, ", \"flop\": %.0f, \"bytes\": %.0f, \"predicted_us\": %.4g}", k->flop,
+            text_printf(out, ",\"arithmetic_us\":%.4g", cost.compute_ns / 1000);
+        text_printf(out, ",\"flop\":%.0f,\"bytes\":%.0f,\"predicted_us\":%.4g}", k->flop,
                     k->nbytes, cost.ns / 1000);
     }
 }
 
-static bool step_touches(const struct step *step, const struct buffer *b)
+/* The first and last step of a buffer's accesses, both from 1 on; 0: none. */
+struct span { int first, last; };
+
+static void note_access(struct span *of, const struct buffer *b, int step)
 {
-    const struct kernel *k = step->kernel;
-    bool found = false;
-    for (int i = 0; k && i < k->nbuffer; i++)
-        found |= buffer_root(k->buffer[i]) == b;
-    for (int i = 0; k && i < k->nscratch; i++)
-        found |= k->scratch[i] == b;
-    for (int i = 0; i < step->narg; i++)
-        found |= buffer_root(step->arg[i]) == b;
-    return found;
+    struct span *s = &of[b->id];
+    s->first = s->first ? s->first : step;
+    s->last = step;
+}
+
+/* By buffer id. */
+static struct span *find_spans(struct tgc *t, const struct schedule *s)
+{
+    struct span *of = mem_array(t, (size_t)t->next_buffer + 1, sizeof *of);
+    for (int i = 0; i < s->nstep; i++) {
+        const struct step *step = &s->step[i];
+        const struct kernel *k = step->kernel;
+        for (int j = 0; k && j < k->nbuffer; j++)
+            note_access(of, buffer_root(k->buffer[j]), i + 1);
+        for (int j = 0; k && j < k->nscratch; j++)
+            note_access(of, k->scratch[j], i + 1);
+        for (int j = 0; j < step->narg; j++)
+            note_access(of, buffer_root(step->arg[j]), i + 1);
+    }
+    return of;
 }
 
 /* A buffer's place, and the first and last step of its accesses; the memory plan extends live
@@ -217,33 +231,29 @@ static void json_buffers(struct text *out, struct tgc *t, const struct schedule 
 {
     static const char *const kind[] = {"input", "output", "weight", "temp", "state", "scratch"};
     int n;
+    const struct span *of = find_spans(t, s);
     const struct buffer *const *all = all_buffers(t, s, &n);
-    text_puts(out, "  \"buffers\": [");
+    text_puts(out, "  \"buffers\":[");
     for (int i = 0; i < n; i++) {
         const struct buffer *b = all[i];
-        int first = -1, last = -1;
-        text_printf(out, "%s\n    {\"id\": %d, \"kind\": \"%s\", ", i ? "," : "", b->id,
+        text_printf(out, "%s\n{\"id\":%d,\"kind\":\"%s\", ", i ? "," : "", b->id,
                     kind[b->kind]);
         if (b->name && *b->name) {
-            text_puts(out, "\"name\": ");
+            text_puts(out, "\"name\":");
             text_json(out, b->name);
-            text_puts(out, ", ");
+            text_putc(out, ',');
         }
         json_shape(out, t, b);
-        text_printf(out, ", \"bytes\": %zu", b->nbytes);
+        text_printf(out, ",\"bytes\":%zu", b->nbytes);
         if (b->why) {
-            text_puts(out, ", \"why\": ");
+            text_puts(out, ",\"why\":");
             text_json(out, b->why);
         }
         if (b->kind != BUFFER_INPUT && b->kind != BUFFER_OUTPUT)
-            text_printf(out, ", \"offset\": %zu", b->offset);
-        for (int k = 0; k < s->nstep; k++)
-            if (step_touches(&s->step[k], b)) {
-                first = first < 0 ? k : first;
-                last = k;
-            }
-        if (first >= 0)
-            text_printf(out, ", \"first_step\": %d, \"last_step\": %d", first, last);
+            text_printf(out, ",\"offset\":%zu", b->offset);
+        if (of[b->id].first)
+            text_printf(out, ",\"first_step\":%d,\"last_step\":%d", of[b->id].first - 1,
+                        of[b->id].last - 1);
         text_putc(out, '}');
     }
     text_puts(out, n ? "\n  ],\n" : "],\n");

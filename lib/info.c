@@ -403,7 +403,8 @@ static bool report_model(struct tgc *t, const struct options *given, struct repo
         info_put_passes(&r->passes, o->json, true, m.record);
     if (o->why && o->json) {
         why_write_json(&r->why, t);
-        why_opts_json(&r->opts, m.schedule);
+        for (int i = 0; i < m.schedule->nkernel; i++)
+            why_opts_json(&r->opts, m.schedule->kernel[i], NULL);
         why_compared_json(&r->compared, t, m.schedule);
     } else if (o->why)
         why_write(&r->why, t, m.schedule);

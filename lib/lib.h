@@ -415,8 +415,9 @@ void why_write(struct text *out, struct tgc *t, const struct schedule *s);
 /* The same as the elements of a JSON list; the choice and the candidates as lines of a tune file,
  * and the number of the line that decided (0: the cost model). */
 void why_write_json(struct text *out, struct tgc *t);
-/* What was done to each kernel's loops, as elements of a JSON list. */
-void why_opts_json(struct text *out, const struct schedule *s);
+/* What was done to a kernel's loops, in each variant or in `only` one and the portable one, as
+ * elements of a JSON list. */
+void why_opts_json(struct text *out, const struct kernel *k, const struct variant *only);
 /* why_device.c: the kinds of schedules that were compared for the kernel on a device, with the
  * parts of their times: a line each; of all kernels, as elements of a JSON list. */
 void why_compared(struct text *out, const struct schedule *s, const struct kernel *k);

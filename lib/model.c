@@ -407,7 +407,7 @@ static bool add_gradients(struct tgc *t, const struct options *o, struct graph *
 }
 
 /* Of the lines in a report that passes changed, at most. */
-enum { LOG_NBYTES = 6 << 20 };
+enum { LOG_NBYTES = 4 << 20 };
 
 bool model_lower(struct tgc *t, const struct options *o, struct model *m)
 {

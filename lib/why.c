@@ -351,12 +351,10 @@ static void put_opts_json(struct text *out, const struct kernel *k, enum isa isa
     text_puts(out, "]}");
 }
 
-void why_opts_json(struct text *out, const struct schedule *s)
+void why_opts_json(struct text *out, const struct kernel *k, const struct variant *only)
 {
-    for (int i = 0; i < s->nkernel; i++) {
-        const struct kernel *k = s->kernel[i];
-        for (int j = 0; j < k->nvariant; j++)
+    for (int j = 0; j < k->nvariant; j++)
+        if (!only || only == &k->variant[j])
             put_opts_json(out, k, k->variant[j].isa, &k->variant[j].opts);
-        put_opts_json(out, k, isa_portable(), &k->opts);
-    }
+    put_opts_json(out, k, isa_portable(), &k->opts);
 }

@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-enum { FINDINGS = 3, SOME_THREADS = 4 };
+enum { FINDINGS = 3, SOME_THREADS = 4, LARGE_WEIGHTS = 1 << 20 };
 static const double time_least = 0.02, peak_share = 0.5;
 
 struct finding { const char *text, *option; const struct kernel *kernel; double us, nbytes; };
@@ -175,6 +175,24 @@ static void find_winograd(struct findings *f)
                    "--no-winograd", NULL, 0, more});
 }
 
+/* Weights that bytes would hold. */
+static void find_weight_memory(struct findings *f)
+{
+    double nbytes = 0;
+    for (int i = 0; i < f->s->nweight && f->o->weight_dtype == DTYPE_VOID; i++)
+        if (!f->s->weight[i]->same && f->s->weight[i]->dtype == DTYPE_F32)
+            nbytes += (double)f->s->weight[i]->nbytes;
+    if (nbytes > LARGE_WEIGHTS)
+        add(f, (struct finding){
+                   mem_printf(f->t,
+                              "%s of weights are f32. --weight-type=int8 stores them in about %s, "
+                              "--weight-type=bf16 in %s; tgc verify --other=--weight-type=int8 "
+                              "shows what that costs in accuracy.",
+                              view_bytes(f->t, nbytes), view_bytes(f->t, nbytes / 4),
+                              view_bytes(f->t, nbytes / 2)),
+                   "--weight-type=int8", NULL, 0, 0.75 * nbytes});
+}
+
 /* The step at which most of the arena is alive, and what that is. */
 static void find_peak(struct findings *f)
 {
@@ -191,7 +209,7 @@ static void find_peak(struct findings *f)
                 add(f, (struct finding){
                            mem_printf(f->t,
                                       "The arena has %s, of which the result of %s takes %s. %s. A "
-                                      "smaller input shape (--shape) lowers both.",
+                                      "smaller input (--shape) lowers both.",
                                       view_bytes(f->t, all), f->s->kernel[i]->name,
                                       view_bytes(f->t, (double)largest->nbytes),
                                       largest->why ? mem_printf(f->t, "It is stored because %s",
@@ -252,6 +270,7 @@ void report_advice(struct text *out, struct tgc *t, const struct options *o,
         find_slow(&f);
     }
     find_winograd(&f);
+    find_weight_memory(&f);
     find_peak(&f);
     text_puts(out, ",\n\"advice\":[");
     for (int i = 0; i < f.n; i++)

@@ -81,6 +81,20 @@ static bool is_shown(struct tgc *t, const struct program_source *f)
     return f->isa == isa_portable() || (v && v->isa == f->isa) || device_has_grid(t);
 }
 
+static void put_list(struct text *out, const char *key, const struct text *elements)
+{
+    text_printf(out, ",\n\"%s\":[%s]", key, elements->s ? elements->s : "");
+}
+
+/* ,"schedules":[...]: what was done to the loops of what is shown */
+static void put_schedules(struct text *out, struct tgc *t, const struct schedule *s)
+{
+    struct text opts = {.t = t};
+    for (int i = 0; i < s->nkernel; i++)
+        why_opts_json(&opts, s->kernel[i], kernel_cost_variant(machine_of(t), s->kernel[i]));
+    put_list(out, "schedules", &opts);
+}
+
 /* ,"sources":[{"kernel":"conv_3","isa":"generic","text":"..."}]. A kernel that calls another one's
  * function has none. The target llvm has no text: C is shown. */
 static bool put_sources(struct text *out, struct tgc *t, const struct options *o,
@@ -139,16 +153,11 @@ static void put_log(struct text *out, const struct pass_log *log)
     text_putc(out, ']');
 }
 
-static void put_list(struct text *out, const char *key, const struct text *elements)
-{
-    text_printf(out, ",\n\"%s\":[%s]", key, elements->s ? elements->s : "");
-}
-
 bool report_facts(struct text *out, struct tgc *t, const struct options *o, const struct model *m,
                   const char *name, const char *bench)
 {
     const struct schedule *s = m->schedule;
-    struct text choices = {.t = t}, opts = {.t = t}, compared = {.t = t}, passes = {.t = t};
+    struct text choices = {.t = t}, compared = {.t = t}, passes = {.t = t};
     int *number;
     text_printf(out, "{\n  \"format\": \"tgc-report\", \"version\": %d, \"producer\": \"tgc %s\",\n",
                 REPORT_VERSION, TGC_VERSION);
@@ -164,11 +173,10 @@ bool report_facts(struct text *out, struct tgc *t, const struct options *o, cons
     text_putc(out, '\n');
     info_weights_write_json(out, t, s);
     why_write_json(&choices, t);
-    why_opts_json(&opts, s);
     why_compared_json(&compared, t, s);
     info_put_passes(&passes, true, false, m->record);
     put_list(out, "choices", &choices);
-    put_list(out, "schedules", &opts);
+    put_schedules(out, t, s);
     put_list(out, "compared", &compared);
     put_list(out, "passes", &passes);
     put_opts(out);

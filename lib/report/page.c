@@ -122,6 +122,7 @@ void page_of(struct page *p, struct tgc *t, const struct json *d)
         p->us[i] = p->measured ? json_number(time[i], "us")
                                : json_number(p->kernel[i], "predicted_us");
         p->total += p->us[i];
+        p->most = p->us[i] > p->most ? p->us[i] : p->most;
         if (i >= nnodes)
             p->nodes[i] = NULL;
     }

@@ -82,7 +82,8 @@ struct page {
     const struct json *d;
     const struct json **kernel, **nodes;     /* of kernel_list, kernel_nodes */
     const struct json **node;
-    double *us, total;          /* of each kernel: measured, else estimated; their sum */
+    /* of each kernel: measured, else estimated; their sum, and the largest */
+    double *us, total, most;
     bool measured;
     int nkernel, nnode;
 };
@@ -111,10 +112,11 @@ void html_heading(struct text *out, const char *id, const char *title, const cha
 /* columns: titles between |; # before one of numbers. */
 void table_begin(struct text *out, const char *id, const char *caption, const char *columns);
 void table_end(struct text *out);
-/* A cell: plain text; a number by which rows are sorted, as text; a bar of a share of 0 to 1. */
+/* A cell: plain text; a number by which rows are sorted, as text; a share of 0 to 1, with a bar that
+ * is full at `most`. */
 void cell_text(struct text *out, const char *s);
 void cell_number(struct text *out, double v, const char *s);
-void cell_bar(struct text *out, double share);
+void cell_bar(struct text *out, double share, double most);
 /* "12.3 µs", "1.8 MB", "231 MFLOP": three digits */
 const char *view_time(struct tgc *t, double us);
 const char *view_bytes(struct tgc *t, double nbytes);

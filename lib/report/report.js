@@ -104,6 +104,7 @@ function follow() {
   const view = views[shown.id];
   if (view && !view.drawn) { view.drawn = true; view.draw(); }
   if (view && view.show && rest.length) view.show(rest.join("/"));
+  else if (!rest.length) requestAnimationFrame(() => window.scrollTo(0, 0));
 }
 
 const redraws = [];              /* what a change of colours or of the window draws again */
@@ -452,9 +453,11 @@ class GraphView {
       if (list.length < 4 * EDGES_MOST && g.nodes[a].layer < first && g.nodes[b].layer >= first) list.push([a, b]);
     const stride = Math.ceil(list.length / EDGES_MOST), half = k > 0.2 ? NODE_H / 2 * k : 0;
     const line = (a, b) => {
-      const [ax, ay] = place(a), [bx, by] = place(b), bend = (by - ay) / 2;
+      const [ax, ay] = place(a), [bx, by] = place(b), bend = (by - ay) / 2, span = g.nodes[b].layer - g.nodes[a].layer;
+      const aside = span > 1 && Math.abs(ax - bx) < NODE_W * k ? (NODE_W * 0.9 + 12 * Math.min(span, 12)) * k * (a % 2 ? 1 : -1) : 0;
       c.moveTo(ax, ay + half);
-      if (k > 0.3) c.bezierCurveTo(ax, ay + half + bend / 2, bx, by - half - bend / 2, bx, by - half);
+      if (aside) c.bezierCurveTo(ax + aside, ay + half + 20 * k, bx + aside, by - half - 20 * k, bx, by - half);
+      else if (k > 0.3) c.bezierCurveTo(ax, ay + half + bend / 2, bx, by - half - bend / 2, bx, by - half);
       else c.lineTo(bx, by - half);
     };
     c.beginPath();
@@ -503,7 +506,7 @@ class GraphView {
     c.font = `600 ${size}px system-ui, sans-serif`;
     c.fillText(fit(visible(n.title.slice(0, 60)), size), px, py - (two ? size * 0.6 : 0));
     if (!two) return;
-    c.fillStyle = colour("muted");
+    c.fillStyle = n.us > this.most / 8 ? ink : colour("muted");
     c.font = `${size * 0.9}px system-ui, sans-serif`;
     c.fillText(fit(visible(n.name.slice(0, 60)), size * 0.9), px, py + size * 0.7);
   }
@@ -572,20 +575,36 @@ function optList(opts) {
   return make("ol", {}, ...opts.map(o => make("li", {}, make("code", {}, o), ` ${doc.opts[o.split(" ")[0]] || ""}`)));
 }
 
-/* The candidates of the choices that were made for a kernel, or for its nodes before it was one. */
-function choiceList(k, index) {
-  const names = new Set(doc.kernel_nodes[index].map(v => doc.nodes[v] && doc.nodes[v].name));
-  const items = [];
+/* "winograd 27c1 side=4x2": what such a line of a tune file says, for people. */
+function winogradText(line) {
+  const words = line.split(" ").slice(2), side = (words.find(w => w.startsWith("side=")) || "").slice(5);
+  if (words.includes("apart")) return "one product for each tap";
+  return /^[0x]*$/.test(side) ? "sums of products" : `Winograd's tiles of ${side}`;
+}
+
+const CANDIDATES = 4;            /* rejected ones that are listed */
+
+/* One list: the candidate that was taken, then the best of the others; [text, words, rank, taken]. */
+function candidateItems(all) {
+  const taken = all.filter(x => x.taken), others = all.filter(x => !x.taken).sort((a, b) => a.rank - b.rank), left = others.length - CANDIDATES;
+  return [...taken, ...others.slice(0, CANDIDATES)].map(x => make("li", {}, x.taken ? make("b", {}, "taken: ") : "rejected: ", x.text, x.words))
+    .concat(left > 0 ? [make("li", {class: "muted"}, `${left} more in the document`)] : []);
+}
+
+/* The choices that were made for a kernel, or for its nodes before it was one. */
+function choiceList(k, index, isas) {
+  const main = doc.nodes[doc.kernel_nodes[index][0]], lists = [];
   for (const c of doc.choices) {
-    if (c.kernel === k.name && c.tiles)
-      for (const t of c.tiles)
-        items.push(make("li", {}, t.taken ? make("b", {}, "taken: ") : "rejected: ", t.text,
-                        t.taken ? "" : `, ${percent(t.share)} of the best by the cost model`));
-    if (!c.kernel && c.us && c.node && names.has(c.node))
-      c.candidates.forEach((line, i) => items.push(make("li", {}, line === c.taken ? make("b", {}, "taken: ") : "rejected: ",
-        line.replace(/^winograd \w+ side=0.*/, "sums of products").replace(/^winograd \w+/, "Winograd's tiles,"), `, ${time(c.us[i])}`)));
+    const isa = c.taken.split(" ")[2];
+    if (c.kernel === k.name && c.tiles && isas.has(isa) && c.tiles.some(t => t.text !== "no tile"))
+      lists.push([`Tile, ${isa}`, c.tiles.map(t => ({taken: t.taken, text: t.text, rank: -t.share, words: t.taken ? "" : `, ${percent(t.share)} of the best by the cost model`}))]);
+    if (!c.kernel && c.us && main && c.node && c.node === main.name) {
+      const seen = new Set();
+      const all = c.candidates.map((line, i) => ({taken: line === c.taken, text: winogradText(line), rank: c.us[i], words: `, ${time(c.us[i])} of the layer`}));
+      lists.push([`Layer ${short(c.node, 60)}`, all.filter(x => x.taken || !seen.has(x.text + x.words) && seen.add(x.text + x.words))]);
+    }
   }
-  return items;
+  return lists.flatMap(([title, all]) => [make("h4", {}, title), make("ul", {}, ...candidateItems(all))]);
 }
 
 /* Of a device: the kinds of schedules that were compared. */
@@ -626,11 +645,11 @@ function showKernel(name) {
                  scaled(k.flop, ["FLOP", "kFLOP", "MFLOP", "GFLOP"]), `${bytes(k.bytes)} of tensors`, `${bytes(k.weight_bytes)} of weights`,
                  k.arithmetic_us !== undefined ? `arithmetic alone ${time(k.arithmetic_us)}` : `${k.threads} threads, blocks of ${k.block}`, `limited by ${k.limit}`];
   const schedules = doc.schedules.filter(s => s.kernel === name), isas = new Set(doc.sources.filter(s => s.kernel === name).map(s => s.isa));
-  const shown = schedules.filter(s => isas.has(s.isa)), choices = choiceList(k, index), fusion = fusionList(k);
+  const shown = schedules.filter(s => isas.has(s.isa)), choices = choiceList(k, index, isas), fusion = fusionList(k);
   const heading = make("h3", {tabindex: -1}, k.name);
   pane.replaceChildren(make("div", {class: "detail"}, heading, make("p", {}, short(k.title || "copies", 400)), make("p", {class: "muted"}, facts.join(" · ")),
     make("div", {class: "columns"},
-      make("div", {}, make("h4", {}, "Why this tile"), choices.length ? make("ul", {}, ...choices) : make("p", {class: "muted"}, "No tile suits it: vectors along its innermost loops, where they fit."),
+      make("div", {}, ...(choices.length ? choices : [make("h4", {}, "Tile"), make("p", {class: "muted"}, "No tile suits it: vectors along its innermost loops, where they fit.")]),
            comparedTable(k), make("h4", {}, "Why not one kernel with its neighbours"),
            fusion.length ? make("ul", {}, ...fusion) : make("p", {class: "muted"}, "It reads inputs and weights alone, and no kernel reads its result."),
            ...(shown.length ? shown : schedules.slice(-1)).flatMap(s => [make("h4", {}, `What was done to its loops (${s.isa})`), optList(s.opts)])),
@@ -659,6 +678,7 @@ function roofline(times) {
   return make("figure", {style: null}, make("svg:svg", {class: "roof", viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": "Roofline: each kernel's GFLOP/s over its FLOP a byte; the table has the same numbers"},
     ...marks, make("svg:path", {class: "roofline", d: `M${px(start)} ${py(start * rate)}L${px(Math.max(knee, start))} ${py(peak)}H${W - 12}`}), ...circles,
     make("svg:text", {x: W - 12, y: py(peak) - 6, "text-anchor": "end"}, `${peak.toPrecision(3)} GFLOP/s: the machine's arithmetic`),
+    make("svg:text", {x: px(Math.max(start, 10 ** x0)) + 8, y: H - B - 8}, `${rate.toPrecision(3)} GB/s: memory (what stays in caches may lie above)`),
     make("svg:text", {x: W - 12, y: H - 4, "text-anchor": "end"}, "FLOP a byte of its tensors"), make("svg:text", {x: L + 6, y: 22}, "GFLOP/s")));
 }
 

@@ -50,9 +50,9 @@ void cell_number(struct text *out, double v, const char *s)
     text_puts(out, "</td>");
 }
 
-void cell_bar(struct text *out, double share)
+void cell_bar(struct text *out, double share, double most)
 {
-    double part = share > 1 ? 1 : share > 0 ? share : 0;
+    double part = share > 0 && most > 0 ? share / most : 0;
     text_printf(out, "<td class=\"b\" data-v=\"%.6g\"><svg class=\"bar\" viewBox=\"0 0 100 8\" "
                      "preserveAspectRatio=\"none\" aria-hidden=\"true\"><rect width=\"%.2f\" "
                      "height=\"8\"/></svg><span>%.1f %%</span></td>",

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROWS_MOST = 2000 };       /* of a table: the document has all */
+enum { ROWS_MOST = 1000 };       /* of a table: the document has all */
 
 static void end_section(struct text *out) { text_puts(out, "</section>\n"); }
 
@@ -132,7 +132,7 @@ static void put_kernel_link(struct text *out, const char *name)
     text_puts(out, "</a>");
 }
 
-static void put_layer(struct text *out, const struct page *p, const struct layer *l)
+static void put_layer(struct text *out, const struct page *p, const struct layer *l, double most)
 {
     const struct json *node = l->node >= 0 ? p->node[l->node] : NULL;
     const char *name = json_string(node, "name");
@@ -141,7 +141,7 @@ static void put_layer(struct text *out, const struct page *p, const struct layer
                                       : json_string(p->kernel[l->first], "name"));
     text_puts(out, "</th>");
     cell_text(out, node ? json_string(node, "op") : "copy");
-    cell_bar(out, p->total > 0 ? l->us / p->total : 0);
+    cell_bar(out, p->total > 0 ? l->us / p->total : 0, p->total > 0 ? most / p->total : 0);
     cell_number(out, l->us, view_time(p->t, l->us));
     cell_number(out, l->flop, view_flop(p->t, l->flop));
     cell_text(out, json_string(p->kernel[l->first], "limit"));
@@ -157,13 +157,16 @@ static void put_layer(struct text *out, const struct page *p, const struct layer
 static void put_layers(struct text *out, const struct page *p)
 {
     int n;
+    double most = 0;
     const struct layer *layer = find_layers(p, &n);
+    for (int i = 0; i < n; i++)
+        most = layer[i].us > most ? layer[i].us : most;
     table_begin(out, "layers",
                 p->measured ? "Layers, in the model&#39;s order, by measured time"
                             : "Layers, in the model&#39;s order, by estimated time",
                 "Layer|Operator|#Share|#Time|#Work|Limited by|Kernels");
     for (int i = 0; i < n && i < ROWS_MOST; i++)
-        put_layer(out, p, &layer[i]);
+        put_layer(out, p, &layer[i], most);
     table_end(out);
     put_left_out(out, n);
 }
@@ -302,6 +305,26 @@ static int compare_times(const void *a, const void *b)
     return x->us != y->us ? (x->us < y->us) - (x->us > y->us) : x->kernel - y->kernel;
 }
 
+/* "Conv conv_3, with Relu, Add": the main node, and the operators of the others. */
+static const char *computed_by(const struct page *p, int i)
+{
+    enum { MOST = 6 };
+    int n = 0, at = main_node(p, i);
+    struct text x = {.t = p->t};
+    if (at < 0)
+        return json_string(p->kernel[i], "title");
+    text_printf(&x, "%s %s", json_string(p->node[at], "op"), json_string(p->node[at], "name"));
+    for (const struct json *v = p->nodes[i]->child->next; v; v = v->next) {
+        bool is_node = v->number >= 0 && v->number < p->nnode;
+        if (is_node && n++ < MOST)
+            text_printf(&x, "%s%s", n == 1 ? ", with " : ", ",
+                        json_string(p->node[(int)v->number], "op"));
+    }
+    if (n > MOST)
+        text_printf(&x, " and %d more", n - MOST);
+    return x.s;
+}
+
 static void put_kernel(struct text *out, const struct page *p, int i)
 {
     const struct json *k = p->kernel[i];
@@ -310,8 +333,9 @@ static void put_kernel(struct text *out, const struct page *p, int i)
     text_puts(out, "<tr><th scope=\"row\">");
     put_kernel_link(out, json_string(k, "name"));
     text_puts(out, "</th>");
-    cell_text(out, json_string(k, "title"));
-    cell_bar(out, p->total > 0 ? p->us[i] / p->total : 0);
+    cell_text(out, computed_by(p, i));
+    cell_bar(out, p->total > 0 ? p->us[i] / p->total : 0,
+             p->total > 0 ? p->most / p->total : 0);
     if (p->measured)
         cell_number(out, p->us[i], view_time(p->t, p->us[i]));
     cell_number(out, estimate, view_time(p->t, estimate));
@@ -469,7 +493,10 @@ void view_passes(struct text *out, const struct page *p)
                 "Pass|Stage|What it does|#Runs|#Changed|#Uops made|#Rules fired");
     for (int i = 0; i < n; i++) {
         const struct json *changes = json_get(pass[i], "changes");
-        text_puts(out, "<tr><th scope=\"row\"><a class=\"p\" href=\"#passes/");
+        bool is_idle = json_number(pass[i], "changes") + json_number(pass[i], "uops") + fired[i] <= 0 &&
+                       changes && changes->kind == JSON_NUMBER;
+        text_printf(out, "<tr%s><th scope=\"row\"><a class=\"p\" href=\"#passes/",
+                    is_idle ? " class=\"idle\"" : "");
         html_put(out, json_string(pass[i], "name"));
         text_puts(out, "\">");
         html_put(out, json_string(pass[i], "name"));
