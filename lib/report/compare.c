@@ -201,6 +201,13 @@ static void put_settings(struct text *out, struct tgc *t, const char *const file
     table_end(out);
 }
 
+static const char *title_of(struct tgc *t, const struct page p[2])
+{
+    const char *old = json_string(p[0].d, "name"), *new = json_string(p[1].d, "name");
+    return strcmp(old, new) ? mem_printf(t, "%s \342\206\222 %s", old, new)
+                            : mem_printf(t, "%s: before and after", new);
+}
+
 bool report_compare(struct text *out, struct tgc *t, const char *const file[2],
                     const struct text document[2])
 {
@@ -212,11 +219,10 @@ bool report_compare(struct text *out, struct tgc *t, const char *const file[2],
         page_of(&p[i], t, d);
     }
     bool measured = p[0].measured && p[1].measured;
-    page_begin(out, mem_printf(t, "%s: before and after", json_string(p[1].d, "name")),
+    page_begin(out, title_of(t, p),
                measured ? "Times were measured by tgc bench."
                         : "Times are estimates: at least one of the two was not measured.");
-    text_puts(out, "<nav aria-label=\"Views\">\n<a href=\"#compared\">Comparison</a>\n</nav>\n<main>\n");
-    html_heading(out, "compared", "Comparison", NULL);
+    text_puts(out, "<main>\n<section id=\"compared\" aria-label=\"Comparison\">\n");
     put_totals(out, p, measured);
     put_kernels(out, p, measured);
     put_weights(out, p);

@@ -17,6 +17,7 @@ struct nodes {
     struct text *out;
     int *of_origin;             /* by origin's id; -1: not met */
     int *of_uop; size_t nuop;   /* by uop id; -1: none */
+    bool *varies;               /* by uop id: it depends on an input, or is computed by the host */
     int n;
     const struct uop **last;    /* by node: the last uop that is its own */
     struct edge *edge; size_t nedge, cap_edge;
@@ -56,10 +57,24 @@ static int node_of(struct nodes *g, const struct uop *u)
     return node;
 }
 
+static bool varies(const struct nodes *g, const struct uop *u)
+{
+    bool is_input = u->op == OP_BUFFER && uop_buffer_of(u)->kind == BUFFER_INPUT;
+    bool any = is_input || u->op == OP_HOST || u->op == OP_LOOP || u->op == OP_IF ||
+               u->op == OP_PARAM;
+    for (int k = 0; k < u->nsrc && !any; k++)
+        any = g->varies[u->src[k]->id];
+    return any;
+}
+
+/* Equal constants are one uop, of the first node that has them: what does not vary is no node's, so
+ * that it makes no edge between nodes that share it. */
 static void find_nodes(struct nodes *g, struct uop *const *u, int n)
 {
     for (int i = 0; i < n; i++) {
-        int node = g->of_uop[u[i]->id] = u[i]->dtype == DTYPE_INDEX ? -1 : node_of(g, u[i]);
+        bool counts = g->varies[u[i]->id] = varies(g, u[i]);
+        counts &= u[i]->dtype != DTYPE_INDEX;
+        int node = g->of_uop[u[i]->id] = counts ? node_of(g, u[i]) : -1;
         for (int k = 0; k < u[i]->nsrc; k++)
             if (u[i]->src[k]->dtype != DTYPE_INDEX)
                 add_edge(g, g->of_uop[u[i]->src[k]->id], node);
@@ -123,6 +138,7 @@ void report_graph(struct text *out, struct tgc *t, const struct model *m, int **
     for (int i = 0; i < n; i++)
         g.nuop = order[i]->id >= g.nuop ? (size_t)order[i]->id + 1 : g.nuop;
     g.of_uop = mem_array(t, g.nuop + 1, sizeof *g.of_uop);
+    g.varies = mem_array(t, g.nuop + 1, sizeof *g.varies);
     g.of_origin = mem_array(t, t->norigin + 1, sizeof *g.of_origin);
     g.last = mem_array(t, (size_t)n + 1, sizeof *g.last);
     for (size_t i = 0; i < t->norigin; i++)

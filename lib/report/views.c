@@ -240,7 +240,7 @@ double *view_live(const struct page *p, int *nstep, int *peak)
 /* Bytes of the arena that are alive at each step, as an area. */
 static void put_live(struct text *out, const struct page *p)
 {
-    enum { WIDTH = 576, HEIGHT = 170, TOP = 24 };
+    enum { WIDTH = 576, HEIGHT = 170, TOP = 2 };
     int n, peak;
     double *live = view_live(p, &n, &peak), most = n ? live[peak] : 0;
     text_puts(out, "<h3>Memory over time</h3>\n");
@@ -257,17 +257,15 @@ static void put_live(struct text *out, const struct page *p)
         text_printf(out, "L%.1f %.1fL%.1f %.1f", (double)WIDTH * i / n, y,
                     (double)WIDTH * (i + 1) / n, y);
     }
-    double x = WIDTH * (peak + 0.5) / n;
-    text_printf(out, "L%d %dZ\"/>\n<path class=\"axis\" d=\"M0 %dH%d\"/>\n<text x=\"%.0f\" y=\"14\" "
-                     "text-anchor=\"%s\">%s at step %d, ",
-                WIDTH, HEIGHT + TOP, HEIGHT + TOP, WIDTH, x,
-                x < WIDTH / 4 ? "start" : x > 3 * WIDTH / 4 ? "end" : "middle",
-                view_bytes(p->t, most), peak + 1);
+    text_printf(out, "L%d %dZ\"/>\n<path class=\"axis\" d=\"M0 %dH%d\"/>\n<path class=\"peak\" "
+                     "d=\"M%.1f %dV%d\"/>\n</svg>\n<p class=\"note\">Most at step %d of %d, ",
+                WIDTH, HEIGHT + TOP, HEIGHT + TOP, WIDTH, WIDTH * (peak + 0.5) / n, TOP,
+                HEIGHT + TOP, peak + 1, n);
     const struct json *step = json_get(p->d, "steps")->child;
     for (int i = 0; i < peak && step; i++)
         step = step->next;
     html_put(out, step && step->kind == JSON_STRING ? step->string : "");
-    text_puts(out, "</text>\n</svg>\n");
+    text_printf(out, ": %s.</p>\n", view_bytes(p->t, most));
 }
 
 void view_overview(struct text *out, const struct page *p)
