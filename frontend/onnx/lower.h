@@ -155,6 +155,8 @@ bool node_is_known(const struct node *n, int k);
 /* The only element of a tensor as a rank 0 tensor; NULL and an error at input k if it has
  * several. */
 struct uop *node_scalar(const struct node *n, int k);
+/* Likewise; but a weight, which may have a gradient, is not replaced by its value. */
+struct uop *node_variable(const struct node *n, int k);
 
 bool node_same_dtype(const struct node *n, int a, int b);
 bool node_rank(const struct node *n, int k, int min, int max);

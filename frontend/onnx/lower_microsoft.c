@@ -96,7 +96,7 @@ bool lower_quick_gelu(struct node *n)
 bool lower_scaled_silu(struct node *n)
 {
     struct uop *x = n->in[0], *scale = uop_constf(n->t, x->dtype, node_float(n, "alpha", 1));
-    if (n->in[1] && !(scale = lib_cast(&n->lib, x->dtype, node_scalar(n, 1))))
+    if (n->in[1] && !(scale = lib_cast(&n->lib, x->dtype, node_variable(n, 1))))
         return false;
     return node_set(n, 0, lib_mul(&n->lib, lib_activate(&n->lib, ACTIVATION_SILU, x, 1, 0), scale));
 }

@@ -538,7 +538,7 @@ bool lower_pad(struct node *n)
         return false;
     if (n->opset < 11)
         value = uop_constf(n->t, x->dtype, node_float(n, "value", 0));
-    else if (n->in[2] && !(value = node_scalar(n, 2)))
+    else if (n->in[2] && !(value = node_variable(n, 2)))
         return false;
     if (n->opset >= 18 && !ints_from(n, NULL, 3, &axis, &naxis) && !naxis)
         return false;

@@ -289,6 +289,12 @@ struct uop *node_scalar(const struct node *n, int k)
     return e ? e : uop_reshape(n->t, x, NULL, 0);
 }
 
+struct uop *node_variable(const struct node *n, int k)
+{
+    struct uop *x = node_scalar(n, k);
+    return x && n->in[k]->op == OP_BUFFER ? uop_reshape(n->t, n->in[k], NULL, 0) : x;
+}
+
 /* --------------------------------------------------------------------------------------- checks */
 
 bool node_same_dtype(const struct node *n, int a, int b)

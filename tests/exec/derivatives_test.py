@@ -292,6 +292,17 @@ def of_onnx(folder):
           {**plain, "t": np.tanh(h), "h": h, "grad.x": slope @ W1.T, "grad.b1": slope.sum(0), "grad.w1": INPUTS["x"].T @ slope})
 
 
+@case("a weight that an operator takes as a scalar: the value of a Pad")
+def scalar_operand(folder):
+    x, factor = draw(3), draw(6)
+    m = G.model([G.node("Pad", ["x", "pads", "value"], ["p"]), G.node("Mul", ["p", "factor"], ["y"])], [G.value("x", [3], DOUBLE)],
+                [G.value("y", [6], DOUBLE)], [G.weight("pads", np.array([1, 2])), G.weight("value", np.array(0.5)), G.weight("factor", factor)])
+    onnx.save(m, folder / "m.onnx")
+    padded = np.concatenate([[0.5], x, [0.5, 0.5]])
+    close(run(folder, "m.onnx", {"x": x}, "--gradient=y"),
+          {"y": padded * factor, "grad.x": factor[1:4], "grad.value": factor[0] + factor[4] + factor[5], "grad.factor": padded})
+
+
 @case("the order of outputs; info, bench, emitted C and its self-test; the text that is written")
 def everywhere(folder):
     perceptron(folder)
