@@ -98,16 +98,26 @@ static struct uop *slope_of_root(const struct lib *l, const struct uop *x, struc
                      lib_div(l, half, not_zero(l, u)));
 }
 
-/* MAX or MIN of two: the one that counts; of equal ones each counts half, but none beside a value
- * that does not depend on the variables, so that Relu has 0 at 0. */
+static bool is_zero(const struct uop *x)
+{
+    while (x->op == OP_EXPAND || x->op == OP_RESHAPE)
+        x = x->src[0];
+    return uop_is_constf(x, 0);
+}
+
+/* MAX or MIN of two: the one that counts; of equal ones each counts half. Where only one depends on
+ * the variables, it counts, as at the bounds of a clamp; but not beside 0, so that Relu has 0 at
+ * 0. */
 static void give_larger(struct gradient *g, const struct uop *u, struct uop *d)
 {
     const struct lib *l = g->l;
-    struct uop *a = u->src[0], *b = u->src[1], *zero = lib_scalar(l, d, 0);
-    bool both = gradient_wants(g, a) && gradient_wants(g, b);
-    struct uop *half = both ? lib_binaryf(l, OP_MUL, d, 0.5) : zero;
-    struct uop *equal = lib_where(l, lib_binary(l, OP_EQ, a, b), half, zero);
+    struct uop *a = u->src[0], *b = u->src[1], *zero = lib_scalar(l, d, 0), *share = d;
     bool is_max = u->op == OP_MAX;
+    if (gradient_wants(g, a) && gradient_wants(g, b))
+        share = lib_binaryf(l, OP_MUL, d, 0.5);
+    else if (is_max && is_zero(gradient_wants(g, a) ? b : a))
+        share = zero;
+    struct uop *equal = lib_where(l, lib_binary(l, OP_EQ, a, b), share, zero);
     struct uop *lower = is_max ? a : b, *upper = is_max ? b : a;
     gradient_give(g, a, lib_where(l, lib_binary(l, OP_LT, upper, lower), d, equal));
     gradient_give(g, b, lib_where(l, lib_binary(l, OP_LT, lower, upper), d, equal));

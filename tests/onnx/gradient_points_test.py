@@ -52,6 +52,13 @@ suite.add("a norm at 0 has 0, as PyTorch's vector_norm", both, "norm", NORM, {"a
 suite.add("the root of a mean of squares", both, "root", [
     G.node("Mul", ["a", "a"], ["aa"]), G.node("ReduceMean", ["aa", "axes"], ["m"]), G.node("Sqrt", ["m"], ["y"])],
     {"a": [0, 0, 0]}, [[0, 0, 0]], [[0, 0, 0]], [("axes", ints(0))])
+suite.add("Clip at its bounds, as PyTorch's clamp", both, "Clip", y("Clip", ["a", "low", "high"]), {"a": [-2, -1, 0, 0.5, 0.75, 1]},
+          [[0, 1, 1, 1, 1, 0]], [np.zeros(6)], [("low", np.array(-1.0)), ("high", np.array(0.75))])
+suite.add("Clip from 0 on is Relu there", both, "Clip, Relu", y("Clip", ["a", "low", "high"]), {"a": [-1, 0, 3, 6, 7]},  # PyTorch: relu6 has 0 at 6
+          [[0, 0, 1, 1, 0]], None, [("low", np.array(0.0)), ("high", np.array(6.0))])
+suite.add("Max and Min of equals beside a constant", both, "Max, Min", [       # PyTorch: halves
+    G.node("Max", ["a", "c"], ["more"]), G.node("Min", ["a", "c"], ["less"]), G.node("Sub", ["more", "less"], ["y"])],
+    {"a": [1, 2, 3]}, [[-1, 0, 1]], None, [("c", np.array(2.0))])
 suite.add("Abs", both, "Abs", y("Abs", ["a"]), {"a": [0, -1, 2]}, [[0, -1, 1]], [[0, 0, 0]])
 suite.add("Asin at the edge", both, "Asin", y("Asin", ["a"]), {"a": [1, 0]}, [[INF, 1]], [[INF, 0]])
 suite.add("a softmax beside what is masked", both, "softmax", y("Softmax", ["a"]), {"a": [0, -INF, 1]}, [[0, 0, 0]])
