@@ -117,6 +117,8 @@ SUITES = [
     ("gradient-loops", "tests/onnx/gradient_loops_test.py", 600, 600, 30, "frontend/onnx/lower_gradient.c frontend/library_gradient.c frontend/gradient"),
     ("gradient-operators", "tests/onnx/gradient_operators_test.py", 300, 300, 20,
      "frontend/onnx/lower_ frontend/library frontend/gradient frontend/onnx/gradients.def"),
+    ("gradient-graphs", "tests/fuzz/gradient_graphs.py", 300, 2400, 11,
+     "frontend/library_gradient.c frontend/gradient frontend/library tests/fuzz/gradient_reference.py"),
     ("custom", "tests/onnx/custom_test.py", 300, 600, 12,
      "frontend/onnx/lower_custom.c frontend/text/custom.c frontend/text/expand.c frontend/text/call.c backends/program/external.c "
      "backends/llvm/external.c"),

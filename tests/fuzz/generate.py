@@ -282,9 +282,9 @@ class Graph:
             if np.abs(array.astype(np.float64)).max() > 2.0 ** (40 if array.dtype.itemsize == 8 else 30):
                 raise Rejected("diverges")
 
-    def grow(self, count):
-        functions = [f for f, _ in OPERATORS]
-        weights = np.array([w for _, w in OPERATORS], float)
+    def grow(self, count, operators=OPERATORS):
+        functions = [f for f, _ in operators]
+        weights = np.array([w for _, w in operators], float)
         weights /= weights.sum()
         for _ in range(count * 12):
             if len(self.nodes) >= count:
