@@ -185,6 +185,9 @@ void state_whole_values(struct tgc *t, const struct graph *g, struct uop **value
 /* Whether the run's symbol v is the length of a state. */
 bool state_is_length(const struct graph *g, const struct var *v);
 bool state_is_size(const struct graph *g, const struct var *v);
+/* Of n states that several entries store: the number of the set of entries that store st. States of
+ * one set change places together. */
+int state_turn(struct state *const *state, int n, const struct state *st);
 /* The axis along which a state's buffer grows; -1: none. */
 int state_axis(const struct buffer *b);
 

@@ -4,9 +4,9 @@
  *      arena   struct NAME · kept[], odd | states | intermediates
  *
  * kept[] and odd (whether runs of odd number come next, which read the other of a state's two
- * places; where there are several entries, a bit for each state) are the last words of struct NAME.
- * backends/program/state.c has the layout of both arena and block, and writes the same functions as
- * C.
+ * places; where there are several entries, a bit for states that are stored together) are the last
+ * words of struct NAME. backends/program/state.c has the layout of both arena and block, and writes
+ * the same functions as C.
  */
 #include "backends/llvm/emit.h"
 
@@ -46,11 +46,9 @@ static value states_of(struct emit *e, value self) { return at(e, self, program_
 static value odd(struct emit *e, value self, const struct state *st)
 {
     value word = load_word(e, self, odd_at(e));
-    int i = 0;
-    while (e->s->state[i] != st)
-        i++;
+    uint64_t bit = UINT64_C(1) << state_turn(e->s->state, e->s->nstate, st);
     if (schedule_count_entries(e->s))
-        word = binary(e, LLVM_AND, word, const_i64(e, (int64_t)(UINT64_C(1) << i)));
+        word = binary(e, LLVM_AND, word, const_i64(e, (int64_t)bit));
     return compare_ints(e, LLVM_NE, word, const_i64(e, 0));
 }
 

@@ -322,7 +322,7 @@ const struct state *state_of_length(const struct schedule *s, const struct var *
 /* Whether runs read a state alternately in two places; whether any is. */
 bool state_has_two_places(const struct state *st);
 bool states_have_two_places(const struct schedule *s);
-/* Which of the states with two places a run of the entry has stored: bit i is state i. */
+/* Which of the states with two places a run of the entry has stored, as bits of state_turn(). */
 uint64_t state_turns(const struct schedule *s, int entry);
 /* Whether runs read it from its second place now, as an expression. */
 const char *state_is_odd(struct program *p, const struct state *st);

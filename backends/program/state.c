@@ -132,8 +132,8 @@ void state_write_fields(struct program *p, struct text *out)
         text_puts(
             out,
             schedule_count_entries(p->s)
-                ? "    uint64_t odd;                   /* of each state: how often it was stored "
-                  "*/\n"
+                ? "    uint64_t odd;                   /* a bit for states that are stored "
+                  "together: how often */\n"
                 : "    int odd;                        /* the number of runs: who lies where */\n");
     if (p->s->nverdict && n > 0)
         text_printf(out, "    int64_t kept_before[%d];\n", n);
@@ -146,21 +146,26 @@ static void write_table(struct program *p, struct text *out)
     const struct schedule *s = p->s;
     const struct var **v = state_vars(p->t, s);
     int n = state_count_vars(s);
-    text_puts(
+    bool turns = states_have_two_places(s) && schedule_count_entries(s);
+    text_printf(
         out,
         "/* Where a state lies among them in runs of even and of odd number, and in a block: "
         "`parts`\n"
-        " * pieces of `row` bytes, times kept[length] where that is not -1, `stride` apart. */\n"
+        " * pieces of `row` bytes, times kept[length] where that is not -1, `stride` apart%s */\n"
         "struct state_place {\n    size_t place[2], block, parts, stride, row;\n    int "
-        "length;\n};\n"
-        "static const struct state_place state_places[] = {\n");
+        "length%s;\n};\n"
+        "static const struct state_place state_places[] = {\n",
+        turns ? "; its bit of `odd`." : ".", turns ? ", turn" : "");
     for (int i = 0; i < s->nstate; i++) {
         const struct state *st = s->state[i];
         struct state_pieces q = state_pieces(st);
         size_t start = out->n;
-        text_printf(out, "    {{%zu, %zu}, %zu, %zu, %zu, %zu, %d},", st->place[0], st->place[1],
+        text_printf(out, "    {{%zu, %zu}, %zu, %zu, %zu, %zu, %d", st->place[0], st->place[1],
                     state_block_offset(p->t, s, i), q.parts, q.stride, q.row,
                     state_var_position(v, st->length));
+        if (turns)
+            text_printf(out, ", %d", state_turn(s->state, s->nstate, st));
+        text_puts(out, "},");
         text_pad(out, start, 52);
         text_puts(out, " /* ");
         text_comment(out, st->name);
@@ -331,7 +336,7 @@ void state_write_functions(struct program *p, struct text *out)
         {"SAVE_KEPT", n ? "    memcpy(to + 32, self->kept, sizeof self->kept);\n" : ""},
         {"SAVED_BYTES", n ? "s->row * (s->length < 0 ? 1 : (size_t)self->kept[s->length])" : size},
         {"RESTORED_BYTES", n ? "s->row * (s->length < 0 ? 1 : (size_t)kept[s->length])" : size},
-        {"WHICH", !two ? "0" : schedule_count_entries(s) ? "self->odd >> i & 1" : "self->odd"},
+        {"WHICH", !two ? "0" : schedule_count_entries(s) ? "self->odd >> s->turn & 1" : "self->odd"},
         {"DECLARE_KEPT", n ? mem_printf(p->t, "    int64_t kept[%d];\n", n) : ""},
         {"CHECK_KEPT", n ? check_kept_text : ""},
         {"RESTORE_KEPT",
@@ -426,7 +431,7 @@ uint64_t state_turns(const struct schedule *s, int entry)
     for (int i = 0; i < s->nstate; i++)
         for (int k = 0; k < s->state[i]->npart; k++)
             if (s->state[i]->part[k].entry == entry && state_has_two_places(s->state[i]))
-                stored |= UINT64_C(1) << i;
+                stored |= UINT64_C(1) << state_turn(s->state, s->nstate, s->state[i]);
     return stored;
 }
 
@@ -440,10 +445,9 @@ static void write_turns(struct program *p, int entry, struct text *out)
 
 const char *state_is_odd(struct program *p, const struct state *st)
 {
-    int i = 0;
-    while (p->s->state[i] != st)
-        i++;
-    return schedule_count_entries(p->s) ? mem_printf(p->t, "self->odd >> %d & 1", i) : "self->odd";
+    if (!schedule_count_entries(p->s))
+        return "self->odd";
+    return mem_printf(p->t, "self->odd >> %d & 1", state_turn(p->s->state, p->s->nstate, st));
 }
 
 void state_write_end(struct program *p, struct text *out)

@@ -561,15 +561,55 @@ static void move_to_end(struct states *s)
     g->nstate = s->n;
 }
 
+static bool stores(const struct state *st, int entry)
+{
+    bool found = false;
+    for (int k = 0; k < st->npart; k++)
+        found |= st->part[k].entry == entry;
+    return found;
+}
+
+static bool same_entries(const struct state *a, const struct state *b)
+{
+    bool same = true;
+    for (int k = 0; k < a->npart; k++)
+        same &= stores(b, a->part[k].entry);
+    for (int k = 0; k < b->npart; k++)
+        same &= stores(a, b->part[k].entry);
+    return same;
+}
+
+int state_turn(struct state *const *state, int n, const struct state *st)
+{
+    int turn = 0;
+    for (int i = 0; i < n && !same_entries(state[i], st); i++) {
+        int first = 0;
+        while (!same_entries(state[first], state[i]))
+            first++;
+        turn += first == i;
+    }
+    return turn;
+}
+
+/* Whether NAME.odd has a bit for all states that different entries store. */
+static bool check_turns(struct states *s)
+{
+    enum { MOST_TURNS = 64 };
+    int most = 0;
+    for (int i = 0; i < s->n && s->g->nentry; i++) {
+        int turn = state_turn(s->state, s->n, s->state[i]);
+        most = turn > most ? turn : most;
+    }
+    return most < MOST_TURNS ||
+           diag_error(s->t, &s->at, "states are stored by %d sets of entries, more than %d: store "
+                      "those together that one entry stores", most + 1, MOST_TURNS);
+}
+
 /* The states that a text declares, and what its entries store into them. */
 static bool declare_states(struct states *s)
 {
-    enum { MOST_TURNS = 64 };    /* bits of NAME.odd */
     struct tgc *t = s->t;
     struct graph *g = s->g;
-    if (g->nentry && g->ndeclared > MOST_TURNS)
-        return diag_error(t, &s->at, "%d states of several entries, more than %d: join some",
-                          g->ndeclared, MOST_TURNS);
     s->state = mem_array(t, (size_t)g->ndeclared, sizeof(struct state *));
     s->whole = mem_array(t, (size_t)g->ndeclared, sizeof *s->whole);
     for (int i = 0; i < g->ndeclared; i++) {
@@ -594,7 +634,7 @@ static bool declare_states(struct states *s)
         st->in->state = st->out->state = st;
         s->state[s->n++] = st;
     }
-    return true;
+    return check_turns(s);
 }
 
 bool state_apply(struct tgc *t, struct graph *g, const char *const *option, int noption,

@@ -150,6 +150,47 @@ def by_llvm():
     T.must(T.run(["./main"], cwd=folder))
 
 
+def moving(n, entries):
+    """n states of three numbers, which move on by one where an entry stores them, so that each has two places. entries: by name, those that it
+    stores."""
+    lines = ["tg 1", *(f"state %s{k} : f32[3] = [{k}, {k + 1}, {k + 2}]" for k in range(n))]
+    for name, stored in entries.items():
+        lines += [f'entry "{name}" {{', '    input %x : f32[1] as "x"']
+        for k in stored:
+            lines += [f"    %old{k} = shrink(%s{k}) {{begin=[1], size=[2]}}", f"    %new{k} = concat(%old{k}, %x) {{axis=0}}", f"    keep %s{k} = %new{k}"]
+        lines += [f"    output %new{stored[-1]} as \"last\"", "}"]
+    join = [f"%s{k}" for k in range(n)]
+    return "\n".join([*lines, 'entry "look" {', f"    %y = concat({', '.join(join)}) {{axis=0}}", "    output %y as \"all\"", "}", ""])
+
+
+@suite.case("more states than a word has bits: those that are stored together change places together")
+def many_states():
+    n, entries = 80, {"all": range(80), "some": range(40), "others": range(60, 70)}
+    for options in ([], ["--target=llvm"]):
+        if options:
+            T.need_llvm(TGC)
+        _, net = build(f"many{len(options)}", moving(n, entries), *options)
+        want, saved = np.arange(n)[:, None] + np.arange(3, dtype=np.float32), None
+        for step, name in enumerate("all some others some save all others restore all some".split()):
+            if name == "save":
+                saved = net.save(), want.copy()
+            elif name == "restore":
+                net.restore(saved[0])
+                want = saved[1].copy()
+            else:
+                x = np.array([100 + step], np.float32)
+                net.enter(name, (x,), [np.zeros(3, np.float32)])
+                for k in entries[name]:
+                    want[k] = [*want[k, 1:], x[0]]
+            (got,) = net.enter("look", (), [np.zeros(3 * n, np.float32)])
+            expect((got.reshape(n, 3) == want).all(), f"{options}, step {step}, {name}: {got.reshape(n, 3)}\nnot {want}")
+    sets = {f"e{k}": [k, (k + 1) % 65] for k in range(65)}
+    folder = T.scratch(SCRATCH / "sets")
+    (folder / "net.tg").write_text(moving(65, sets))
+    done = T.must(T.run([TGC, "net.tg", "-o", "net.c"], cwd=folder), 1)
+    expect("states are stored by 65 sets of entries, more than 64" in done.err, done.err)
+
+
 SIZED = """tg 1
 dim n<=6
 state %sum : f32[1] = [0.5]
