@@ -141,7 +141,7 @@ class Trial:
             np.save(self.folder / f"{name}.npy", array)
             words += ["-i", f"{name}={name}.npy"]
         done = T.run([TGC, "run", "m.onnx", "--target=llvm", "--gradient=loss", *words, "--out-dir", "out"], cwd=self.folder)
-        if done.status == 1 and (why := re.search(r"node \d+.* error: .*", done.err)):       # refused, as random_graphs.py has it
+        if done.status == 1 and (why := re.search(r"(node \d+.* error: |error: gradient: ).*", done.err)):       # refused, as random_graphs.py has it
             TALLY[re.sub(r"'[^']*'|\d+", "_", why.group())[:160]] += 1
             return None
         T.must(done)
