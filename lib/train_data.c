@@ -202,6 +202,34 @@ static bool add_fed(struct trainer *r, const char *name, enum dtype dtype, bool 
                               shape_of(r->t, valid), name, shape_of(r->t, a));
 }
 
+/* Axes of size 1 that the input has and the file has not, in the array: MNIST's files hold pictures
+ * of one channel as [n, 28, 28], which a model takes as [n, 1, 28, 28]. Nothing changes where the
+ * other axes differ. */
+static void add_ones(struct dataset_array *a, const struct model_input *in)
+{
+    int64_t dim[LOADER_RANK] = {a->dim[0]};
+    int at = 1;
+    if (!in->has_shape || in->ndim > LOADER_RANK || a->pictures)
+        return;
+    for (int k = 1; k < in->ndim; k++) {
+        bool is_missing = in->dim[k] == 1 && in->ndim - k > a->rank - at;
+        if (!is_missing && (at >= a->rank || a->dim[at++] != in->dim[k]))
+            return;
+        dim[k] = in->dim[k];
+    }
+    if (at != a->rank)
+        return;
+    memcpy(a->dim, dim, (size_t)in->ndim * sizeof *dim);
+    a->rank = in->ndim;
+}
+
+static void add_ones_to(struct dataset *d, const char *name, const struct model_input *in)
+{
+    for (int i = 0; i < d->narray && name; i++)
+        if (strcmp(d->array[i].name, name) == 0)
+            add_ones(&d->array[i], in);
+}
+
 bool train_match_data(struct trainer *r)
 {
     int n;
@@ -209,8 +237,11 @@ bool train_match_data(struct trainer *r)
     r->fed = mem_array(r->t, (size_t)n + 1, sizeof *r->fed);
     for (int i = 0; i < n; i++) {
         int64_t micro = 1;
-        if (!add_fed(r, input[i].name, input[i].dtype, n == 1) ||
-            !fit_input(r, &input[i], dataset_find(&r->data, r->fed[i].source), &r->fed[i], &micro))
+        if (!add_fed(r, input[i].name, input[i].dtype, n == 1))
+            return false;
+        add_ones_to(&r->data, r->fed[i].source, &input[i]);
+        add_ones_to(&r->valid, r->fed[i].valid, &input[i]);
+        if (!fit_input(r, &input[i], dataset_find(&r->data, r->fed[i].source), &r->fed[i], &micro))
             return false;
         if (i && micro != r->micro)
             return diag_error(r->t, NULL,

@@ -297,6 +297,29 @@ def the_form_of_the_files_does_not_matter(folder):
     expect(len(set(made)) == 1, f"sizes {[len(m) for m in made]}, not the same bytes")
 
 
+@case("pictures of one channel without an axis for it, as MNIST's files have them")
+def pictures_without_a_channel(folder):
+    w = random_weights({"c": (4, 1, 3, 3), "w": (144, 3)})
+    save(folder / "m.onnx", [helper.make_node("Conv", ["x", "c"], ["v"]), helper.make_node("MaxPool", ["v"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+                             helper.make_node("Flatten", ["p"], ["f"]), helper.make_node("MatMul", ["f", "w"], ["y"])],
+         [("x", ["N", 1, 14, 14])], [("y", ["N", 3])], w)
+    r = np.random.default_rng(6)
+    x, t = r.integers(0, 256, (30, 14, 14)).astype(np.uint8), r.integers(0, 3, 30).astype(np.uint8)
+    np.savez(folder / "whole.npz", x=x[:, None], target=t)
+    for name, array in ("x", x), ("t", t):
+        (folder / name).write_bytes(struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape) + array.tobytes())
+    made = []
+    for way in (["whole.npz"], ["x=x", "--data", "target=t"]):
+        train(folder, "m.onnx", "--data", *way, "--valid", *(word.replace("--data", "--valid") for word in way), "--loss=cross_entropy",
+              "--augment=shift:2,normalize:127:64", "--epochs=3", "--batch=8", "-o", "out.safetensors")
+        made.append((folder / "out.safetensors").read_bytes())
+    expect(made[0] == made[1], "other weights than with the axis")
+    np.savez(folder / "wide.npz", x=x[:, None, :, :13], target=t)
+    np.savez(folder / "flat.npz", x=x.reshape(30, 196), target=t)
+    for name, shape in ("wide", "u8[30, 1, 14, 13]"), ("flat", "u8[30, 196]"):
+        refuse(folder, ["m.onnx", "--data", f"{name}.npz", "--loss=cross_entropy", "-o", "out.onnx"], shape, "another shape")
+
+
 def png(grey):
     def part(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
