@@ -1,6 +1,7 @@
 """The guide does what it says: every command of docs/guide/ and README.md is run, every output shown is compared.
 
-One case a page, in a folder of its own with the models of models/ and examples/openpilot in it and the built tgc on PATH.
+One case a page, in a folder of its own with the models of models/ and examples/openpilot in it and the built tgc on PATH. A README.md of
+examples/ is followed in its own folder.
 `--bless` writes what was printed into the pages; read the difference. How a page is written:
 tests/guide/pages.py. What runs the pages is tested on small pages here.
 """
@@ -20,7 +21,8 @@ import pages
 import tgc as T
 from suite import Failure, Skip, Suite, expect
 
-PAGES = [ROOT / "README.md", ROOT / "docs" / "custom-operators.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "docs" / "custom-operators.md", *sorted((ROOT / "docs" / "guide").glob("*.md")),
+         *sorted((ROOT / "examples").glob("*/README.md"))]
 
 suite = Suite("guide")
 OPTIONS = suite.parse(lambda parser: parser.add_argument("--bless", action="store_true",
@@ -46,6 +48,10 @@ def follow_page(page):
     for model in (ROOT / "models").glob("*.tg"):
         (folder / "models" / model.name).write_bytes(model.read_bytes())
     shutil.copytree(ROOT / "examples" / "openpilot", folder / "examples" / "openpilot")
+    if page.parent.parent == ROOT / "examples":
+        shutil.copytree(page.parent, folder / "examples" / page.parent.name)
+        shutil.copy(ROOT / "examples" / "digits.onnx", folder / "examples")
+        folder = folder / "examples" / page.parent.name
     pages.follow(page, folder, search_path(outer / "bin"), bless=OPTIONS.bless)
 
 
