@@ -3,7 +3,7 @@
     python bench/tables.py                          writes the marked sections of docs/benchmark.md anew
     python bench/tables.py --check                  exit status 1 where they are not what the results say
     python bench/tables.py --keep FILE NAME         keeps FILE as bench/results/NAME.json: a report of
-                                                    `compare.py --json`, or the lines of `gpu.py --out`
+                                                    `compare.py --json`, what accuracy.py writes, or the lines of `gpu.py --out`
 
 bench/results/ has a file for each machine, with its description and the date. A row has the
 milliseconds of each contender, or a ratio alone where nothing else was kept. A section of the page
@@ -81,9 +81,20 @@ def ratio_table(kept):
     return about(kept) + lines_of(["model", "best other / tgc", "two threads"], rows)
 
 
+def accuracy_table(kept):
+    rows = []
+    for row in kept["rows"]:
+        means = [sum(shares) / len(shares) for shares in row["accuracy"].values()]
+        rows.append([row["name"], *(f"{100 * mean:.2f} % ({', '.join(f'{100 * s:.1f}' for s in shares)})"
+                                    for mean, shares in zip(means, row["accuracy"].values()))])
+    return about(kept) + lines_of(["held-out samples that are right: mean (of each seed)", *kept["rows"][0]["accuracy"]], rows)
+
+
 def slower_table(every):
     rows = []
     for kept in every.values():
+        if "accuracy" in kept["rows"][0]:
+            continue
         rows += [[kept["title"], row["name"], f"{ratio(row):.2f}", best_other(row)[0] or "a runtime", kept["date"]] for row in kept["rows"] if ratio(row) < 1]
     rows.sort(key=lambda row: float(row[2]))
     return lines_of(["machine", "what", "best other / tgc", "the best", "measured"], rows)
@@ -93,6 +104,8 @@ def table(name, every):
     if name == "slower":
         return slower_table(every)
     kept = every[name]
+    if "accuracy" in kept["rows"][0]:
+        return accuracy_table(kept)
     if "ratio" in kept["rows"][0]:
         return ratio_table(kept)
     return processor_table(kept) if "tgc, gcc" in kept["rows"][0]["ms"] else device_table(kept)
@@ -120,6 +133,16 @@ def from_report(report):
             "command": "bench/compare.py", "versions": f"{machine['tgc']} ({machine['commit']}); {machine['gcc']}; {machine['clang']}", "rows": rows}
 
 
+def from_accuracy(report):
+    """What accuracy.py has written: of each set a row."""
+    rows = {}
+    for one in report["rows"]:
+        how = ", ".join(f"{name} {value}" for name, value in one["how"].items())
+        row = rows.setdefault(one["set"], {"name": f"{one['name']}; {how}", "accuracy": {}})
+        row["accuracy"][{"tgc": "tgc", "torch": "PyTorch"}[one["by"]]] = [round(share, 5) for _, share in sorted(one["accuracy"].items())]
+    return {"title": "Accuracy", **{key: report[key] for key in ("machine", "date", "command", "versions")}, "rows": list(rows.values())}
+
+
 def from_lines(lines, date):
     """What gpu.py --out has appended; of a case that was measured twice the last one counts."""
     timed = {line["case"]: line for line in lines if "tgc" in line.get("times", {}) and len(line["times"]) > 1}
@@ -140,7 +163,8 @@ def dump(kept):
 def keep(path, name):
     text = path.read_text()
     if text.lstrip().startswith('{\n'):
-        kept = from_report(json.loads(text))
+        report = json.loads(text)
+        kept = from_report(report) if "models" in report else from_accuracy(report)
     else:
         kept = from_lines([json.loads(line) for line in text.splitlines()], date.fromtimestamp(path.stat().st_mtime).isoformat())
     (RESULTS / f"{name}.json").write_text(dump(kept))

@@ -336,7 +336,9 @@ void state_write_functions(struct program *p, struct text *out)
         {"SAVE_KEPT", n ? "    memcpy(to + 32, self->kept, sizeof self->kept);\n" : ""},
         {"SAVED_BYTES", n ? "s->row * (s->length < 0 ? 1 : (size_t)self->kept[s->length])" : size},
         {"RESTORED_BYTES", n ? "s->row * (s->length < 0 ? 1 : (size_t)kept[s->length])" : size},
-        {"WHICH", !two ? "0" : schedule_count_entries(s) ? "self->odd >> s->turn & 1" : "self->odd"},
+        {"WHICH", !two                      ? "0"
+                  : schedule_count_entries(s) ? "self->odd >> s->turn & 1"
+                                              : "self->odd"},
         {"DECLARE_KEPT", n ? mem_printf(p->t, "    int64_t kept[%d];\n", n) : ""},
         {"CHECK_KEPT", n ? check_kept_text : ""},
         {"RESTORE_KEPT",
