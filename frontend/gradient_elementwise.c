@@ -1,6 +1,7 @@
 /* gradient_elementwise.c - derivatives of elementwise ops and of reductions. Discontinuous ops
  * (comparisons, rounding, integers) have derivative 0; abs, norms and atan2 have 0 at 0; equal
- * operands of max and min have half each; equal extremes of a reduction share it.
+ * operands of max and min have half each; equal extremes of a reduction share it. A quotient of
+ * exponentials by their sum has a rule of its own.
  */
 #include <math.h>
 #include <string.h>
@@ -123,6 +124,44 @@ static void give_larger(struct gradient *g, const struct uop *u, struct uop *d)
     gradient_give(g, b, lib_where(l, lib_binary(l, OP_LT, lower, upper), d, equal));
 }
 
+/* The sum of e along some axes, expanded over them: perhaps with a 1 in place of 0. */
+static struct uop *sum_of(const struct uop *e, const struct uop *by)
+{
+    if (by->op != OP_EXPAND)
+        return NULL;
+    struct uop *sum = by->src[0];
+    if (sum->op == OP_WHERE && sum->src[0]->op == OP_EQ && sum->src[0]->src[0] == sum->src[2])
+        sum = sum->src[2];
+    bool is = sum->op == OP_REDUCE && REDUCE_OP(sum->arg.i) == OP_ADD && sum->src[0] == e;
+    return is ? sum : NULL;
+}
+
+/* Whether x is the same along these axes by its form. */
+static bool is_expanded(const struct uop *x, uint32_t axes)
+{
+    for (int a = 0; a < x->ndim; a++)
+        if ((axes >> a & 1) && (x->op != OP_EXPAND || !uop_is_int(x->src[0]->dim[a], 1)))
+            return false;
+    return true;
+}
+
+/* A softmax, u = e / sum e with e = exp(x - m): it depends on no m that is the same along the sum's
+ * axes, so the maximum has no part in the derivative by x, u (d - sum d u). false: it is none. */
+static bool give_softmax(struct gradient *g, struct uop *u, struct uop *d)
+{
+    const struct lib *l = g->l;
+    struct uop *e = u->src[0], *sum = e->op == OP_EXP ? sum_of(e, u->src[1]) : NULL;
+    if (!sum)
+        return false;
+    uint32_t axes = REDUCE_AXES(sum->arg.i);
+    struct uop *x = e->src[0];
+    if (x->op == OP_SUB && is_expanded(x->src[1], axes))
+        x = x->src[0];
+    struct uop *mean = gradient_sum(g, lib_mul(l, d, u), axes, true);
+    gradient_give(g, x, lib_mul(l, u, lib_sub(l, d, uop_expand(g->t, mean, u->dim))));
+    return true;
+}
+
 static bool give_to_two(struct gradient *g, struct uop *u, struct uop *d)
 {
     const struct lib *l = g->l;
@@ -141,6 +180,8 @@ static bool give_to_two(struct gradient *g, struct uop *u, struct uop *d)
         gradient_give(g, b, lib_mul(l, d, a));
         return true;
     case OP_DIV:
+        if (give_softmax(g, u, d))
+            return true;
         d = lib_div(l, d, b);
         gradient_give(g, a, d);
         gradient_give(g, b, lib_unary(l, OP_NEG, lib_div(l, lib_mul(l, d, a), b)));

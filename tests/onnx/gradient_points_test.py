@@ -62,6 +62,15 @@ suite.add("Max and Min of equals beside a constant", both, "Max, Min", [       #
 suite.add("Abs", both, "Abs", y("Abs", ["a"]), {"a": [0, -1, 2]}, [[0, -1, 1]], [[0, 0, 0]])
 suite.add("Asin at the edge", both, "Asin", y("Asin", ["a"]), {"a": [1, 0]}, [[INF, 1]], [[INF, 0]])
 suite.add("a softmax beside what is masked", both, "softmax", y("Softmax", ["a"]), {"a": [0, -INF, 1]}, [[0, 0, 0]])
+EXPONENTIALS = [G.node("Sub", ["x", "m"], ["z"]), G.node("Exp", ["z"], ["e"])]
+for shift, rows in ("one shift a row", 1), ("a shift for each element", 4):       # the second has a derivative by the shift
+    suite.add(f"a softmax with {shift}", lambda shift=shift, rows=rows: GRADIENTS.check(
+        shift, [*EXPONENTIALS, G.node("ReduceSum", ["e", "axes"], ["s"]), G.node("Div", ["e", "s"], ["r"])],
+        {"x": draw(3, 4), "m": draw(3, rows)}, [("axes", ints(1))]))
+for kind, divisor in ("along another axis", G.node("ReduceSum", ["e", "axes"], ["s"])), ("of others", G.node("ReduceSum", ["x", "axes"], ["s"])):
+    suite.add(f"exponentials by a sum {kind}", lambda kind=kind, divisor=divisor: GRADIENTS.check(
+        kind, [*EXPONENTIALS, divisor, G.node("Div", ["e", "s"], ["r"])],
+        {"x": draw(3, 4, low=0.5), "m": draw(3, 1)}, [("axes", ints(0))]))
 suite.add("a logarithm of a sum of exponentials", both, "logarithm", y("ReduceLogSumExp", ["a"], keepdims=0),
           {"a": [0, 0]}, [[0.5, 0.5]], [[0, 0]])
 suite.add("a product, twice", both, "product", y("ReduceProd", ["a"], keepdims=0), {"a": [2, 0, 3]},
