@@ -1,9 +1,11 @@
 """Every .tg of the repository and every node test of the onnx package, compiled by every target: no access of the compiler's
-own memory that is not its own, no overflow, no bug. The long form has a tgc that sanitizers watch; the quick one takes a few.
+own memory that is not its own, no overflow, no bug. The long form has a tgc that sanitizers watch, by which it runs whole
+suites, too; the quick one takes a few.
 
     targets_test.py --all --filter cuda --results FILE --seconds 600       in parts
 """
 
+import os
 import sys
 from pathlib import Path
 
@@ -22,6 +24,9 @@ SOURCES = M.Sources(OPTIONS.build)
 GROUP, EVERY = 25, 60
 # A network that has to be given dimensions, so that little of it is refused.
 OPEN = ["--dim=*=..8"]
+# What the cases here do not reach: training, derivatives, models that are written, what models are given by options.
+SUITES = ("text", "library", "lowering", "defaults", "ml", "microsoft", "custom", "entries", "train", "written", "derivatives", "gradient",
+          "gradient-points", "gradient-loops", "gradient-operators", "gradient-graphs", "regress")
 
 
 class Lazy:
@@ -50,6 +55,17 @@ def compile_all(target, cpu, kind, start, every):
         raise Failure("\n".join(failures))
 
 
+def run_suite(name):
+    """The quick form of a suite by the tgc that sanitizers watch: these end with a status that no test expects."""
+    words = [sys.executable, HERE.parent / "check.py", "--suites", name, "--build", OPTIONS.build, "--jobs", "1"]
+    tgc = Lazy.get().tgc
+    done = T.run(words, cwd=HERE.parents[1], timeout=3600, env={**os.environ, "TGC": str(tgc), "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1"})
+    if done.status:
+        raise Failure(done.describe())
+
+
+for name in SUITES:
+    suite.add(f"suite {name}", run_suite, name, slow=True)
 for target, (_, cpus) in M.TARGETS.items():
     for number, cpu in enumerate(cpus or M.rows(target)):
         if number == 0:
