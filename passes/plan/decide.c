@@ -428,6 +428,29 @@ static const char *why_apart(const struct plan *p, const struct node *n)
                                              : NULL;
 }
 
+/* The block of the entry that a block is in; NULL: it is in none. */
+static const struct block *entry_of(const struct block *b)
+{
+    while (b && b->kind != BLOCK_ENTRY)
+        b = b->parent;
+    return b;
+}
+
+/* An elementwise value of which each segment that needs it is in another entry: a run needs it
+ * once, wherever it is computed. */
+static bool is_of_entries(struct plan *p, const struct node *n)
+{
+    if (p->noopt || !p->graph->nentry || n->block->kind != BLOCK_TOP ||
+        !op_is_elementwise(n->u->op) || is_too_large(n, 1))
+        return false;
+    for (const struct use *a = n->use; a; a = a->next)
+        for (const struct use *b = n->use; b; b = b->next)
+            if (!entry_of(a->seg->block) || a->root ||
+                (a->seg != b->seg && entry_of(a->seg->block) == entry_of(b->seg->block)))
+                return false;
+    return true;
+}
+
 static void decide_computed(struct plan *p, struct node *n)
 {
     const char *apart = NULL;
@@ -443,7 +466,7 @@ static void decide_computed(struct plan *p, struct node *n)
     if (value_is_index_like(n->u) || is_widened_factor(p, n->u) || is_cast_for_few(p, n) ||
         (!p->noopt && (value_is_widened_weight(n->u) || value_is_mask_of_places(n->u))))
         inline_uses(p, n);
-    else if (!node_has_one_segment(n) && is_computed_anew(p, n))
+    else if (!node_has_one_segment(n) && (is_computed_anew(p, n) || is_of_entries(p, n)))
         inline_uses(p, n);
     else if ((apart = why_apart(p, n)) != NULL)
         refuse(n, apart), keep(p, n);
