@@ -140,6 +140,10 @@ enum buffer_kind {
     BUFFER_STATE,
     BUFFER_SCRATCH
 };
+/* Where a state lies: in the arena, or in one of the blocks of a training, which the caller has. */
+enum state_block { BLOCK_ARENA, BLOCK_PARAMS, BLOCK_GRADIENTS, BLOCK_OPTIMIZER, BLOCK_COUNT };
+/* A block's head, before the table of its tensors. */
+enum { BLOCK_HEAD_BYTES = 64, BLOCK_ROW_BYTES = 16, BLOCK_ALIGNMENT = 64 };
 enum space {
 #define SPACE(name, text) SPACE_##name,
 #include "ir/spaces.def"
@@ -233,6 +237,7 @@ struct buffer {
     struct state *state;
     /* BUFFER_INPUT: the weight with a state's value in the first run; or NULL */
     struct buffer *first;
+    enum state_block block;      /* of a state: where it lies */
     struct statistic *statistic; /* BUFFER_WEIGHT: what it is the running statistic of; or NULL */
 };
 
@@ -255,8 +260,10 @@ struct state {
     bool is_updated;  /* set by the schedule: a run stores some of its elements, in place */
     /* set by the memory plan, offsets in the states' part of the arena: where runs 0, 2, 4 ...
      * read it, and where runs 1, 3, 5 ... read it. The run before stores it there. Equal if
-     * one place is enough */
+     * one place is enough. In a block: the offset there, and if one place is not enough that of the
+     * next value in the arena, which is copied to the block when the run ends */
     size_t place[2], nbytes;
+    bool is_copied;              /* in a block: the next value has a place of its own */
 };
 
 /* A state that grows is one CONCAT with rows, or several that are joined along other axes, as keys
@@ -625,6 +632,8 @@ bool uop_is_of_symbols(const struct uop *u);
 
 struct var *var_new(struct tgc *t, const char *name, int64_t min, int64_t max);
 struct uop *uop_var(struct tgc *t, struct var *v);
+/* A hash of name, dtype and shape. needs: a name */
+uint64_t buffer_key(const struct buffer *b);
 struct buffer *buffer_new(struct tgc *t, enum buffer_kind kind, enum dtype d,
                           struct uop *const *dim, int ndim, const char *name);
 struct uop *uop_buffer(struct tgc *t, struct buffer *b);
@@ -836,6 +845,23 @@ struct graph_meta { const char *key, *value; };
 struct graph_entry { const char *name; int input, ninput, output, noutput, host, nhost; };
 /* A state that the graph declares itself, and what an entry stores into it; entry -1: the run. */
 struct graph_kept { struct uop *in; int entry; };
+/* An entry of a training: what a caller passes and reads, by index in the graph's inputs and
+ * outputs; -1: the entry has none. */
+struct train_entry {
+    int number, input, target, weight, draw, learning_rate, weight_decay, step;
+    int loss, correct;
+};
+/* Of a training whose states are the caller's blocks: a program with NAME_train() and its like. */
+struct graph_training {
+    int ninput;                  /* of the model, from an entry's `input` on */
+    struct train_entry run, train, gradients, update, evaluate;
+    int nparam, nstatistic;      /* the first states; both are in the block of parameters */
+    int64_t nclass;              /* targets are class numbers below it; 0: they are not */
+    uint64_t identity;           /* hash of the weights that do not train */
+    uint64_t seed;               /* by which elements drop */
+    double learning_rate, weight_decay;        /* where the user has no other */
+    const char *loss, *optimizer;              /* as they were asked for */
+};
 /* What passes/graph/narrow_weights.c did to the weights; nweight 0: nothing. Errors are those of
  * the narrowed weights: the root of the mean square relative to that of their values; and the
  * largest of one value, relative to its own (BF16) or to the largest of its channel (I8). */
@@ -863,6 +889,7 @@ struct graph {
     int ndeclared, nkept; struct graph_kept *kept;
     /* 0: the graph is one run; else `entry_number` is the symbol whose value says which it is */
     int nentry; struct graph_entry *entry; struct var *entry_number;
+    const struct graph_training *training;     /* NULL: the graph is no such training */
     uint64_t state_hash;  /* of the model and its states: checked when a saved state is loaded */
     int nvar; struct var **var;                                   /* dimensions that stay symbols */
     /* HOST uops that are no operand of any value: those that find a symbol's value, which run

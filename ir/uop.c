@@ -366,6 +366,16 @@ struct uop *uop_var(struct tgc *t, struct var *v)
     return uop_intern(t, OP_VAR, DTYPE_INDEX, NULL, 0, (union arg){.p = v});
 }
 
+uint64_t buffer_key(const struct buffer *b)
+{
+    const uint64_t prime = 0x100000001b3u;
+    uint64_t h = hash_bytes(0xcbf29ce484222325u, b->name, strlen(b->name) + 1);
+    h = (h ^ (uint64_t)b->dtype) * prime;
+    for (int a = 0; a < b->ndim; a++)
+        h = (h ^ (uint64_t)b->dim[a]->vmax) * prime;
+    return h;
+}
+
 struct buffer *buffer_new(struct tgc *t, enum buffer_kind kind, enum dtype d,
                           struct uop *const *dim, int ndim, const char *name)
 {

@@ -106,7 +106,9 @@ struct schedule {
     struct buffer **output; int noutput;   /* as graph->output, without states; BUFFER_OUTPUT */
     struct state **state; int nstate;      /* as graph->state */
     struct state_part **part; int npart;   /* as graph->part */
-    size_t state_nbytes;                   /* of all places of states */
+    size_t state_nbytes;                   /* of all places of states in the arena */
+    /* of each block of the caller's, its head and table included; of none: BLOCK_HEAD_BYTES */
+    size_t block_nbytes[BLOCK_COUNT];
     /* of a device: what its kernels have found, in place of steps `expect` */
     struct buffer **verdict; int nverdict; size_t cap_verdict;
     struct var **var; int nvar;            /* run-time dimensions and host results */

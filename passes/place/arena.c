@@ -376,14 +376,14 @@ static bool may_replace(struct memory *m, const struct kernel *k, const struct s
 /* Whether the next value may be stored over the state: nobody reads the old value afterwards, and
  * no later step can fail, so that a run with a bad status leaves the state as it was. Verdicts are
  * read when all is stored. */
-static bool may_stay(struct memory *m, const struct state *st)
+static bool may_stay_in(struct memory *m, const struct state *st, uint64_t entry)
 {
     int read = -1, write = m->s->nstep;
     bool same = false;
-    if (m->s->nverdict > 0)
-        return false;
     for (int i = 0; i < m->s->nstep; i++) {
         const struct step *step = &m->s->step[i];
+        if (!(m->entries[i] & entry))
+            continue;
         bool reads = step_touches(step, st->in, false) || expr_reads(m->t, step->cond, st->in) ||
                      expr_reads(m->t, step->trip, st->in),
              writes = step_touches(step, st->out, true);
@@ -399,6 +399,54 @@ static bool may_stay(struct memory *m, const struct state *st)
     return read < write || (read == write && same);
 }
 
+/* In each entry, of which a run is one. */
+static bool may_stay(struct memory *m, const struct state *st)
+{
+    if (m->s->nverdict > 0)
+        return false;
+    uint64_t all = 0;
+    for (int i = 0; i < m->s->nstep; i++)
+        all |= m->entries[i];
+    for (uint64_t entry = 1; entry && entry <= all; entry <<= 1)
+        if ((all & entry) && !may_stay_in(m, st, entry))
+            return false;
+    return true;
+}
+
+/* The entries, a bit for each, in which a condition of entry_steps.c holds; all: it is no such. */
+static uint64_t entries_of(const struct graph *g, const struct uop *cond, uint64_t all)
+{
+    int64_t e;
+    if (cond->op == OP_OR)
+        return entries_of(g, cond->src[0], all) | entries_of(g, cond->src[1], all);
+    for (int i = 0; cond->op == OP_EQ && i < 2; i++)
+        if (cond->src[i]->op == OP_VAR && cond->src[i]->arg.p == g->entry_number &&
+            uop_const_int(cond->src[1 - i], &e) && e >= 0 && e < g->nentry)
+            return UINT64_C(1) << e;
+    return all;
+}
+
+/* Of each step, the entries whose runs make it. */
+static void find_entries(struct memory *m)
+{
+    enum { MOST = 64 };
+    const struct schedule *s = m->s;
+    int n = s->graph ? s->graph->nentry : 0, depth = 0;
+    const uint64_t all = n == 0 || n > MOST ? 1 : UINT64_MAX >> (MOST - n);
+    uint64_t open = all;
+    m->entries = mem_array(m->t, (size_t)s->nstep + 1, sizeof *m->entries);
+    for (int i = 0; i < s->nstep; i++) {
+        const struct step *step = &s->step[i];
+        bool begins = step->kind == STEP_IF || step->kind == STEP_LOOP;
+        bool ends = step->kind == STEP_ENDIF || step->kind == STEP_ENDLOOP;
+        if (begins && depth++ == 0 && step->kind == STEP_IF && n > 0 && n <= MOST)
+            open = entries_of(s->graph, step->cond, all);
+        m->entries[i] = open;
+        if (ends && --depth == 0)
+            open = all;
+    }
+}
+
 /* A part is placed in its state's place, from that one's first element on. */
 static bool size_part(struct tgc *t, struct state_part *part)
 {
@@ -410,40 +458,65 @@ static bool size_part(struct tgc *t, struct state_part *part)
     return true;
 }
 
-/* Places all states, from 0 on: the program puts them in front of the intermediates. */
+/* The first free byte of each block: after its head and its table. */
+static void begin_blocks(struct schedule *s)
+{
+    for (int b = BLOCK_PARAMS; b < BLOCK_COUNT; b++)
+        s->block_nbytes[b] = BLOCK_HEAD_BYTES;
+    for (int i = 0; i < s->nstate; i++)
+        s->block_nbytes[s->state[i]->in->block] += BLOCK_ROW_BYTES;
+    for (int b = BLOCK_PARAMS; b < BLOCK_COUNT; b++)
+        s->block_nbytes[b] =
+            (s->block_nbytes[b] + BLOCK_ALIGNMENT - 1) / BLOCK_ALIGNMENT * BLOCK_ALIGNMENT;
+    s->block_nbytes[BLOCK_ARENA] = 0;
+}
+
+static bool take_place(struct memory *m, size_t *total, size_t nbytes, size_t *place)
+{
+    *place = *total;
+    return (size_add(*total, nbytes, total) && size_align(*total, ARENA_ALIGN, total)) ||
+           diag_error(m->t, NULL, "the states together need more memory than can be addressed: "
+                                  "give their dimensions smaller bounds");
+}
+
+/* Places all states, from 0 on: the program puts them in front of the intermediates, and those of
+ * blocks in their blocks. */
 static bool plan_states(struct memory *m)
 {
     struct schedule *s = m->s;
-    size_t total = 0, all;
+    size_t all = 0;
+    begin_blocks(s);
     for (int i = 0; i < s->nstate; i++) {
         struct state *st = s->state[i];
+        enum state_block block = st->in->block;
         bool one = st->length || st->is_updated || may_stay(m, st);
         if (!buffer_set_size(m->t, st->in) || !buffer_set_size(m->t, st->out))
             return false;
         st->nbytes = st->in->nbytes;
         st->out->nbytes = st->nbytes; /* a run that needs more ends with a status */
-        for (int k = 0; k < 2; k++) {
-            st->place[k] = k == 1 && one ? st->place[0] : total;
-            if (k == 1 && one)
-                continue;
-            if (!size_add(total, st->nbytes, &total) || !size_align(total, ARENA_ALIGN, &total))
-                return diag_error(m->t, NULL,
-                                  "the states together need more memory than can be "
-                                  "addressed: give their dimensions smaller bounds");
-        }
+        if (!take_place(m, &s->block_nbytes[block], st->nbytes, &st->place[0]))
+            return false;
+        st->place[1] = st->place[0];
+        if (!one && !take_place(m, &s->block_nbytes[BLOCK_ARENA], st->nbytes, &st->place[1]))
+            return false;
+        st->is_copied = block != BLOCK_ARENA && !one;
+        st->out->block = one ? block : BLOCK_ARENA;
         st->in->offset = st->place[0];
         st->out->offset = st->place[1];
         for (int k = 0; k < st->npart; k++)
             if (!size_part(m->t, &st->part[k]))
                 return false;
     }
-    if (!size_add(total, s->arena_nbytes, &all) || all > m->t->mem_limit)
+    s->state_nbytes = s->block_nbytes[BLOCK_ARENA];
+    bool fits = true;
+    for (int b = 0; b < BLOCK_COUNT; b++)
+        fits &= size_add(all, s->block_nbytes[b], &all);
+    if (!fits || !size_add(all, s->arena_nbytes, &all) || all > m->t->mem_limit)
         return diag_error(
             m->t, NULL,
             "the states need %zu bytes of the arena and the intermediate tensors %zu, more "
             "than the limit of %zu: raise --max-memory or give dimensions smaller bounds",
-            total, s->arena_nbytes, m->t->mem_limit);
-    s->state_nbytes = total;
+            all - s->arena_nbytes, s->arena_nbytes, m->t->mem_limit);
     return true;
 }
 
@@ -452,5 +525,6 @@ static bool plan_states(struct memory *m)
 bool pass_arena(struct tgc *t, struct schedule *s)
 {
     struct memory m = {.t = t, .s = s};
+    find_entries(&m);
     return plan_arena(&m) && plan_states(&m);
 }

@@ -76,6 +76,7 @@ struct memory {
     struct region *region; /* inner regions before outer ones */
     int nregion;
     size_t cap_region;
+    uint64_t *entries;     /* of each step: the entries whose runs make it, a bit for each */
 };
 
 /* The tenant that b, or what it is a part of, is; NULL: it is none of the schedule's buffers. */
