@@ -573,7 +573,9 @@ bool compile_model(struct tgc *t, const struct options *given, struct outputs *f
     const char *name = name_of(t, o, &m);
     model_protect_files(o, &m, files);
     bool made = outputs_may_write(files, o->output) &&
-                (of_graph ? model_lower(t, o, &m) : model_schedule(t, o, name, &m));
+                (of_graph            ? model_lower(t, o, &m)
+                 : o->training.emits ? training_lower(t, o, &m) && model_optimize(t, o, name, &m)
+                                     : model_schedule(t, o, name, &m));
     model_protect_files(o, &m, files); /* including external data, which lowering has read */
     bool ok = made && write_outputs(t, o, &m, files, name) &&
               (!o->viz || of_graph || write_beside(t, o, &m, files, name)) &&

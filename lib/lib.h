@@ -88,6 +88,7 @@ struct training_options {
     bool has_init, resume;
     const char **freeze; int nfreeze; size_t cap_freeze;
     int early_stop;                 /* 0: all epochs */
+    bool emits;                     /* --train: compile writes a program that trains */
 };
 struct options {
     enum command command;
@@ -328,6 +329,9 @@ bool model_lower(struct tgc *t, const struct options *o, struct model *m);
 bool model_optimize(struct tgc *t, const struct options *o, const char *name, struct model *m);
 /* Both. */
 bool model_schedule(struct tgc *t, const struct options *o, const char *name, struct model *m);
+/* train_emit.c: the graph of a program that trains the model, --train, for model_optimize(). needs:
+ * a loaded model. false: diagnostics. */
+bool training_lower(struct tgc *t, const struct options *o, struct model *m);
 /* Protects every file that the compile reads: model, external data, tune file, inputs. */
 void model_protect_files(const struct options *o, const struct model *m, struct outputs *files);
 /* The options that the emitted program is written with. */

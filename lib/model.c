@@ -426,7 +426,8 @@ bool model_lower(struct tgc *t, const struct options *o, struct model *m)
                                                .library = m->library,
                                                .value = o->value,
                                                .nvalue = o->nvalue,
-                                               .trains = o->command == COMMAND_TRAIN,
+                                               .trains = o->command == COMMAND_TRAIN ||
+                                                         o->training.emits,
                                                .draw = m->draw,
                                                .nchwc_block = o->nchwc_block};
     passes_init(t);

@@ -86,6 +86,7 @@ bool option_apply_training(struct parser *p, const struct given *g)
         VEC_PUSH(p->t, o->valid, o->nvalid, o->cap_valid, read_samples(p, g->value));
         break;
     case OPTION_TARGET_COLUMN: o->target_column = g->value; break;
+    case OPTION_TRAIN: o->emits = true; break;
     case OPTION_LOSS:
         o->has_loss = true;
         ok = loss_parse(p->t, g->value, &o->loss, &o->output, &why) ||
@@ -127,6 +128,42 @@ void option_apply_data(struct parser *p, const struct given *g)
     struct training_options *o = &p->o->training;
     p->o->data = g->value;
     VEC_PUSH(p->t, o->data, o->ndata, o->cap_data, read_samples(p, g->value));
+}
+
+static bool is_of_training(enum option_id id)
+{
+    return id == OPTION_LOSS || id == OPTION_OPTIMIZER || id == OPTION_BATCH ||
+           id == OPTION_LEARNING_RATE || id == OPTION_CLIP || id == OPTION_SEED ||
+           id == OPTION_FREEZE;
+}
+
+bool options_check_emitted_training(struct parser *p)
+{
+    const struct options *o = p->o;
+    const char *apart = o->nstate      ? "--state"
+                        : o->ngradient ? "--gradient"
+                        : o->ninner    ? "--value"
+                        : o->ninput    ? "-i"
+                                       : NULL;
+    for (size_t i = 0; i < p->ngiven && !o->training.emits; i++)
+        if (is_of_training(p->given[i].id))
+            return usage(p, "%s is of a training: add --train for a program that trains, or say "
+                            "tgc train for a training here",
+                         option_spelling(p->given[i].id));
+    if (!o->training.emits)
+        return true;
+    if (!o->training.has_loss)
+        return usage(p, "--train needs --loss=LOSS: cross_entropy for classes, mse for numbers; "
+                        "tgc help train lists them");
+    if (o->target != TARGET_C && o->target != TARGET_CLANG)
+        return usage(p, "--train writes C for a processor, by --target=c or --target=clang, and "
+                        "not by --target=%s",
+                     target_name(o->target));
+    if (o->emit != EMIT_C && o->emit != EMIT_OBJECT && o->emit != EMIT_SHARED &&
+        o->emit != EMIT_ARCHIVE)
+        return usage(p, "--train writes .c, .o, .so or .a, and '.%s' is none of these",
+                     emit_extension(o->emit));
+    return !apart || usage(p, "%s does not go with --train", apart);
 }
 
 bool options_check_training(struct parser *p)

@@ -544,6 +544,7 @@ bool option_apply(struct parser *p, const struct given *g)
     case OPTION_DATA:
         option_apply_data(p, g);
         return true;
+    case OPTION_TRAIN:
     case OPTION_VALID:
     case OPTION_TARGET_COLUMN:
     case OPTION_LOSS:

@@ -307,6 +307,8 @@ static bool check_operands(struct parser *p)
         return usage(p, "tgc tune needs -o FILE, where it writes what it has measured");
     if (o->command == COMMAND_TRAIN && !options_check_training(p))
         return false;
+    if (o->command == COMMAND_COMPILE && !options_check_emitted_training(p))
+        return false;
     if (o->command == COMMAND_TUNE && o->level == 0)
         return usage(p, "tgc tune measures choices, and -O0 makes none");
     if (o->command == COMMAND_TUNE && (o->beam < 0 || o->beam > TUNE_WIDTH_MAX))

@@ -41,6 +41,8 @@ bool option_apply(struct parser *p, const struct given *g);
 bool option_apply_training(struct parser *p, const struct given *g);
 void option_apply_data(struct parser *p, const struct given *g);
 bool options_check_training(struct parser *p);
+/* What --train needs and excludes; no option of a training is given without it. */
+bool options_check_emitted_training(struct parser *p);
 /* from: who names it, for messages. */
 bool set_target(struct parser *p, const char *name, const char *from);
 bool set_emit(struct parser *p, const char *kind, const char *from);

@@ -51,3 +51,26 @@ void describe_write_dims(struct program *p, struct text *out, const char *table,
     }
     text_puts(out, "};\n");
 }
+
+const struct graph_training *program_training(const struct schedule *s)
+{
+    return s->graph ? s->graph->training : NULL;
+}
+
+static const struct graph_entry *run_entry_of(const struct schedule *s)
+{
+    const struct graph_training *x = program_training(s);
+    return x ? &s->graph->entry[x->run.number] : NULL;
+}
+
+int program_count_inputs(const struct schedule *s)
+{
+    const struct graph_entry *e = run_entry_of(s);
+    return e ? e->ninput : s->ninput;
+}
+
+int program_count_outputs(const struct schedule *s)
+{
+    const struct graph_entry *e = run_entry_of(s);
+    return e ? e->noutput : s->noutput;
+}

@@ -34,7 +34,7 @@ static int write_symbols(struct program *p, struct text *out)
     int n = 0;
     for (int i = 0; i < p->s->nvar; i++) {
         const struct var *v = p->s->var[i];
-        if (v->is_counter)
+        if (v->is_counter || (program_training(p->s) && v == p->s->graph->entry_number))
             continue;
         if (n++ == 0)
             text_printf(out, "static const struct %s_symbol symbol_info[] = {\n", p->name);
@@ -81,7 +81,7 @@ static void write_rules(struct text *out, const struct program_feed *feed, int r
 static bool write_feeds(struct program *p, struct text *out)
 {
     const struct schedule *s = p->s;
-    int n = s->ninput + s->nstate;
+    int n = program_training(s) ? program_count_inputs(s) : s->ninput + s->nstate;
     const struct program_feed *feed = feeds_describe(p->t, s);
     for (int i = 0; i < n; i++)
         write_rules(out, &feed[i], feeds_buffer(s, i)->ndim, i);
@@ -98,12 +98,17 @@ static bool write_feeds(struct program *p, struct text *out)
 void describe_write(struct program *p, struct text *out)
 {
     const struct schedule *s = p->s;
-    write_tensors(p, out, "input", s->input, s->ninput, false);
-    write_tensors(p, out, "output", s->output, s->noutput, true);
+    int ninput = program_count_inputs(s), noutput = program_count_outputs(s);
+    bool trains = program_training(s) != NULL;
+    int nstate = trains ? 0 : s->nstate, nentry = trains ? 0 : schedule_count_entries(s);
+    write_tensors(p, out, "input", s->input, ninput, false);
+    write_tensors(p, out, "output", s->output, noutput, true);
     int nsymbol = write_symbols(p, out);
     write_kernels(p, out);
-    state_write_info(p, out);
-    entries_write_info(p, out);
+    if (nstate)
+        state_write_info(p, out);
+    if (nentry)
+        entries_write_info(p, out);
     int nslice = slices_write_info(p, out), nmeta = meta_write_info(p, out);
     bool feeds = write_feeds(p, out);
     double flop = 0;
@@ -116,19 +121,18 @@ void describe_write(struct program *p, struct text *out)
     text_printf(out, "        %d, \"%s\", ", PROGRAM_INFO_VERSION, p->name);
     text_string(out, p->o->producer);
     text_printf(out, ", \"%s\",\n        %d, %d, %d, %d, %s, %s, %s, kernel_info,\n",
-                p->backend->name, s->ninput, s->noutput, nsymbol, s->nkernel,
-                s->ninput ? "input_info" : "NULL", s->noutput ? "output_info" : "NULL",
+                p->backend->name, ninput, noutput, nsymbol, s->nkernel,
+                ninput ? "input_info" : "NULL", noutput ? "output_info" : "NULL",
                 nsymbol ? "symbol_info" : "NULL");
     text_printf(out,
                 "        %s_ARENA_BYTES, %s_ARENA_ALIGN, %zu, %d, %.0f,\n        "
                 "sizeof(%s_inputs), sizeof(%s_outputs), %s_STACK_BYTES,\n",
                 p->upper, p->upper, s->weight_nbytes, p->weights == WEIGHTS_FILE && s->nweight > 0,
                 flop, p->name, p->name, p->upper);
-    text_printf(out, "        %d, %s, %zu,\n", s->nstate, s->nstate ? "state_info" : "NULL",
-                program_state_bytes(p->t, s));
-    text_printf(out, "        %d, %s, %s,\n", schedule_count_entries(s),
-                schedule_count_entries(s) ? "entry_info" : "NULL",
-                schedule_count_entries(s) ? mem_printf(p->t, "offsetof(%s_inputs, dim_%s)", p->name,
+    text_printf(out, "        %d, %s, %zu,\n", nstate, nstate ? "state_info" : "NULL",
+                nstate ? program_state_bytes(p->t, s) : 0);
+    text_printf(out, "        %d, %s, %s,\n", nentry, nentry ? "entry_info" : "NULL",
+                nentry ? mem_printf(p->t, "offsetof(%s_inputs, dim_%s)", p->name,
                                                        p->var_name[s->graph->entry_number->id])
                                           : "(size_t)-1");
     text_printf(out, "        %d, %d, %s, %s, %s,\n", nslice, nmeta, nslice ? "slice_info" : "NULL",

@@ -15,13 +15,21 @@ static void write_tensor_comment(struct text *out, const struct buffer *b, const
     text_puts(out, " */\n");
 }
 
-static void write_inputs(struct program *p, struct text *out)
+/* Whether the caller passes the size; not the number of an entry of a training. */
+static bool is_field(const struct program *p, const struct var *v)
+{
+    return program_is_field(p, v) && !(program_training(p->s) && v == p->s->graph->entry_number);
+}
+
+static void write_inputs(struct program *p, bool of_all, struct text *out)
 {
     const struct schedule *s = p->s;
-    int nfield = s->ninput;
-    text_puts(out, "/* In the order of the model; run-time dimensions follow the tensors. */\n"
-                   "typedef struct {\n");
-    for (int i = 0; i < s->ninput; i++) {
+    int ninput = of_all ? s->ninput : program_count_inputs(s), nfield = ninput;
+    text_puts(out, of_all ? "/* What the entries take: each of them its own. */\n"
+                          : "/* In the order of the model; run-time dimensions follow the tensors. "
+                            "*/\n");
+    text_puts(out, "typedef struct {\n");
+    for (int i = 0; i < ninput; i++) {
         const struct buffer *b = s->input[i];
         size_t start = out->n;
         text_printf(out, "    %s%s;", const_pointer(b->dtype), p->buffer_name[b->id]);
@@ -30,7 +38,7 @@ static void write_inputs(struct program *p, struct text *out)
     }
     for (int i = 0; i < s->nvar; i++) {
         const struct var *v = s->var[i];
-        if (!program_is_field(p, v))
+        if (of_all ? !program_is_field(p, v) : !is_field(p, v))
             continue;
         size_t start = out->n;
         text_printf(out, "    int64_t dim_%s;", p->var_name[v->id]);
@@ -40,18 +48,20 @@ static void write_inputs(struct program *p, struct text *out)
     }
     if (nfield == 0)
         text_puts(out, "    const void *unused;             /* this model has no inputs */\n");
-    text_printf(out, "} %s_inputs;\n\n", p->name);
+    text_printf(out, "} %s_%sinputs;\n\n", p->name, of_all ? "all_" : "");
 }
 
-static void write_outputs(struct program *p, struct text *out)
+static void write_outputs(struct program *p, bool of_all, struct text *out)
 {
     const struct schedule *s = p->s;
-    text_puts(out, "/* Memory of the caller. Where a dimension is known only at run time the "
-                   "memory must hold the\n"
-                   " * bound, and the run writes the shape beside the pointer. Inputs and outputs "
-                   "must not overlap. */\n"
-                   "typedef struct {\n");
-    for (int i = 0; i < s->noutput; i++) {
+    int noutput = of_all ? s->noutput : program_count_outputs(s);
+    if (!of_all)
+        text_puts(out, "/* Memory of the caller. Where a dimension is known only at run time the "
+                       "memory must hold the\n"
+                       " * bound, and the run writes the shape beside the pointer. Inputs and "
+                       "outputs must not overlap. */\n");
+    text_puts(out, "typedef struct {\n");
+    for (int i = 0; i < noutput; i++) {
         const struct buffer *b = s->output[i];
         const char *field = p->buffer_name[b->id], *type = dtype_ctype(b->dtype);
         size_t start = out->n;
@@ -61,9 +71,20 @@ static void write_outputs(struct program *p, struct text *out)
         if (program_has_shape_field(b))
             text_printf(out, "    int64_t %s_shape[%d];\n", field, b->ndim);
     }
-    if (s->noutput == 0)
+    if (noutput == 0)
         text_puts(out, "    void *unused;                   /* this model has no outputs */\n");
-    text_printf(out, "} %s_outputs;\n\n", p->name);
+    text_printf(out, "} %s_%soutputs;\n\n", p->name, of_all ? "all_" : "");
+}
+
+void header_write_all_structs(struct program *p, struct text *out)
+{
+    if (!program_training(p->s))
+        return;
+    const struct var *v = p->s->graph->entry_number;
+    text_printf(out, "#define %s_MAX_%s %lld\n\n", p->upper,
+                name_upper(p->t, p->var_name[v->id]), (long long)v->max);
+    write_inputs(p, true, out);
+    write_outputs(p, true, out);
 }
 
 static void write_macros(struct program *p, struct text *out)
@@ -86,7 +107,8 @@ static void write_macros(struct program *p, struct text *out)
         text_printf(out, "#define %s_THREADS %d      /* of a run, the caller's among them */\n",
                     p->upper, p->threads);
     for (int i = 0; i < s->nvar; i++)
-        if (!s->var[i]->is_counter) {
+        if (!s->var[i]->is_counter &&
+            (is_field(p, s->var[i]) || !program_is_field(p, s->var[i]))) {
             text_printf(out, "#define %s_MAX_%s %lld", p->upper,
                         name_upper(p->t, p->var_name[s->var[i]->id]), (long long)s->var[i]->max);
             text_puts(out, program_is_field(p, s->var[i])
@@ -102,6 +124,7 @@ static void write_macros(struct program *p, struct text *out)
                             (long long)s->var[i]->min);
         }
     slices_write_macros(p, out);
+    training_write_macros(p, out);
     if (p->weights == WEIGHTS_FILE && s->nweight > 0)
         text_printf(out, "#define %s_WEIGHTS_BYTES %zu    /* the size of %s.weights */\n", p->upper,
                     s->weight_nbytes, p->name);
@@ -184,7 +207,8 @@ static const char image_options_text[] =
 static void write_options(struct program *p, struct text *out)
 {
     static const struct text_word none[] = {{NULL, NULL}};
-    const char *text = mem_printf(p->t, "%s%s%s} model_options;\n\n", options_text,
+    const char *text = mem_printf(p->t, "%s%s%s%s} model_options;\n\n", options_text,
+                                  training_options(p),
                                   p->backend->device ? device_options_text : "",
                                   p->nimage > 0 ? image_options_text : "");
     program_write_words(p, out, text, p->backend->device ? p->backend->word : none);
@@ -306,8 +330,9 @@ static const char info_text[] =
 static void write_example(struct program *p, struct text *out)
 {
     const struct schedule *s = p->s;
-    text_printf(out, " *     %s *model;\n *     %s_init(&model, arena, sizeof arena, NULL);\n",
-                p->name, p->name);
+    text_printf(out, " *     alignas(%s_ARENA_ALIGN) unsigned char arena[%s_ARENA_BYTES];\n"
+                     " *     %s *model;\n *     %s_init(&model, arena, sizeof arena, NULL);\n",
+                p->upper, p->upper, p->name, p->name);
     text_printf(out, " *     %s_inputs in = {", p->name);
     for (int i = 0; i < s->ninput && i < 3; i++)
         text_printf(out, "%s%s", i > 0 ? ", " : "", p->buffer_name[s->input[i]->id]);
@@ -320,15 +345,18 @@ static void write_example(struct program *p, struct text *out)
                 s->noutput > 3 ? ", ..." : "", p->name, p->name, p->name);
 }
 
-void header_write(struct program *p, struct text *out)
+static void write_head(struct program *p, struct text *out)
 {
     const char *n = p->name;
     text_printf(out, "/* %s.h - ", n);
     text_comment(out, p->o->model ? p->o->model : n);
     text_puts(out, " as a C library, by ");
     text_comment(out, p->o->producer);
-    text_printf(out, ".\n *\n *     alignas(%s_ARENA_ALIGN) unsigned char arena[%s_ARENA_BYTES];\n",
-                p->upper, p->upper);
+    text_puts(out, ".\n *\n");
+    if (program_training(p->s)) {
+        training_write_example(p, out);
+        return;
+    }
     write_example(p, out);
     if (program_is_on_stack(p->s) && p->s->arena_nbytes > 0)
         text_printf(out,
@@ -338,6 +366,12 @@ void header_write(struct program *p, struct text *out)
     else
         text_puts(out, " *\n * No heap, no files, no global state: the arena holds everything that "
                        "changes.\n");
+}
+
+void header_write(struct program *p, struct text *out)
+{
+    const char *n = p->name;
+    write_head(p, out);
     text_puts(
         out,
         " *\n * This header is its user's without obligation. SPDX-License-Identifier: 0BSD */\n");
@@ -347,16 +381,18 @@ void header_write(struct program *p, struct text *out)
     write_macros(p, out);
     text_printf(out, "typedef struct %s %s;           /* lives at the start of the arena */\n\n", n,
                 n);
-    write_inputs(p, out);
-    write_outputs(p, out);
+    write_inputs(p, false, out);
+    write_outputs(p, false, out);
     write_options(p, out);
     write_statuses(p, out);
     program_write_text(p, out, functions_text);
     if (p->backend->device)
         program_write_words(p, out, device_functions_text, p->backend->word);
-    entries_write_header(p, out);
+    if (!program_training(p->s))
+        entries_write_header(p, out);
     externals_write_header(p, out);
     state_write_header(p, out);
     program_write_text(p, out, info_text);
+    training_write_header(p, out);
     text_puts(out, "#ifdef __cplusplus\n}\n#endif\n\n#endif\n");
 }

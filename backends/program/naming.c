@@ -91,8 +91,9 @@ static const struct { enum taken kind; const char *word; } taken_words[] = {
 #undef STATUS
 };
 /* Of which there is one for each input, output or state, with its number. */
-static const char *const tables[] = {"input_dim", "output_dim",     "state_dim",
-                                     "feed_rule", "selftest_input", "selftest_output"};
+static const char *const tables[] = {"input_dim",      "output_dim",      "state_dim",
+                                     "param_dim",      "feed_rule",       "selftest_input",
+                                     "selftest_output"};
 #define COUNT(table) (sizeof(table) / sizeof *(table))
 
 /* prefix: NULL, or the program's name */
@@ -303,6 +304,12 @@ void program_name_all(struct program *p)
         "options",      "info",       "tensor",      "dim",      "symbol",   "kernel",  "status",
         "weights_data", "reset",      "save",        "restore",  "state",    "enqueue", "entry",
         "wait",         "bind_input", "bind_output", "slice",    "meta"};
+    static const char *const of_training[] = {
+        "params_init", "parameter", "train_inputs", "train", "gradients",
+        "update",      "evaluate",  "all_inputs",   "all_outputs"};
+    static const char *const locals_of_training[] = {
+        "all",  "results", "given", "data",    "samples", "ntarget", "targets",
+        "draw", "right",   "loss",  "correct", "blocks",  "block",   "index"};
     const struct schedule *s = p->s;
     const struct host_call *h;
     p->file = names_of_files(p->t);
@@ -314,6 +321,10 @@ void program_name_all(struct program *p)
     names_add(p->file, p->name);
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         names_add(p->file, mem_printf(p->t, "%s_%s", p->name, own[i]));
+    for (size_t i = 0; i < COUNT(of_training) && program_training(s); i++)
+        names_add(p->file, mem_printf(p->t, "%s_%s", p->name, of_training[i]));
+    for (size_t i = 0; i < COUNT(locals_of_training) && program_training(s); i++)
+        names_add(p->file, locals_of_training[i]);
     names_add(p->visible, p->name);
     snippets_reserve(p->visible);
     p->kernel_name = mem_array(p->t, (size_t)s->nkernel + 1, sizeof *p->kernel_name);

@@ -120,6 +120,7 @@ static void write_lifetime(struct program *p, struct text *out)
     const char *rest = write_up_to(p, out, init_text, "CHECK_WEIGHTS");
     if (p->weights == WEIGHTS_FILE && p->s->nweight > 0)
         program_write_text(p, out, weights_check_text);
+    program_write_text(p, out, training_init_check(p));
     if (p->backend->device)
         p->backend->device->check(p, out);
     rest = write_up_to(p, out, rest, "CAST");
@@ -132,7 +133,7 @@ static void write_lifetime(struct program *p, struct text *out)
         p->backend->device->open(p, out);
     else if (p->threads > 1)
         program_write_text(p, out, team_open_text);
-    if (p->s->nstate > 0 && !p->backend->device)
+    if (p->s->nstate > 0 && !p->backend->device && !program_training(p->s))
         text_puts(out, "    begin_states(self);\n");
     program_write_text(p, out, rest);
     run_write(p, out);
@@ -180,7 +181,8 @@ static void write_title(struct program *p, struct text *out)
         struct buffer *const *b;
         int n;
         const char *title;
-    } side[2] = {{s->input, s->ninput, "input "}, {s->output, s->noutput, "output"}};
+    } side[2] = {{s->input, program_count_inputs(s), "input "},
+                 {s->output, program_count_outputs(s), "output"}};
     for (int k = 0; k < 2; k++)
         for (int i = 0; i < side[k].n; i++) {
             const struct buffer *b = side[k].b[i];
@@ -203,7 +205,7 @@ static void write_title(struct program *p, struct text *out)
     const char *pthread = p->threads > 1 && !p->backend->device ? " -pthread" : "";
     text_printf(out, ".\n *\n *     cc -O2%s -c %s.c                     a library, see %s.h\n",
                 pthread, p->name, p->name);
-    if (!p->o->no_main)
+    if (!p->o->no_main && !program_training(s))
         text_printf(out, " *     cc -O2%s -D%s_MAIN %s.c -o %s     a program, see %s --help\n",
                     pthread, p->upper, p->name, p->name, p->name);
     /* no SPDX line: it would speak for the weights, too */
@@ -263,9 +265,20 @@ static const char arithmetic_text[] =
     "                     \"no-reciprocal-math\", \"signed-zeros\")\n"
     "#endif\n\n";
 
+/* clang contracts by default, and gcc does without -std=c11. Steps amplify a last bit. */
+static const char no_contraction[] =
+    "/* No contraction: a step has one result by any compiler. */\n"
+    "#ifdef __clang__\n"
+    "#pragma clang fp contract(off)\n"
+    "#elif defined __GNUC__\n"
+    "#pragma GCC optimize(\"fp-contract=off\")\n"
+    "#endif\n\n";
+
 static void write_includes(struct program *p, struct text *out)
 {
     text_puts(out, arithmetic_text);
+    if (program_training(p->s))
+        text_puts(out, no_contraction);
     text_printf(out, "#include \"%s\"",
                 p->o->header ? p->o->header : mem_printf(p->t, "%s.h", p->name));
     text_puts(out, "\n\n#include <assert.h>\n#include <math.h>\n#include <stdalign.h>\n#include "
@@ -293,10 +306,12 @@ static void write_prelude(struct program *p, struct text *out)
     else if (p->threads > 1)
         program_write_text(p, out, team_fields_text);
     state_write_fields(p, out);
+    training_write_fields(p, out);
     rest = write_up_to(p, out, rest, "HEAD_BYTES");
     text_printf(out, "%zu", p->head_bytes);
     program_write_text(p, out, rest);
     weights_write_declaration(p, out);
+    header_write_all_structs(p, out);
 }
 
 static void write_step_hook(struct program *p, struct text *out)
@@ -518,6 +533,7 @@ bool program_write_c(struct tgc *t, const struct schedule *s, const struct progr
     text_puts(
         c, "#ifdef __GNUC__\n#pragma GCC diagnostic ignored \"-Woverlength-strings\"\n#endif\n\n");
     describe_write(p, c);
+    snippets_write(p, c, "train", NULL);
     write_step_hook(p, c);
     if (p->backend->device)
         p->backend->device->functions(p, c);
@@ -529,7 +545,7 @@ bool program_write_c(struct tgc *t, const struct schedule *s, const struct progr
     text_puts(c, lifetime.s);
     lines_move(p, &lifetime, c);
     weights_write_data(p, c);
-    if (!o->no_main)
+    if (!o->no_main && !program_training(s))
         selftest_write(p, o->vectors, c);
     if (!p->backend->device)
         lines_finish(p, c);

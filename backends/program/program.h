@@ -136,6 +136,12 @@ int64_t dim_bound(const struct uop *dim);                         /* the upper b
 void describe_write_dims(struct program *p, struct text *out, const char *table,
                          const struct buffer *b, int index);
 
+/* NULL: the program's parameters do not train. */
+const struct graph_training *program_training(const struct schedule *s);
+/* The fields of NAME_inputs and NAME_outputs: of a training those of the model alone. */
+int program_count_inputs(const struct schedule *s);
+int program_count_outputs(const struct schedule *s);
+
 /* ---------------------------------------------------------------------------------- the program */
 
 /* queues.c of backends/device/: the queue of a kernel, those of other queues for which it waits,
@@ -291,6 +297,8 @@ void variants_write(struct program *p, struct text *out);
 void variants_write_pieces(struct program *p, struct text *out);
 
 void header_write(struct program *p, struct text *out);
+/* Of NAME.c: the structs of all entries of a training, which run_entry() takes. */
+void header_write_all_structs(struct program *p, struct text *out);
 /* struct weights, before the kernels */
 void weights_write_declaration(struct program *p, struct text *out);
 /* the data and weights(), at the end of the file */
@@ -384,7 +392,24 @@ const char *program_var(const struct program *p, const struct var *v);
 /* as an expression in NAME_run */
 const char *program_var_in_run(const struct program *p, const struct var *v);
 
+/* ----------------------------------------------------------------------------------- training.c */
+
+/* The block that a state is in: a field of NAME_options. */
+const char *training_block(const struct state *st);
+/* Bytes of struct NAME for training_write_fields(). */
+size_t training_head_bytes(const struct schedule *s);
+void training_write_fields(struct program *p, struct text *out);
+/* Of NAME.h; "" and nothing where nothing trains. */
+void training_write_macros(struct program *p, struct text *out);
+const char *training_options(const struct program *p);
+void training_write_example(struct program *p, struct text *out);
+void training_write_header(struct program *p, struct text *out);
+/* Statements of NAME_init(), and the functions after run_entry(). */
+const char *training_init_check(const struct program *p);
+void training_write_functions(struct program *p, struct text *out);
+
 /* ---------------------------------------------------------------------------------------- run.c */
+
 
 void run_write(struct program *p, struct text *out);
 

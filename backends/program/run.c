@@ -219,9 +219,12 @@ void run_write(struct program *p, struct text *out)
     }
     write_shapes(p, &body);
     bool of_device = p->backend->device != NULL;
-    text_printf(out, "%s(%s *self, const %s_inputs *in, %s_outputs *out%s)\n{\n",
-                of_device ? "static int enqueue_list" : mem_printf(p->t, "int %s_run", p->name),
-                p->name, p->name, p->name, of_device ? ", void **event" : "");
+    const char *all = program_training(s) ? "all_" : "";
+    text_printf(out, "%s(%s *self, const %s_%sinputs *in, %s_%soutputs *out%s)\n{\n",
+                of_device              ? "static int enqueue_list"
+                : program_training(s) ? "/* One of the entries. */\nstatic int run_entry"
+                                       : mem_printf(p->t, "int %s_run", p->name),
+                p->name, p->name, all, p->name, all, of_device ? ", void **event" : "");
     write_checks(p, out);
     bool reads = false; /* states' initial values may be the only weights */
     for (int i = 0; i < s->nweight; i++)
@@ -254,5 +257,8 @@ void run_write(struct program *p, struct text *out)
             p->upper);
     state_write_end(p, out);
     text_printf(out, "    step(self, -1);\n    return %s_OK;\n}\n\n", p->upper);
-    entries_write_functions(p, out);
+    if (program_training(s))
+        training_write_functions(p, out);
+    else
+        entries_write_functions(p, out);
 }

@@ -87,7 +87,7 @@ size_t program_head_bytes(const struct schedule *s)
     if (s->on_device)
         return (STRUCT + DEVICE + ((size_t)s->nkernel + 1) * KERNEL + arguments * ARGUMENT +
                 places * PLACE + images + maps + state_head_bytes(s) + 63) / 64 * 64;
-    return STRUCT + program_team_bytes(s) + state_head_bytes(s);
+    return STRUCT + program_team_bytes(s) + state_head_bytes(s) + training_head_bytes(s);
 }
 
 size_t program_arena_bytes(struct tgc *t, const struct schedule *s)

@@ -52,7 +52,11 @@ size_t program_state_bytes(struct tgc *t, const struct schedule *s)
     return s->nstate ? state_block_offset(t, s, s->nstate) : 0;
 }
 
-bool state_has_two_places(const struct state *st) { return st->place[0] != st->place[1]; }
+/* They swap roles; what is in a block does not. */
+bool state_has_two_places(const struct state *st)
+{
+    return st->place[0] != st->place[1] && st->in->block == BLOCK_ARENA;
+}
 
 bool states_have_two_places(const struct schedule *s)
 {
@@ -314,7 +318,7 @@ static const char check_kept_text[] =
 void state_write_functions(struct program *p, struct text *out)
 {
     const struct schedule *s = p->s;
-    if (s->nstate == 0)
+    if (s->nstate == 0 || program_training(s))
         return;
     int n = state_count_vars(s);
     bool two = states_have_two_places(s);
@@ -390,17 +394,24 @@ static void write_place(struct program *p, struct text *out, const struct buffer
     size_t start = out->n;
     if (!p->buffer_used[b->id])
         return;
-    text_printf(out, "    %s *const %s = (%s *)(void *)(states + ", dtype_ctype(b->dtype),
+    text_printf(out, "    %s *const %s = (%s *)(void *)", dtype_ctype(b->dtype),
                 p->buffer_name[b->id], dtype_ctype(b->dtype));
-    if (state_has_two_places(st))
-        text_printf(out, "(%s ? %zu : %zu));", state_is_odd(p, st), st->place[!next],
+    if (b->block != BLOCK_ARENA)
+        text_printf(out, "block_at(self->options.%s, %zu);", training_block(st), st->place[0]);
+    else if (state_has_two_places(st))
+        text_printf(out, "(states + (%s ? %zu : %zu));", state_is_odd(p, st), st->place[!next],
                     st->place[next]);
     else
-        text_printf(out, "%zu);", st->place[0] + first);
+        text_printf(out, "(states + %zu);", st->place[st->is_copied] + first);
     text_pad(out, start, 72);
     text_printf(out, " /* %s", dtype_name(b->dtype));
     text_dims(out, b->dim, b->ndim, "[", "]");
     text_puts(out, " */\n");
+}
+
+static bool is_in_arena(const struct program *p, const struct buffer *b)
+{
+    return p->buffer_used[b->id] && b->block == BLOCK_ARENA;
 }
 
 void state_write_places(struct program *p, struct text *out)
@@ -408,9 +419,9 @@ void state_write_places(struct program *p, struct text *out)
     const struct schedule *s = p->s;
     bool any = false;
     for (int i = 0; i < s->nstate; i++)
-        any |= p->buffer_used[s->state[i]->in->id] || p->buffer_used[s->state[i]->out->id];
+        any |= is_in_arena(p, s->state[i]->in) || is_in_arena(p, s->state[i]->out);
     for (int i = 0; i < s->npart; i++)
-        any |= p->buffer_used[s->part[i]->out->id];
+        any |= is_in_arena(p, s->part[i]->out);
     if (any)
         text_printf(out,
                     "\n    /* what runs keep for the next one */\n"
@@ -452,6 +463,25 @@ const char *state_is_odd(struct program *p, const struct state *st)
     return mem_printf(p->t, "self->odd >> %d & 1", state_turn(p->s->state, p->s->nstate, st));
 }
 
+/* Next values of blocks that have a place of their own. */
+static void write_copies(struct program *p, int entry, struct text *out)
+{
+    bool any = false;
+    for (int i = 0; i < p->s->nstate; i++) {
+        const struct state *st = p->s->state[i];
+        for (int k = 0; k < st->npart && st->is_copied && st->nbytes > 0; k++) {
+            if (st->part[k].entry != entry)
+                continue;
+            if (!any)
+                text_printf(out, "    if (%s) {\n", entry_condition(p, entry));
+            any = true;
+            text_printf(out, "        memcpy(%s, %s, %zu);\n", p->buffer_name[st->in->id],
+                        p->buffer_name[st->out->id], st->nbytes);
+        }
+    }
+    text_puts(out, any ? "    }\n" : "");
+}
+
 void state_write_end(struct program *p, struct text *out)
 {
     const struct schedule *s = p->s;
@@ -464,8 +494,10 @@ void state_write_end(struct program *p, struct text *out)
         else
             text_printf(out, "    self->kept[%d] = in->dim_%s;\n", i, program_var(p, v[i]));
     }
-    for (int e = 0; e < schedule_count_entries(s); e++)
+    for (int e = 0; e < schedule_count_entries(s); e++) {
         write_turns(p, e, out);
+        write_copies(p, e, out);
+    }
     if (states_have_two_places(s) && !schedule_count_entries(s))
         text_puts(out, "    self->odd = !self->odd;\n");
 }
@@ -474,7 +506,7 @@ void state_write_end(struct program *p, struct text *out)
 
 void state_write_macro(struct program *p, struct text *out)
 {
-    if (p->s->nstate > 0)
+    if (p->s->nstate > 0 && !program_training(p->s))
         text_printf(out, "#define %s_STATE_BYTES %zu      /* of a block of %s_save */\n", p->upper,
                     program_state_bytes(p->t, p->s), p->name);
 }
@@ -501,7 +533,7 @@ void state_write_header(struct program *p, struct text *out)
 {
     const struct schedule *s = p->s;
     const struct var **v = s->nstate ? state_vars(p->t, s) : NULL;
-    if (!v)
+    if (!v || program_training(s))
         return;
     text_puts(out, "/* States, from output to next input:\n");
     for (int i = 0; i < s->nstate; i++) {

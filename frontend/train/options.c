@@ -28,6 +28,7 @@ static const struct {
 enum { DEFAULT_COUNT = sizeof defaults / sizeof *defaults };
 
 const char *loss_name(enum loss loss) { return losses[loss]; }
+const char *optimizer_name(enum optimizer kind) { return optimizers[kind].name; }
 
 bool loss_parse(struct tgc *t, const char *s, enum loss *loss, const char **output,
                 const char **why)

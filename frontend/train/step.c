@@ -25,9 +25,30 @@ struct training {
     struct uop **input; int ninput; size_t cap_input;
     struct graph_output *output; int noutput; size_t cap_output;
     struct uop **host; int nhost; size_t cap_host;
+    uint64_t identity;
     struct kept { struct graph_kept to; struct uop *value; } *kept; int nkept; size_t cap_kept;
     struct graph_entry *entry; int nentry; size_t cap_entry;
 };
+
+/* ------------------------------------------------------------------------------------- identity */
+
+uint64_t train_identity(struct tgc *t, const struct graph *g, const uint64_t *key, int n)
+{
+    int nroot, norder;
+    uint64_t sum = 0;
+    struct uop **root = graph_roots(t, g, &nroot), **order = uop_toposort(t, root, nroot, &norder);
+    for (int i = 0; i < norder; i++) {
+        const struct buffer *b = order[i]->op == OP_BUFFER ? order[i]->arg.p : NULL;
+        if (!b || b->kind != BUFFER_WEIGHT || !b->is_named || !b->data || b->dtype == DTYPE_STRING)
+            continue;
+        uint64_t own = buffer_key(b);
+        bool trains = false;
+        for (int k = 0; k < n; k++)
+            trains |= key[k] == own;
+        sum += trains ? 0 : hash_bytes(own, b->data, b->nbytes); /* in any order */
+    }
+    return sum;
+}
 
 /* ---------------------------------------------------------------------------- inputs and states */
 
@@ -42,11 +63,12 @@ static struct uop *new_input(struct training *s, enum dtype d, struct uop *const
 
 /* first: its value in the first run; NULL: zeros. */
 static struct uop *new_state(struct training *s, const struct uop *like, const char *name,
-                             struct buffer *first)
+                             enum state_block block, struct buffer *first)
 {
     struct buffer *b =
         buffer_new(s->t, BUFFER_INPUT, like->dtype, like->dim, like->ndim, name);
     b->first = first;
+    b->block = s->o->blocks ? block : BLOCK_ARENA;
     struct uop *x = uop_buffer(s->t, b);
     VEC_PUSH(s->t, s->state, s->nstate, s->cap_state, x);
     return x;
@@ -94,7 +116,7 @@ static bool is_frozen(const struct training *s, const char *name)
 static struct uop *make_state(struct training *s, struct uop *u)
 {
     struct buffer *b = (struct buffer *)(uintptr_t)uop_buffer_of(u);
-    struct uop *state = new_state(s, u, b->name, b);
+    struct uop *state = new_state(s, u, b->name, BLOCK_PARAMS, b);
     VEC_PUSH(s->t, s->leaf, s->nleaf, s->cap_leaf, u);
     return state;
 }
@@ -212,11 +234,21 @@ static bool run_forward(struct training *s, struct train_entry *e, struct uop **
     return true;
 }
 
+/* The classes' axis of y; -1: the loss has none. */
+static int axis_of_classes(const struct training *s)
+{
+    return s->o->loss != LOSS_CROSS_ENTROPY ? -1
+           : s->is_class ? loss_class_axis(s->y, s->target_dim, s->target_ndim)
+                         : 1;
+}
+
 static struct uop *add_target(struct training *s, struct uop *y)
 {
     struct uop *dim[MAX_RANK];
+    int axis = s->is_class ? axis_of_classes(s) : MAX_RANK;
     for (int a = 0; a < s->target_ndim; a++)
-        dim[a] = a == 0 ? y->dim[0] : uop_int(s->t, s->target_dim[a]);
+        dim[a] = a == 0 || s->target_dim[a] < 0 ? y->dim[a < axis ? a : a + 1]
+                                                : uop_int(s->t, s->target_dim[a]);
     return new_input(s, s->is_class ? DTYPE_I64 : y->dtype, dim, s->target_ndim, "target");
 }
 
@@ -226,14 +258,6 @@ static struct uop *with_samples(const struct training *s, struct uop *value)
     int64_t first = 0;
     bool adds = s->o->is_one && s->o->loss != LOSS_OUTPUT && value->ndim < MAX_RANK;
     return adds ? lib_unsqueeze(&s->l, value, &first, 1) : value;
-}
-
-/* The classes' axis of y; -1: the loss has none. */
-static int axis_of_classes(const struct training *s)
-{
-    return s->o->loss != LOSS_CROSS_ENTROPY ? -1
-           : s->is_class ? loss_class_axis(s->y, s->target_dim, s->target_ndim)
-                         : 1;
 }
 
 /* What the loss is taken of: [n, ...] in the accumulation dtype. */
@@ -253,8 +277,7 @@ static struct uop *add_loss(struct training *s, struct train_entry *e, bool is_t
     int nroot = 1 + s->g->nhost;
     struct uop **root = mem_array(s->t, (size_t)(nroot + s->made->nstatistic), sizeof *root);
     root[0] = s->value;
-    for (int i = 1; i < nroot; i++)
-        root[i] = s->g->host[i - 1];
+    ARRAY_COPY(root + 1, s->g->host, s->g->nhost);
     if (!run_forward(s, e, root, nroot, is_training))
         return NULL;
     for (int i = 1; i < nroot; i++)
@@ -314,6 +337,28 @@ static void clip(struct training *s, struct uop **dx)
         dx[i] = lib_mul(l, dx[i], lib_cast(l, dx[i]->dtype, by));
 }
 
+static bool is_state(const struct training *s, const struct uop *u)
+{
+    for (int i = 0; i < s->nstate; i++)
+        if (s->state[i] == u)
+            return true;
+    return false;
+}
+
+/* A state of the optimizer for parameter x: that of an entry before, or a new one, which becomes a
+ * state if the optimizer needs it. */
+static struct uop *optimizer_state(struct training *s, const struct uop *x, const char *name)
+{
+    for (int i = 0; i < s->nstate; i++) {
+        const struct buffer *b = uop_buffer_of(s->state[i]);
+        if (b->block == BLOCK_OPTIMIZER && strcmp(b->name, name) == 0)
+            return s->state[i];
+    }
+    struct buffer *b = buffer_new(s->t, BUFFER_INPUT, x->dtype, x->dim, x->ndim, name);
+    b->block = s->o->blocks ? BLOCK_OPTIMIZER : BLOCK_ARENA;
+    return uop_buffer(s->t, b);
+}
+
 static bool add_update(struct training *s, const struct step_inputs *in, struct uop **dx)
 {
     static const char *const suffix[OPTIMIZER_STATES] = {"m", "v"};
@@ -329,9 +374,7 @@ static bool add_update(struct training *s, const struct step_inputs *in, struct 
         for (int k = 0; k < OPTIMIZER_STATES; k++) {
             const char *name =
                 mem_printf(s->t, "%s.%s", uop_buffer_of(old)->name, suffix[k]);
-            struct buffer *b =
-                buffer_new(s->t, BUFFER_INPUT, old->dtype, old->dim, old->ndim, name);
-            before[k] = state[k] = uop_buffer(s->t, b);
+            before[k] = state[k] = optimizer_state(s, old, name);
         }
         if (!optimizer_step(l, &s->o->optimizer, &typed, &x, dx[i], state))
             return false;
@@ -339,41 +382,53 @@ static bool add_update(struct training *s, const struct step_inputs *in, struct 
         for (int k = 0; k < OPTIMIZER_STATES; k++) {
             if (state[k] == before[k])
                 continue;
-            VEC_PUSH(s->t, s->state, s->nstate, s->cap_state, before[k]);
+            if (!is_state(s, before[k]))
+                VEC_PUSH(s->t, s->state, s->nstate, s->cap_state, before[k]);
             keep(s, before[k], state[k]);
         }
     }
     return true;
 }
 
-/* One entry, or two where a step has several runs. */
-static bool add_training(struct training *s)
+/* Begins an entry that computes the loss and the gradients of all parameters. */
+static bool begin_gradients(struct training *s, const char *name, struct train_entry *e,
+                            struct uop **dx)
+{
+    begin_entry(s, name, e);
+    struct uop *loss = add_loss(s, e, true);
+    return loss && lib_gradient(&s->l, loss, s->made->param, s->made->nparam, dx);
+}
+
+/* The entry that makes a step by itself. */
+static bool add_step(struct training *s, struct train_entry *e)
+{
+    struct uop **dx = mem_array(s->t, (size_t)s->made->nparam + 1, sizeof *dx);
+    if (!begin_gradients(s, "train", e, dx))
+        return false;
+    struct step_inputs in = add_step_inputs(s, e);
+    bool ok = add_update(s, &in, dx);
+    end_entry(s);
+    return ok;
+}
+
+/* The two entries of a step of several runs. */
+static bool add_steps_of_runs(struct training *s, struct train_entry *e)
 {
     struct train_graph *made = s->made;
     int n = made->nparam;
-    struct step_inputs in;
     struct uop **dx = mem_array(s->t, (size_t)n + 1, sizeof *dx);
-    begin_entry(s, s->o->accumulate ? "gradients" : "train", &made->train);
-    struct uop *loss = add_loss(s, &made->train, true);
-    if (!loss || !lib_gradient(&s->l, loss, made->param, n, dx))
-        return false;
-    if (!s->o->accumulate) {
-        in = add_step_inputs(s, &made->train);
-        if (!add_update(s, &in, dx))
-            return false;
-        end_entry(s);
-        made->update.number = -1;
-        return true;
-    }
     struct uop **sum = mem_array(s->t, (size_t)n + 1, sizeof *sum);
+    if (!begin_gradients(s, "gradients", e, dx))
+        return false;
     for (int i = 0; i < n; i++) {
         const char *name = uop_buffer_of(made->param[i])->name;
-        sum[i] = new_state(s, dx[i], mem_printf(s->t, "%s.gradient", name), NULL);
+        name = mem_printf(s->t, "%s.gradient", name);
+        sum[i] = new_state(s, dx[i], name, BLOCK_GRADIENTS, NULL);
         keep(s, sum[i], lib_add(&s->l, sum[i], dx[i]));
     }
     end_entry(s);
     begin_entry(s, "update", &made->update);
-    in = add_step_inputs(s, &made->update);
+    struct step_inputs in = add_step_inputs(s, &made->update);
     ARRAY_COPY(dx, sum, n);
     if (!add_update(s, &in, dx))
         return false;
@@ -381,6 +436,37 @@ static bool add_training(struct training *s)
         keep(s, sum[i], lib_full(&s->l, sum[i]->dtype, 0, sum[i]->dim, sum[i]->ndim));
     end_entry(s);
     return true;
+}
+
+/* The model as it is, with the parameters as they are. */
+static bool add_run(struct training *s)
+{
+    const struct graph *g = s->g;
+    int nroot = g->noutput + g->nhost;
+    struct uop **root = mem_array(s->t, (size_t)nroot + 1, sizeof *root);
+    for (int i = 0; i < nroot; i++)
+        root[i] = i < g->noutput ? g->output[i].value : g->host[i - g->noutput];
+    begin_entry(s, "run", &s->made->run);
+    if (!run_forward(s, &s->made->run, root, nroot, false))
+        return false;
+    for (int i = 0; i < g->noutput; i++) {
+        struct graph_output output = g->output[i];
+        output.value = root[i];
+        VEC_PUSH(s->t, s->output, s->noutput, s->cap_output, output);
+    }
+    for (int i = g->noutput; i < nroot; i++)
+        VEC_PUSH(s->t, s->host, s->nhost, s->cap_host, root[i]);
+    end_entry(s);
+    return true;
+}
+
+static bool add_training(struct training *s)
+{
+    struct train_graph *made = s->made;
+    made->update.number = -1;
+    if (s->o->blocks)
+        return add_run(s) && add_step(s, &made->train) && add_steps_of_runs(s, &made->gradients);
+    return s->o->accumulate ? add_steps_of_runs(s, &made->train) : add_step(s, &made->train);
 }
 
 /* ------------------------------------------------------------------------------------- exported */
@@ -409,6 +495,17 @@ static bool choose_output(struct training *s)
     return true;
 }
 
+/* The target where nobody says its shape. */
+static void choose_target(struct training *s)
+{
+    bool is_class = s->o->loss == LOSS_CROSS_ENTROPY && s->y->ndim > 1;
+    s->target_ndim = 0;
+    for (int a = 0; a < s->y->ndim; a++)
+        if (!is_class || a != 1)
+            if (!uop_const_int(s->y->dim[a], &s->target_dim[s->target_ndim++]))
+                s->target_dim[s->target_ndim - 1] = -1;
+}
+
 /* What the target is, by its shape and the output's: class numbers have no class axis; numbers [n]
  * fit an output of [n, 1]. */
 static void settle_target(struct training *s)
@@ -417,6 +514,8 @@ static void settle_target(struct training *s)
     s->y = with_samples(s, s->value);
     s->target_ndim = s->o->target_ndim;
     memcpy(s->target_dim, s->o->target_dim, sizeof s->target_dim);
+    if (s->target_ndim < 0)
+        choose_target(s);
     bool is_short = s->target_ndim == s->y->ndim - 1;
     s->is_class = s->o->loss == LOSS_CROSS_ENTROPY && is_short;
     if (!s->is_class && is_short && uop_is_int(s->y->dim[s->target_ndim], 1))
@@ -459,6 +558,38 @@ static bool check_target(struct training *s)
                           : "numbers of the output's shape");
 }
 
+/* What a program with the caller's blocks has to know. needs: the weights' values */
+static const struct graph_training *describe(const struct training *s)
+{
+    const struct train_graph *made = s->made;
+    struct graph_training *x = MEM_NEW(s->t, struct graph_training);
+    *x = (struct graph_training){.ninput = made->ninput,
+                                 .run = made->run,
+                                 .train = made->train,
+                                 .gradients = made->gradients,
+                                 .update = made->update,
+                                 .evaluate = made->evaluate,
+                                 .nparam = made->nparam,
+                                 .nstatistic = made->nstatistic,
+                                 .nclass = made->nclass,
+                                 .identity = s->identity,
+                                 .seed = s->o->seed,
+                                 .learning_rate = s->o->learning_rate,
+                                 .weight_decay = s->o->optimizer.setting[SETTING_WEIGHT_DECAY],
+                                 .loss = loss_name(s->o->loss),
+                                 .optimizer = optimizer_name(s->o->optimizer.kind)};
+    return x;
+}
+
+/* Of the model's weights that do not train, before they are other uops. */
+static void identify(struct training *s)
+{
+    uint64_t *key = mem_array(s->t, (size_t)s->nleaf + 1, sizeof *key);
+    for (int i = 0; i < s->nleaf; i++)
+        key[i] = buffer_key(uop_buffer_of(s->leaf[i]));
+    s->identity = train_identity(s->t, s->g, key, s->nleaf);
+}
+
 static void finish(struct training *s)
 {
     struct graph *g = s->g;
@@ -476,10 +607,11 @@ static void finish(struct training *s)
     g->nhost = s->nhost, g->host = s->host;
     g->nentry = s->nentry, g->entry = s->entry;
     g->ninner = 0;
+    if (s->o->blocks)
+        g->training = describe(s);
     g->entry_number = var_new(s->t, "entry", 0, s->nentry - 1);
     struct var **var = mem_array(s->t, (size_t)g->nvar + 1, sizeof *var);
-    for (int i = 0; i < g->nvar; i++)
-        var[i] = g->var[i];
+    ARRAY_COPY(var, g->var, g->nvar);
     var[g->nvar++] = g->entry_number;
     g->var = var;
 }
@@ -491,7 +623,10 @@ bool train_lower(struct tgc *t, const struct place *at, struct graph *g,
     *made = (struct train_graph){.ninput = g->ninput};
     if (g->nentry || g->ndeclared || g->nstate)
         return diag_error(t, at, "a model with entries or states does not train");
-    if (!choose_output(&s) || !check_target(&s) || !find_parameters(&s) || !add_training(&s))
+    if (!choose_output(&s) || !check_target(&s) || !find_parameters(&s))
+        return false;
+    identify(&s);
+    if (!add_training(&s))
         return false;
     begin_entry(&s, "evaluate", &made->evaluate);
     if (!add_loss(&s, &made->evaluate, false))

@@ -6,7 +6,9 @@
  *                                                    keeps parameters, the optimizer's states
  *                                       "evaluate":  inputs, target, weights -> loss, correct
  *
- * Where several runs make one step (accumulate), "train" is two entries: "gradients" adds to
+ * A program whose parameters are blocks of its caller has "train", "gradients", "update",
+ * "evaluate", and before them "run": the model's inputs -> its outputs. In this process, where
+ * several runs make one step (accumulate), "train" is two entries: "gradients" adds to
  * states, "update" makes the step and clears them. Parameters are states: their first values are
  * the model's weights. The loss of a run is the sum over its samples of weight times loss. So 1/n
  * for each of n samples gives their mean, and a sample of weight 0 only fills the batch.
@@ -47,6 +49,7 @@ struct optimizer_options optimizer_default(enum optimizer kind);
 bool loss_parse(struct tgc *t, const char *s, enum loss *loss, const char **output,
                 const char **why);
 const char *loss_name(enum loss loss);
+const char *optimizer_name(enum optimizer kind);
 
 /* ---------------------------------------------------------------------------------- optimizer.c */
 
@@ -81,26 +84,27 @@ struct train_options {
     const char *const *freeze; int nfreeze;    /* patterns of names that do not train */
     double clip;                    /* the largest norm of all gradients; 0: any */
     struct uop *draw;               /* the number of a run, by which it drops elements; or NULL */
+    uint64_t seed; double learning_rate;    /* blocks: what the program has of them */
     bool accumulate;                /* several runs make a step */
+    bool blocks;                    /* of a program with the caller's blocks: all entries */
     bool is_one;                    /* the model takes one sample, and has no axis for them */
-    int target_ndim;                /* the target's shape in a run, the samples' axis included */
+    /* the target's shape in a run, the samples' axis included; -1: numbers of the output's shape,
+     * or for cross_entropy class numbers */
+    int target_ndim;
     int64_t target_dim[MAX_RANK];
-};
-/* Names and places of what a caller passes and reads, by index in the graph's inputs and outputs;
- * -1: the entry has none. */
-struct train_entry {
-    int number, input, target, weight, draw, learning_rate, weight_decay, step;
-    int loss, correct;
 };
 struct train_graph {
     int ninput;                     /* of the model, in each entry that runs it, from `input` on */
-    struct train_entry train, update, evaluate;   /* update.number -1: train makes the step */
+    /* update.number -1: train makes the step. blocks: all of them, and train makes the step */
+    struct train_entry run, train, gradients, update, evaluate;
     int nparam; struct uop **param; /* states, in the order of first use */
     int nstatistic; struct uop **statistic;    /* states: running means and variances */
     int nfrozen;                    /* tensors that could train, but match `freeze` */
     int64_t nclass;                 /* targets are class numbers, i64, below it; 0: they are not */
     bool from_softmax;              /* the loss takes what the output's softmax was of */
 };
+/* Of the weights of g, with their values, but for those of the n keys: of buffer_key(). */
+uint64_t train_identity(struct tgc *t, const struct graph *g, const uint64_t *key, int n);
 /* Makes *g, a lowered model with inputs, the graph of its training. false: diagnostics at `at`. */
 bool train_lower(struct tgc *t, const struct place *at, struct graph *g,
                  const struct train_options *o, struct train_graph *made);

@@ -1,0 +1,590 @@
+/* training.c - programs whose parameters train: NAME_train(), NAME_gradients(), NAME_update(),
+ * NAME_evaluate(), and NAME_run() over the same parameters.
+ *
+ *      the caller's blocks       parameters | gradients | the optimizer's state: runtime/train.c
+ *      NAME_run, NAME_train ...  check the blocks, and fill the structs of all entries for
+ *      run_entry()               NAME_run() of other programs, which runs one of the entries
+ *
+ * frontend/train/step.c makes the entries; states are in blocks, not in the arena (state.c).
+ */
+#include "backends/program/program.h"
+
+#include <string.h>
+
+enum { VERSION = 1 };
+static const char *const block_word[] = {"", "params", "gradients", "optimizer"};
+
+const char *training_block(const struct state *st) { return block_word[st->in->block]; }
+
+/* The first dimension of the weights of samples; NULL: the loss has none. */
+static struct uop *samples_of(const struct schedule *s)
+{
+    const struct graph_training *x = program_training(s);
+    return x && x->train.weight >= 0 ? s->input[x->train.weight]->dim[0] : NULL;
+}
+
+size_t training_head_bytes(const struct schedule *s)
+{
+    struct uop *n = samples_of(s);
+    enum { OPTIONS = 64 };       /* the pointers to blocks, and what aligns the numbers */
+    if (!program_training(s))
+        return 0;
+    size_t each = n ? dtype_nbytes(s->input[program_training(s)->train.weight]->dtype) : 0;
+    return (OPTIONS + (n ? (size_t)dim_bound(n) * each : 0) + 63) / 64 * 64;
+}
+
+void training_write_fields(struct program *p, struct text *out)
+{
+    struct uop *n = samples_of(p->s);
+    if (!n)
+        return;
+    const struct buffer *b = p->s->input[program_training(p->s)->train.weight];
+    size_t start = out->n;
+    text_printf(out, "    %s even[%lld];", dtype_ctype(b->dtype), (long long)dim_bound(n));
+    text_pad(out, start, 36);
+    text_puts(out, "/* the weights of samples, of a mean */\n");
+}
+
+/* ---------------------------------------------------------------------------------- the header */
+
+static bool has_target(const struct program *p)
+{
+    return program_training(p->s)->train.target >= 0;
+}
+
+static const struct buffer *target_of(const struct program *p)
+{
+    return has_target(p) ? p->s->input[program_training(p->s)->train.target] : NULL;
+}
+
+static const char *target_type(const struct program *p)
+{
+    return has_target(p) ? dtype_ctype(target_of(p)->dtype) : "void";
+}
+
+static const char *loss_type(const struct program *p)
+{
+    return dtype_ctype(p->s->output[program_training(p->s)->train.loss]->dtype);
+}
+
+static const char *weight_type(const struct program *p)
+{
+    int weight = program_training(p->s)->train.weight;
+    return weight >= 0 ? dtype_ctype(p->s->input[weight]->dtype) : "float";
+}
+
+/* The comment at the head of NAME.h. */
+static const char example_text[] =
+    " *     static alignas(MODEL_ARENA_ALIGN) unsigned char arena[MODEL_ARENA_BYTES];\n"
+    " *     static alignas(MODEL_PARAMS_ALIGN) unsigned char params[MODEL_PARAMS_BYTES];\n"
+    " *     static alignas(MODEL_OPTIMIZER_ALIGN) unsigned char optimizer[MODEL_OPTIMIZER_BYTES];\n"
+    " *     model_options options = {.params = params, .optimizer = optimizer};\n"
+    " *     model_self *model;\n"
+    " *     int status = model_init(&model, arena, sizeof arena, &options);\n"
+    " *     if (status == MODEL_OK)\n"
+    " *         status = model_params_init(model, 0);\n"
+    " *     for (int step = 1; step <= 10 && status == MODEL_OK; step++) {\n"
+    " *         VALUE loss;\n"
+    " *         model_train_inputs in = {.data = {INPUTS}, .learning_rate = MODEL_LEARNING_RATE,\n"
+    " *                                  .weight_decay = MODEL_WEIGHT_DECAY, .step = step};\n"
+    " *         status = model_train(model, &in, PASSED, &loss);\n"
+    " *     }\n"
+    " *     model_inputs in = {INPUTS};\n"
+    " *     model_outputs out = {OUTPUTS};\n"
+    " *     if (status == MODEL_OK)\n"
+    " *         status = model_run(model, &in, &out);     else: model_strerror(status)\n"
+    " *     model_close(model);\n"
+    " *\n * No heap, no files, no global state: what changes is in the arena and the blocks, and what is "
+    "learned in\n * the blocks alone.\n";
+
+static const char *list_fields(struct program *p, struct buffer *const *b, int n)
+{
+    struct text x = {.t = p->t};
+    text_puts(&x, n ? "" : "NULL");
+    for (int i = 0; i < n; i++) {
+        const char *name = p->buffer_name[b[i]->id];
+        text_printf(&x, "%s.%s = %s", i ? ", " : "", name, name);
+    }
+    return x.s;
+}
+
+void training_write_example(struct program *p, struct text *out)
+{
+    const struct schedule *s = p->s;
+    const struct text_word word[] = {
+        {"VALUE", loss_type(p)},
+        {"INPUTS", list_fields(p, s->input, program_count_inputs(s))},
+        {"OUTPUTS", list_fields(p, s->output, program_count_outputs(s))},
+        {"PASSED", has_target(p) ? "targets" : "NULL"},
+        {NULL, NULL}};
+    program_write_words(p, out, example_text, word);
+}
+
+void training_write_macros(struct program *p, struct text *out)
+{
+    static const char *const upper[] = {"", "PARAMS", "GRADIENTS", "OPTIMIZER"};
+    static const char *const what[] = {
+        "", "the parameters", "sums of gradients", "what the optimizer keeps"};
+    const struct graph_training *x = program_training(p->s);
+    if (!x)
+        return;
+    for (int b = BLOCK_PARAMS; b < BLOCK_COUNT; b++)
+        text_printf(out,
+                    "#define %s_%s_BYTES %zu      /* of the block of %s */\n"
+                    "#define %s_%s_ALIGN %d\n",
+                    p->upper, upper[b], p->s->block_nbytes[b], what[b], p->upper, upper[b],
+                    BLOCK_ALIGNMENT);
+    text_printf(out, "#define %s_PARAMETERS %d      /* that train, and after them running "
+                     "statistics: %d */\n",
+                p->upper, x->nparam, x->nstatistic);
+    text_printf(out, "#define %s_LEARNING_RATE ", p->upper);
+    text_float(out, (float)x->learning_rate);
+    text_printf(out, "      /* where you know no better one */\n#define %s_WEIGHT_DECAY ", p->upper);
+    text_float(out, (float)x->weight_decay);
+    text_putc(out, '\n');
+    if (x->nclass > 0 && x->nclass < INT64_MAX)
+        text_printf(out, "#define %s_CLASSES %lld\n", p->upper, (long long)x->nclass);
+}
+
+static const char options_text[] =
+    "    /* Yours, at multiples of 64: parameters, which each run needs; sums of gradients, for\n"
+    "     * model_gradients and model_update; what the optimizer keeps, for model_train and\n"
+    "     * model_update. NULL: none. model_params_init fills all that are given. */\n"
+    "    void *params, *gradients, *optimizer;\n";
+
+const char *training_options(const struct program *p)
+{
+    return program_training(p->s) ? options_text : "";
+}
+
+static const char header_text[] =
+    "/* Training: LOSS, by OPTIMIZER. What a run takes beside the model's inputs. */\n"
+    "typedef struct {\n"
+    "    model_inputs data;\n"
+    "    const WEIGHT *sample_weight;     /* [samples]: what each counts in the loss; NULL: their "
+    "mean */\n"
+    "    float learning_rate, weight_decay;\n"
+    "    int64_t step;                   /* the step's number, from 1 on */\n"
+    "} model_train_inputs;\n\n"
+    "/* Fills the block of parameters, and makes the other blocks those before the first step.\n"
+    " * seed 0: the model's own weights; otherwise matrices and filters are drawn. Blocks that are "
+    "kept in\n"
+    " * a file and given again need no model_params_init: training goes on as without the break.\n"
+    " * A block of another model, or one that was not begun, is the status MODEL_BAD_STATE. */\n"
+    "int model_params_init(model_self *self, uint64_t seed);\n"
+    "/* One step. targets: TARGETS; *loss: before the\n"
+    " * step. A target that is no class is MODEL_BAD_VALUE, and changes nothing. */\n"
+    "int model_train(model_self *self, const model_train_inputs *in, const TARGET *targets, VALUE "
+    "*loss);\n"
+    "/* Adds gradients to the block of these. Of several runs that make a step, sample_weight is of "
+    "all\n"
+    " * of them: 1 / (runs x samples) is their mean. */\n"
+    "int model_gradients(model_self *self, const model_train_inputs *in, const TARGET *targets,\n"
+    "                    VALUE *loss);\n"
+    "/* The step by the sums of gradients, which are 0 then. Reads learning_rate, weight_decay and "
+    "step. */\n"
+    "int model_update(model_self *self, const model_train_inputs *in);\n"
+    "/* The loss, and nothing changes. *correct, unless correct is NULL: the samples whose class is "
+    "right,\n"
+    " * of those that count; -1: there are no classes. */\n"
+    "int model_evaluate(model_self *self, const model_train_inputs *in, const TARGET *targets, "
+    "VALUE *loss,\n"
+    "                   VALUE *correct);\n"
+    "/* A parameter, from 0 on, then running statistics: name, dtype, shape, and the offset of its "
+    "data in\n"
+    " * the block. NULL: there are no more. */\n"
+    "const struct model_tensor *model_parameter(int index);\n\n";
+
+static const char *targets_text(struct program *p)
+{
+    struct text x = {.t = p->t};
+    const struct buffer *b = target_of(p);
+    if (!b)
+        return "NULL, for the loss is an output of the model";
+    text_puts(&x, dtype_name(b->dtype));
+    text_dims(&x, b->dim, b->ndim, "[", "]");
+    if (program_training(p->s)->nclass > 0)
+        text_puts(&x, ", class numbers");
+    return x.s;
+}
+
+static const struct text_word *words_of(struct program *p)
+{
+    const struct graph_training *x = program_training(p->s);
+    const struct text_word word[] = {{"LOSS", x->loss},
+                                     {"OPTIMIZER", x->optimizer},
+                                     {"WEIGHT", weight_type(p)},
+                                     {"TARGETS", targets_text(p)},
+                                     {"TARGET", target_type(p)},
+                                     {"VALUE", loss_type(p)},
+                                     {NULL, NULL}};
+    struct text_word *copy = mem_array(p->t, sizeof word / sizeof *word, sizeof *word);
+    memcpy(copy, word, sizeof word);
+    return copy;
+}
+
+void training_write_header(struct program *p, struct text *out)
+{
+    if (program_training(p->s))
+        program_write_words(p, out, header_text, words_of(p));
+}
+
+/* ---------------------------------------------------------------------------------- the blocks */
+
+static uint64_t identity_of(const struct program *p, enum state_block block)
+{
+    const struct graph_training *x = program_training(p->s);
+    const char *of = block == BLOCK_OPTIMIZER ? x->optimizer : "";
+    return hash_bytes(x->identity, of, strlen(of));
+}
+
+static void write_rows(struct program *p, enum state_block block, struct text *out)
+{
+    int n = 0;
+    for (int i = 0; i < p->s->nstate; i++) {
+        const struct state *st = p->s->state[i];
+        if (st->in->block != block)
+            continue;
+        if (n++ == 0)
+            text_printf(out, "static const struct block_row %s_rows[] = {\n", block_word[block]);
+        size_t start = out->n;
+        text_printf(out, "    {UINT64_C(0x%016llx), %zu},", (unsigned long long)buffer_key(st->in),
+                    st->place[0]);
+        text_pad(out, start, 44);
+        text_puts(out, " /* ");
+        text_comment(out, st->name);
+        text_printf(out, " %s", dtype_name(st->in->dtype));
+        text_dims(out, st->in->dim, st->in->ndim, "[", "]");
+        text_puts(out, " */\n");
+    }
+    text_puts(out, n ? "};\n" : "");
+}
+
+static int count_states(const struct schedule *s, enum state_block block)
+{
+    int n = 0;
+    for (int i = 0; i < s->nstate; i++)
+        n += s->state[i]->in->block == block;
+    return n;
+}
+
+static void write_blocks(struct program *p, struct text *out)
+{
+    enum { NAME_BYTES = 24 };
+    for (int b = BLOCK_PARAMS; b < BLOCK_COUNT; b++)
+        write_rows(p, (enum state_block)b, out);
+    text_puts(out, "static const struct block_info block_info[] = {\n");
+    for (int b = BLOCK_PARAMS; b < BLOCK_COUNT; b++) {
+        int n = count_states(p->s, (enum state_block)b);
+        text_printf(out,
+                    "    {{{'t', 'g', 'c', 'b', 'l', 'o', 'c', 'k'}, %d, %d, "
+                    "UINT64_C(0x%016llx), %zu, 0, \"%.*s\"},\n     %s, %d},\n",
+                    VERSION, b, (unsigned long long)identity_of(p, (enum state_block)b),
+                    p->s->block_nbytes[b], NAME_BYTES - 1, p->name,
+                    n ? mem_printf(p->t, "%s_rows", block_word[b]) : "NULL", n);
+    }
+    text_puts(out, "};\n\n");
+}
+
+/* The longest axes' product over which a weight that is drawn is summed; 0: it is not drawn. As
+ * tgc train --init does it. */
+static double fan_of(const struct buffer *b)
+{
+    int64_t n = 1, first = b->ndim ? dim_bound(b->dim[0]) : 0;
+    for (int a = 0; a < b->ndim; a++)
+        n *= dim_bound(b->dim[a]);
+    if (b->ndim < 2 || n == 0)
+        return 0;
+    return (double)(b->ndim == 2 && first > n / first ? first : n / first);
+}
+
+static const char init_text[] =
+    "int model_params_init(model_self *self, uint64_t seed)\n"
+    "{\n"
+    "    if (!self)\n"
+    "        return MODEL_NULL_ARGUMENT;\n"
+    "    if (self->opened != self)\n"
+    "        return MODEL_NOT_INITIALIZED;\n"
+    "TABLE"
+    "    unsigned char *const params = (unsigned char *)self->options.params;\n"
+    "    begin_block(params, &block_info[0]);\n"
+    "    if (self->options.gradients)\n"
+    "        begin_block(self->options.gradients, &block_info[1]);\n"
+    "    if (self->options.optimizer)\n"
+    "        begin_block(self->options.optimizer, &block_info[2]);\n"
+    "COPIES"
+    "DRAWS"
+    "    return MODEL_OK;\n"
+    "}\n\n";
+
+static void write_params_init(struct program *p, struct text *out)
+{
+    const struct graph_training *x = program_training(p->s);
+    struct text copies = {.t = p->t}, draws = {.t = p->t};
+    for (int i = 0; i < x->nparam + x->nstatistic; i++) {
+        const struct state *st = p->s->state[i];
+        double fan = i < x->nparam ? fan_of(st->in) : 0;
+        if (st->nbytes == 0)
+            continue;
+        text_printf(&copies, "    memcpy(params + %zu, w->%s, %zu);\n", st->place[0],
+                    p->buffer_name[st->in->first->id], st->nbytes);
+        if (fan <= 0)
+            continue;
+        const char *draw = mem_printf(p->t, "draw_%s", dtype_name(st->in->dtype));
+        snippet_use(&p->snippets, draw);
+        text_printf(&draws, "    %s(params + %zu, %zu, seed + %d, %.0f);\n", draw, st->place[0],
+                    st->nbytes / dtype_nbytes(st->in->dtype), i, fan);
+    }
+    const struct text_word word[] = {
+        {"TABLE", p->weights == WEIGHTS_FILE
+                      ? "    const struct weights table = place_weights((const unsigned char "
+                        "*)self->options.weights);\n"
+                        "    const struct weights *const w = &table;\n"
+                      : "    const struct weights *const w = get_weights();\n"},
+        {"COPIES", copies.s ? copies.s : "    (void)w;\n"},
+        {"DRAWS", draws.s ? mem_printf(p->t, "    if (seed == 0)\n        return %s_OK;\n%s",
+                                       p->upper, draws.s)
+                          : "    (void)seed;\n"},
+        {NULL, NULL}};
+    program_write_words(p, out, init_text, word);
+}
+
+static const char parameter_text[] =
+    "const struct model_tensor *model_parameter(int index)\n"
+    "{\n"
+    "    return index >= 0 && index < COUNT ? &param_info[index] : NULL;\n"
+    "}\n\n";
+
+static void write_parameter(struct program *p, struct text *out)
+{
+    const struct graph_training *x = program_training(p->s);
+    int n = x->nparam + x->nstatistic;
+    for (int i = 0; i < n; i++)
+        describe_write_dims(p, out, "param", p->s->state[i]->in, i);
+    text_printf(out, "static const struct %s_tensor param_info[] = {\n", p->name);
+    for (int i = 0; i < n; i++) {
+        const struct state *st = p->s->state[i];
+        text_puts(out, "    {");
+        text_string(out, st->name);
+        text_printf(out, ", \"%s\", %zu, %d, %s, %zu, (size_t)-1},\n", dtype_name(st->in->dtype),
+                    dtype_nbytes(st->in->dtype), st->in->ndim,
+                    st->in->ndim ? mem_printf(p->t, "param_dim_%d", i) : "NULL", st->place[0]);
+    }
+    text_puts(out, "};\n\n");
+    const struct text_word word[] = {{"COUNT", mem_printf(p->t, "%d", n)}, {NULL, NULL}};
+    program_write_words(p, out, parameter_text, word);
+}
+
+/* ------------------------------------------------------------------------------------- the runs */
+
+static const char check_text[] =
+    "/* What all runs of an entry check first. blocks: bits of those that it needs. */\n"
+    "static int check_run(model_self *self, unsigned blocks)\n"
+    "{\n"
+    "    if (self->opened != self)\n"
+    "        return MODEL_NOT_INITIALIZED;\n"
+    "    const void *const block[] = {self->options.params, self->options.gradients, "
+    "self->options.optimizer};\n"
+    "    int status = MODEL_OK;\n"
+    "    for (int i = 0; i < 3 && status == MODEL_OK; i++)\n"
+    "        if (blocks >> i & 1)\n"
+    "            status = check_block(block[i], &block_info[i]);\n"
+    "    return status;\n"
+    "}\n\n";
+
+/* The fields of the structs of all entries, by the entry's number of the run. */
+static void write_data(struct program *p, const struct train_entry *e, const char *from,
+                       struct text *out)
+{
+    const struct schedule *s = p->s;
+    for (int i = 0; i < program_training(s)->ninput && e->input >= 0; i++)
+        text_printf(out, "    all.%s = %s->%s;\n", p->buffer_name[s->input[e->input + i]->id], from,
+                    p->buffer_name[s->input[i]->id]);
+    for (int i = 0; i < s->nvar; i++)
+        if (program_is_field(p, s->var[i]) && s->var[i] != s->graph->entry_number)
+            text_printf(out, "    all.dim_%s = %s->dim_%s;\n", p->var_name[s->var[i]->id], from,
+                        p->var_name[s->var[i]->id]);
+    text_printf(out, "    all.dim_%s = %d;\n", p->var_name[s->graph->entry_number->id], e->number);
+}
+
+static void write_begin(struct program *p, const char *signature, const char *missing,
+                        unsigned blocks, struct text *out)
+{
+    text_printf(out,
+                "%s\n{\n    %s_all_inputs all;\n    %s_all_outputs results;\n"
+                "    if (%s)\n        return %s_NULL_ARGUMENT;\n"
+                "    int status = check_run(self, %u);\n"
+                "    if (status != %s_OK)\n        return status;\n"
+                "    memset(&all, 0, sizeof all);\n    memset(&results, 0, sizeof results);\n",
+                signature, p->name, p->name, missing, p->upper, blocks, p->upper);
+}
+
+static void write_run(struct program *p, struct text *out)
+{
+    const struct schedule *s = p->s;
+    int n = program_count_outputs(s);
+    write_begin(p, mem_printf(p->t, "int %s_run(%s *self, const %s_inputs *in, %s_outputs *out)",
+                              p->name, p->name, p->name, p->name),
+                "!self || !in || !out", 1, out);
+    write_data(p, &program_training(s)->run, "in", out);
+    for (int i = 0; i < n; i++) {
+        const char *name = p->buffer_name[s->output[i]->id];
+        text_printf(out, "    results.%s = out->%s;\n", name, name);
+    }
+    text_puts(out, "    status = run_entry(self, &all, &results);\n");
+    for (int i = 0; i < n; i++)
+        if (program_has_shape_field(s->output[i])) {
+            const char *name = p->buffer_name[s->output[i]->id];
+            text_printf(out,
+                        "    memcpy(out->%s_shape, results.%s_shape, sizeof out->%s_shape);\n",
+                        name, name, name);
+        }
+    text_puts(out, "    return status;\n}\n\n");
+}
+
+static void write_dim_checks(struct program *p, struct text *out)
+{
+    for (int i = 0; i < p->s->nvar; i++) {
+        const struct var *v = p->s->var[i];
+        const char *name = p->var_name[v->id];
+        if (program_is_field(p, v) && v != p->s->graph->entry_number)
+            text_printf(out,
+                        "    if (all.dim_%s < %lld || all.dim_%s > %s_MAX_%s)\n"
+                        "        return %s_DIM_OUT_OF_RANGE;\n",
+                        name, (long long)v->min, name, p->upper, name_upper(p->t, name), p->upper);
+    }
+}
+
+/* The number of a tensor's elements, of the run whose inputs are `all`. */
+static const char *count_of(struct program *p, const struct buffer *b)
+{
+    struct uop *n = sym_prod(p->t, b->dim, b->ndim);
+    return program_scalar(p, n);
+}
+
+/* Class numbers are checked, and what samples count is settled. */
+static void write_samples(struct program *p, const struct train_entry *e, struct text *out)
+{
+    const struct schedule *s = p->s;
+    const struct graph_training *x = program_training(s);
+    if (e->target < 0)
+        return;
+    text_puts(out, "    const int64_t samples = ");
+    text_printf(out, "%s;\n", program_scalar(p, s->input[e->weight]->dim[0]));
+    if (x->nclass > 0 && x->nclass < INT64_MAX)
+        text_printf(out,
+                    "    const int64_t ntarget = %s;\n"
+                    "    for (int64_t i = 0; i < ntarget; i++)\n"
+                    "        if (targets[i] < 0 || targets[i] >= %lld)\n"
+                    "            return %s_BAD_VALUE;\n",
+                    count_of(p, s->input[e->target]), (long long)x->nclass, p->upper);
+    text_printf(out,
+                "    for (int64_t i = 0; i < samples && !given->sample_weight; i++)\n"
+                "        self->even[i] = 1 / (%s)samples;\n"
+                "    all.%s = targets;\n"
+                "    all.%s = given->sample_weight ? given->sample_weight : self->even;\n",
+                weight_type(p), p->buffer_name[s->input[e->target]->id],
+                p->buffer_name[s->input[e->weight]->id]);
+}
+
+static void write_scalars(struct program *p, const struct train_entry *e, struct text *out)
+{
+    const struct { int input; const char *value; } scalar[] = {
+        {e->learning_rate, "given->learning_rate"},
+        {e->weight_decay, "given->weight_decay"},
+        {e->step, "given->step"},
+        {e->draw, "draw"}};
+    if (e->draw >= 0) {
+        snippet_use(&p->snippets, "next_draw");
+        text_printf(out,
+                    "    const int64_t draw = next_draw(self->options.params, UINT64_C(%llu));\n",
+                    (unsigned long long)program_training(p->s)->seed);
+    }
+    for (size_t i = 0; i < sizeof scalar / sizeof *scalar; i++)
+        if (scalar[i].input >= 0)
+            text_printf(out, "    all.%s = &%s;\n",
+                        p->buffer_name[p->s->input[scalar[i].input]->id], scalar[i].value);
+}
+
+/* One of the functions that know the loss. */
+static void write_function(struct program *p, const char *name, const struct train_entry *e,
+                           unsigned blocks, bool evaluates, struct text *out)
+{
+    const struct schedule *s = p->s;
+    bool draws = e->draw >= 0;
+    const char *value = loss_type(p);
+    write_begin(p,
+                mem_printf(p->t,
+                           "int %s_%s(%s *self, const %s_train_inputs *given, const %s *targets, "
+                           "%s *loss%s)",
+                           p->name, name, p->name, p->name, target_type(p), value,
+                           evaluates ? mem_printf(p->t, ", %s *correct", value) : ""),
+                has_target(p) ? "!self || !given || !targets || !loss" : "!self || !given || !loss",
+                blocks, out);
+    if (!has_target(p))
+        text_puts(out, "    (void)targets;\n");
+    text_printf(out, "    const %s_inputs *const data = &given->data;\n"
+                     "    const %s_all_inputs *const in = &all;\n    (void)data;\n    (void)in;\n",
+                p->name, p->name);
+    write_data(p, e, "data", out);
+    write_dim_checks(p, out);
+    write_samples(p, e, out);
+    write_scalars(p, e, out);
+    text_printf(out, "    results.%s = loss;\n", p->buffer_name[s->output[e->loss]->id]);
+    if (e->correct >= 0)
+        text_printf(out, "    %s right = 0;\n    results.%s = &right;\n", value,
+                    p->buffer_name[s->output[e->correct]->id]);
+    text_puts(out, "    status = run_entry(self, &all, &results);\n");
+    if (evaluates)
+        text_printf(out, "    if (correct)\n        *correct = %s;\n",
+                    e->correct >= 0 ? "right" : "-1");
+    if (draws)
+        text_printf(out, "    if (status == %s_OK)\n        count_run(self->options.params);\n",
+                    p->upper);
+    text_puts(out, "    return status;\n}\n\n");
+}
+
+static void write_update(struct program *p, struct text *out)
+{
+    const struct graph_training *x = program_training(p->s);
+    write_begin(p,
+                mem_printf(p->t, "int %s_update(%s *self, const %s_train_inputs *given)", p->name,
+                           p->name, p->name),
+                "!self || !given", 7, out);
+    for (int i = 0; i < p->s->nvar; i++) {
+        const struct var *v = p->s->var[i];
+        if (program_is_field(p, v) && v != p->s->graph->entry_number)
+            text_printf(out, "    all.dim_%s = %lld;\n", p->var_name[v->id], (long long)v->max);
+    }
+    text_printf(out, "    all.dim_%s = %d;\n", p->var_name[p->s->graph->entry_number->id],
+                x->update.number);
+    write_scalars(p, &x->update, out);
+    text_puts(out, "    return run_entry(self, &all, &results);\n}\n\n");
+}
+
+void training_write_functions(struct program *p, struct text *out)
+{
+    const struct graph_training *x = program_training(p->s);
+    if (!x)
+        return;
+    snippet_use(&p->snippets, "blocks");
+    write_blocks(p, out);
+    write_params_init(p, out);
+    write_parameter(p, out);
+    program_write_text(p, out, check_text);
+    write_run(p, out);
+    write_function(p, "train", &x->train, 5, false, out);
+    write_function(p, "gradients", &x->gradients, 3, false, out);
+    write_update(p, out);
+    write_function(p, "evaluate", &x->evaluate, 1, true, out);
+}
+
+const char *training_init_check(const struct program *p)
+{
+    return program_training(p->s)
+               ? "    if (!options || !options->params || (uintptr_t)options->params % 64 != 0 ||\n"
+                 "        (uintptr_t)options->gradients % 64 != 0 ||\n"
+                 "        (uintptr_t)options->optimizer % 64 != 0)\n"
+                 "        return MODEL_BAD_OPTIONS;\n"
+               : "";
+}

@@ -1,0 +1,312 @@
+"""tgc --train: the C that trains, step by step beside PyTorch and tgc train; its blocks, threads, compilers and
+sanitizers; what it refuses."""
+
+import functools
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "lib"), str(HERE.parent.parent / "models")]
+
+import numpy as np
+import onnxruntime
+from onnx import helper
+
+import tgc as T
+import train_digits
+from networks import NETWORKS, cnn, mlp, samples, save, weights_of
+from suite import Skip, Suite, expect
+
+suite = Suite("train-c")
+OPTIONS = suite.parse()
+TGC = T.find_tgc(OPTIONS.build).resolve()
+SCRATCH = T.scratch(Path(OPTIONS.build).resolve() / "test-scratch" / "train-c")
+DIGITS = HERE.parent.parent / "models" / "digits.tg"
+TORCH = "/usr/bin/python3"
+case = suite.folder_case(SCRATCH)
+STEPS = 100
+RATE = 0.005
+
+
+def emit(folder, model, *words, status=0):
+    return T.must(T.run([TGC, model, "-o", "net.c", "--train", *words], cwd=folder), status)
+
+
+def build(folder, batch, row, columns, targets=1, target="int64_t", runs=1, compiler="gcc", flags=("-O2",), exe="driver",
+          rate=RATE):
+    shutil.copy(HERE / "driver.c", folder / "driver.c")
+    defines = {"BATCH": batch, "ROW": row, "COLUMNS": columns, "TARGETS": targets, "TARGET": target, "RUNS_OF_A_STEP": runs,
+               "RATE": round(rate * 10000)}
+    T.must(T.run([compiler, *T.WARNINGS, *flags, "driver.c", "net.c", "-o", exe, *(f"-D{k}={v}" for k, v in defines.items()),
+                  "-lm", "-lpthread"], cwd=folder, timeout=300))
+
+
+def put(folder, x, target):
+    x.astype(np.float32).tofile(folder / "x.bin")
+    target.tofile(folder / "target.bin")
+
+
+class Made:
+    """What a program has done: losses, what it evaluated, its parameters' bytes, the outputs."""
+
+    def __init__(self, folder, mode="train", steps=STEPS, threads=0, exe="driver"):
+        done = T.must(T.run([folder / exe, mode, steps, threads], cwd=folder))
+        lines = done.out.decode().splitlines()
+        self.losses = [float.fromhex(line) for line in lines[:-1]]
+        self.loss, self.correct = map(float.fromhex, lines[-1].split()[1:])
+        self.params = (folder / "params.bin").read_bytes()
+        self.y = np.fromfile(folder / "y.bin", np.float32)
+
+
+def draw(network, folder):
+    """A model, and what trains it: 24 samples."""
+    make, shape = NETWORKS[network]
+    w = make(folder)
+    x, target = samples(folder, shape, "cross_entropy")
+    put(folder, x, target)
+    return w, int(np.prod(shape))
+
+
+@functools.cache
+def by_torch():
+    """The losses of PyTorch's networks, and their weights then."""
+    if subprocess.run([TORCH, "-c", "import torch"], capture_output=True).returncode:
+        raise Skip("the distribution's python3-torch is missing")
+    todo = []
+    for network in "mlp", "cnn":
+        folder = T.scratch(SCRATCH / f"torch-{network}")
+        np.savez(folder / "w.npz", **NETWORKS[network][0](folder))
+        samples(folder, NETWORKS[network][1], "cross_entropy")
+        todo.append({"folder": str(folder), "network": network, "loss": "cross_entropy", "optimizer": "adam", "clip": None,
+                     "steps": STEPS})
+    (SCRATCH / "todo.json").write_text(json.dumps(todo))
+    with open(SCRATCH / "todo.json") as f:
+        losses = json.loads(T.must(T.run([TORCH, HERE / "reference.py"], stdin=f)).out)
+    return dict(zip(("mlp", "cnn"), losses))
+
+
+def check_beside(network):
+    """Of PyTorch's Adam at its learning rate, and of tgc train, which is a program of LLVM's."""
+    folder = T.scratch(SCRATCH / f"beside-{network}")
+    _, row = draw(network, folder)
+    emit(folder, "m.onnx", "--loss=cross_entropy", "--optimizer=adam", "--batch=24", *T.HERE)
+    build(folder, 24, row, 3, rate=0.01)
+    made = Made(folder)
+    T.must(T.run([TGC, "train", "m.onnx", "--data", "d.npz", "--loss=cross_entropy", "--optimizer=adam", "--lr=0.01",
+                  f"--epochs={STEPS}", "--batch=24", "--log=log.jsonl", "-o", "out.onnx"], cwd=folder))
+    want = [json.loads(line)["loss"] for line in open(folder / "log.jsonl")]
+    expect(np.allclose(made.losses, want, 2e-3, 1e-4), f"losses\n{made.losses}, by tgc train\n{want}")
+    torch = by_torch()[network]
+    expect(np.allclose(made.losses, torch, 2e-3, 1e-4), f"losses\n{made.losses}, by PyTorch\n{torch}")
+    expect(made.losses[-1] < 0.3 * made.losses[0], f"nothing was learned: {made.losses}")
+    x = np.load(folder / "d.npz")["x"]
+    y = onnxruntime.InferenceSession(folder / "out.onnx").run(None, {"x": x})[0]
+    expect(np.allclose(made.y.reshape(y.shape), y, 2e-2, 5e-3), f"net_run: {abs(made.y.reshape(y.shape) - y).max()}")
+    expect(made.correct == (made.y.reshape(y.shape).argmax(1) == np.load(folder / "d.npz")["target"]).sum(), f"{made.correct}")
+    shutil.rmtree(folder)
+
+
+for network in "mlp", "cnn":
+    suite.add(f"{network} for {STEPS} steps beside pytorch and tgc train", check_beside, network)
+
+
+def check_same(network):
+    """The same bytes by any number of threads, interrupted, by gcc and clang; gradients and the update make the step."""
+    folder = T.scratch(SCRATCH / f"same-{network}")
+    _, row = draw(network, folder)
+    words = ["m.onnx", "--loss=cross_entropy", "--optimizer=adam", "--batch=24", "--threads=4", *T.HERE]
+    emit(folder, *words)
+    build(folder, 24, row, 3)
+    first = Made(folder, threads=1)
+    expect(len(set(first.losses)) > STEPS // 2, "the losses do not change")
+    for what, mode, threads in ("4 threads", "train", 4), ("a break", "resume", 2), ("net_gradients and net_update", "apart", 1):
+        other = Made(folder, mode, threads=threads)
+        expect(other.losses == first.losses and other.params == first.params, f"{what}: other bytes, {other.losses[:3]}")
+    if shutil.which("clang"):
+        build(folder, 24, row, 3, compiler="clang", exe="other")
+        other = Made(folder, exe="other", threads=3)
+        expect(other.losses == first.losses and other.params == first.params, "clang: other bytes")
+    shutil.rmtree(folder)
+
+
+for network in "mlp", "cnn":
+    suite.add(f"{network} the same bytes", check_same, network)
+
+
+@case("micro-batches add up to the batch, under sanitizers")
+def micro_batches(folder):
+    """Two runs of 12 samples make the step of 24, but for the order of sums and, of batch norm, the statistics."""
+    _, row = draw("mlp", folder)
+    emit(folder, "m.onnx", "--loss=cross_entropy", "--optimizer=adamw:weight_decay=0.1", "--clip=0.5", "--batch=24", *T.HERE)
+    build(folder, 24, row, 3)
+    whole = Made(folder, steps=20)
+    emit(folder, "m.onnx", "--loss=cross_entropy", "--optimizer=adamw:weight_decay=0.1", "--clip=0.5", "--batch=12", *T.HERE)
+    build(folder, 12, row, 3, runs=2, flags=T.SANITIZE)
+    parts = Made(folder, "parts", steps=20)
+    expect(np.allclose(parts.losses, whole.losses, 1e-4, 1e-5), f"{parts.losses}, in one run {whole.losses}")
+
+
+@case("a cnn under sanitizers, as c++ too")
+def sanitizers(folder):
+    _, row = draw("cnn", folder)
+    emit(folder, "m.onnx", "--loss=cross_entropy", "--optimizer=adam", "--batch=24", "--threads=2", *T.HERE)
+    build(folder, 24, row, 3)
+    plain = Made(folder, "resume", steps=6)
+    build(folder, 24, row, 3, flags=T.SANITIZE)
+    for mode in "resume", "apart":
+        clean = Made(folder, mode, steps=6)
+        expect(clean.losses == plain.losses and clean.params == plain.params, f"{mode}: other bytes under sanitizers")
+    T.must(T.run(["g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-x", "c++", "-c", "net.c"], cwd=folder, timeout=300))
+
+
+def check_beside_train(loss, optimizer, words=()):
+    """Of every loss and optimizer, with the target that it takes: the losses of tgc train."""
+    folder = T.scratch(SCRATCH / f"{loss}-{optimizer}".replace(":", "-"))
+    mlp(folder)
+    x, target = samples(folder, (6,), loss)
+    put(folder, x, target)
+    emit(folder, "m.onnx", f"--loss={loss}", f"--optimizer={optimizer}", "--batch=24", *T.HERE, *words)
+    is_class = loss == "cross_entropy"
+    build(folder, 24, 6, 3, targets=1 if is_class else 3, target="int64_t" if is_class else "float", flags=("-O1",))
+    made = Made(folder, steps=8)
+    T.must(T.run([TGC, "train", "m.onnx", "--data", "d.npz", f"--loss={loss}", f"--optimizer={optimizer}", f"--lr={RATE}",
+                  "--epochs=8", "--batch=24", "--log=log.jsonl", "-o", "out.onnx", *words], cwd=folder))
+    want = [json.loads(line)["loss"] for line in open(folder / "log.jsonl")]
+    expect(np.allclose(made.losses, want, 2e-4, 1e-5), f"losses\n{made.losses}, by tgc train\n{want}")
+    expect(abs(want[-1] - want[0]) > 1e-3, f"nothing was learned: {want}")
+    shutil.rmtree(folder)
+
+
+for loss, optimizer in ("mse", "sgd:momentum=0.9,nesterov"), ("huber", "rmsprop:momentum=0.5"), ("bce_with_logits", "lamb"), \
+        ("l1", "adagrad"), ("cross_entropy", "muon"):
+    suite.add(f"{loss} by {optimizer}", check_beside_train, loss, optimizer)
+suite.add("what is frozen has no place in the block", check_beside_train, "mse", "adam", ("--freeze=w1",))
+
+
+@case("weights that are drawn are those of tgc train --init")
+def weights_that_are_drawn(folder):
+    _, row = draw("cnn", folder)
+    emit(folder, "m.onnx", "--loss=cross_entropy", "--batch=24", *T.HERE)
+    build(folder, 24, row, 3, flags=("-O1",))
+    Made(folder, "draw", 5)
+    T.must(T.run([TGC, "train", "m.onnx", "--data", "d.npz", "--loss=cross_entropy", "--lr=1e-20", "--epochs=1", "--init=5",
+                  "--freeze=mean*", "--freeze=var*", "-o", "out.onnx"], cwd=folder))
+    block = (folder / "params.bin").read_bytes()
+    for name, w in weights_of(folder / "out.onnx").items():
+        drawn = w if w.ndim > 1 else weights_of(folder / "m.onnx")[name]
+        expect(drawn.tobytes() in block, f"{name} is not in the block")
+    first = Made(folder, "train", 0).params
+    expect(first != block and weights_of(folder / "m.onnx")["c2"].tobytes() in first, "seed 0 are not the model's weights")
+
+
+@case("a dropout draws by the counter in the block")
+def dropout(folder):
+    w = {"w": np.eye(6, dtype=np.float32), "half": np.float32(0.5)}
+    save(folder / "m.onnx", [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Dropout", ["h", "half"], ["y"])],
+         [("x", ["N", 6])], [("y", ["N", 6])], w)
+    put(folder, np.ones((50, 6)), np.zeros((50, 6), np.float32))
+    emit(folder, "m.onnx", "--loss=mse", "--batch=50", "--seed=3", *T.HERE)
+    build(folder, 50, 6, 6, targets=6, target="float", rate=0)
+    first = Made(folder, steps=8)
+    expect(len(set(first.losses)) > 4 and abs(np.mean(first.losses) / 4 - 0.5) < 0.1, f"{first.losses}")
+    expect(abs(first.loss - 1) < 1e-6 and (abs(first.y - 1) < 1e-6).all(), f"dropped while it is measured: {first.loss}")
+    expect(Made(folder, "resume", steps=8).losses == first.losses, "a break draws otherwise")
+    expect(Made(folder, "apart", steps=8).losses == first.losses, "net_gradients draws otherwise")
+    np.savez(folder / "d.npz", x=np.ones((50, 6), np.float32), target=np.zeros((50, 6), np.float32))
+    T.must(T.run([TGC, "train", "m.onnx", "--data", "d.npz", "--loss=mse", "--batch=50", "--epochs=8", "--lr=1e-20", "--seed=3",
+                  "--log=log.jsonl", "-o", "out.onnx"], cwd=folder))
+    want = [json.loads(line)["loss"] for line in open(folder / "log.jsonl")]
+    expect(np.allclose(first.losses, want, 1e-6), f"{first.losses}, by tgc train {want}")
+
+
+@case("the example of the header, what it describes, and what a program refuses")
+def example(folder):
+    draw("mlp", folder)
+    emit(folder, "m.onnx", "--loss=cross_entropy", "--optimizer=adam", "--dim=N=1..24", "--cpu=generic")
+    head = (folder / "net.h").read_text().split("*/")[0]
+    body = re.findall(r"^ \*     (.*)$", head, re.M)
+    text = "".join(f"    {line}\n" for line in body).replace("{.x = x}", "{.x = x, .dim_N = 24}").replace("     else: net_strerror(status)", "")
+    (folder / "example.c").write_text("""
+#include "net.h"
+#include <stdalign.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+static float x[24 * 6], y[24 * 3];
+static int64_t targets[24];
+static void read_file(const char *name, void *to, size_t n)
+{
+    FILE *f = fopen(name, "rb");
+    if (!f || fread(to, 1, n, f) != n)
+        exit(3);
+    fclose(f);
+}
+int main(void)
+{
+    read_file("x.bin", x, sizeof x);
+    read_file("target.bin", targets, sizeof targets);
+""" + text.replace("net_close(model);", """
+    printf("%d %g\\n", status, (double)y[0]);
+    float loss;
+    net_train_inputs step = {.data = in, .step = 1};
+    const struct net_tensor *p = net_parameter(1);
+    printf("%s %s %d %d %d\\n", p->name, p->dtype, p->rank, (int)p->dim[0].size, net_parameter(NET_PARAMETERS) == NULL);
+    memcpy(y, params + p->offset, sizeof(float));
+    printf("null %d\\n", net_train(model, NULL, targets, &loss));
+    printf("no block %d\\n", net_gradients(model, &step, targets, &loss));
+    targets[23] = 3;
+    unsigned char before[NET_PARAMS_BYTES];
+    memcpy(before, params, sizeof before);
+    printf("no class %d\\n", net_train(model, &step, targets, &loss));
+    targets[23] = 0;
+    step.data.dim_N = 25;
+    printf("dimension %d\\n", net_train(model, &step, targets, &loss));
+    printf("unchanged %d\\n", memcmp(before, params, sizeof before));
+    params[17] ^= 1;
+    printf("another %d\\n", net_run(model, &in, &out));
+    params[17] ^= 1;
+    memset(optimizer, 0, sizeof optimizer);
+    step.data.dim_N = 24;
+    printf("not begun %d\\n", net_train(model, &step, targets, &loss));
+    net_close(model);
+    options.params = params + 4;
+    printf("aligned %d\\n", net_init(&model, arena, sizeof arena, &options));
+    printf("none %d\\n", net_init(&model, arena, sizeof arena, NULL));
+""") + "    return 0;\n}\n")
+    T.must(T.run(["gcc", *T.WARNINGS, "-Wno-unused-variable", *T.SANITIZE, "example.c", "net.c", "-o", "example", "-lm"], cwd=folder,
+                 timeout=300))
+    said = T.must(T.run([folder / "example"], cwd=folder)).out.decode().splitlines()
+    expect(said[0].startswith("0 ") and said[0] != "0 0", f"{said}")
+    expect(said[1:] == ["b1 f32 1 16 1", "null 1", "no block 7", "no class 10", "dimension 6", "unchanged 0", "another 18",
+                        "not begun 18", "aligned 7", "none 7"], "\n".join(said))
+
+
+@case("options that do not go together")
+def mistakes(folder):
+    mlp(folder)
+    right = ["m.onnx", "--loss=cross_entropy"]
+    def refuse(words, *expected, out="net.c", train=("--train",)):
+        done = T.run([TGC, *words, "-o", out, *train], cwd=folder)
+        expect(done.status in (1, 2), f"status {done.status}:\n{done.err}")
+        for text in expected:
+            expect(text in done.err, f"no '{text}' in:\n{done.err}")
+    refuse(right[:1], "--train needs --loss")
+    refuse(right, "--loss is of a training", "--train", "tgc train", train=())
+    refuse([*right, "--freeze=*"], "nothing trains", "--freeze")
+    for target in "llvm", "cuda", "opencl", "metal", "amd":
+        refuse([*right, f"--target={target}"], f"not by --target={target}", out="net.o" if target == "llvm" else "net.c")
+    refuse(right, "'.onnx' is none of these", out="net.onnx")
+    refuse([*right, "--state=y=x"], "--state does not go with --train")
+    refuse([*right, "--gradient=y"], "--gradient does not go with --train")
+    refuse([DIGITS, "--loss=cross_entropy", "--batch=8"], "--batch=8", "'picture' is 1")
+    refuse([*right, "--shape", "target=32x4"], "the target is [32, 4]", "f32[32, 3]")
+    refuse(["m.onnx", "--loss=output:y"], "scalar")
+    expect(not (folder / "net.c").exists(), "something was written")
+
+
+if __name__ == "__main__":
+    suite.main()
