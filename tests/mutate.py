@@ -3,11 +3,13 @@
     make mutate                          200 mutants, drawn by a seed, and those of tests/mutants_killed.txt
     tests/mutate.py --count 20 --seed 7  others
     tests/mutate.py --file 'plan/*.c'    of these files alone
+    tests/mutate.py --part gradient      of the derivatives' rules, the losses and the optimizers, by the suites of gradients
+    tests/mutate.py --part gradient --rules --count 9999    each line of a rule once, by what rules are written in (RULE_WORDS)
     tests/mutate.py --again              those that survived before, once more: after a test was added
     tests/mutate.py --first 2            with the first two of TESTS alone, which kill most; then --again runs all on the others
     tests/mutate.py --report             what is known so far, without running anything
 
-A mutant is a pass in which one operator, constant or condition is another (OPERATORS). It is built in a copy of the tree of its own
+A mutant is a pass, or another file of PARTS, in which one operator, constant or condition is another (OPERATORS). It is built in a copy of the tree of its own
 (BUILD/mutate/tree), as far as it needs that, and the quick tests are run on it in the order of TESTS until one fails: it is killed then. One
 that loops is killed by a limit of processor time. What a mutant became is appended to BUILD/mutate/results.jsonl, so that a run can be stopped and
 goes on where it was.
@@ -88,11 +90,42 @@ TESTS = [
     ("sanitized", "", [PYTHON, "tests/ir/summary_test.py", "--build", "{sanitized}", "--jobs", "1", "--stop", "--filter", "summary"],
      {"ASAN_OPTIONS": "detect_leaks=0"}, 30),
 ]
-# What is built: the programs of the tests.
-UNIT = sorted({Path(command[0]).name for _, _, command, _, _ in TESTS if command[0].startswith("{build}")})
-FIRST = ["tests/ir/tgtool"]                 # and what alone the tests up to that need
-BEFORE_OTHERS = ("summary",)
-TARGETS = ["cli/tgc", *FIRST, *(f"tests/unit/{name}" for name in UNIT)]
+
+
+def gradients(name, program, files, seconds, *more):
+    return name, files, [PYTHON, f"tests/{program}_test.py", "--build", "{build}", "--jobs", "1", "--stop", *more], {}, seconds
+
+
+GRADIENT_TESTS = [
+    gradients("gradient-points", "onnx/gradient_points", "(?!train/)", 30),
+    gradients("gradient", "onnx/gradient", "(?!train/)", 60),
+    gradients("derivatives", "exec/derivatives", "(?!train/)", 30),
+    ("gradient-graphs", "(?!train/)", [PYTHON, "tests/fuzz/gradient_graphs.py", "--build", "{build}", "--jobs", "1", "--stop"], {}, 60),
+    gradients("gradient-loops", "onnx/gradient_loops", "gradient_(loop|control|index)|library", 90),
+    gradients("train", "train/train", "", 90),
+]
+
+
+class Part:
+    """Files whose mutants the same tests kill. first: what the first tests need, which alone is built for them; then: what is built, too."""
+
+    def __init__(self, folder, files, tests, first, before_others, words=()):
+        self.folder, self.files, self.tests, self.first, self.before_others, self.words = folder, files, tests, first, before_others, words
+        unit = sorted({Path(command[0]).name for _, _, command, _, _ in tests if command[0].startswith("{build}")})
+        self.targets = sorted({"cli/tgc", *first, *(f"tests/unit/{name}" for name in unit)})
+
+
+# What the rules of derivatives are written in: each of these for another one of its kind.
+RULE_WORDS = {"lib_add": ["lib_sub"], "lib_sub": ["lib_add"], "lib_mul": ["lib_div"], "lib_div": ["lib_mul"], "OP_ADD": ["OP_SUB"], "OP_SUB": ["OP_ADD"],
+              "OP_MUL": ["OP_ADD"], "OP_LT": ["OP_EQ"], "OP_EQ": ["OP_LT"], "OP_SIN": ["OP_COS"], "OP_COS": ["OP_SIN"], "OP_SINH": ["OP_COSH"],
+              "OP_COSH": ["OP_SINH"], "OP_SQRT": ["OP_ABS"], "OP_NEG": ["OP_ABS"], "OP_EXP": ["OP_EXP2"], "OP_LOG": ["OP_EXP"], "OP_TRUNC": ["OP_FLOOR"],
+              "OP_FLOOR": ["OP_TRUNC"], "OP_OR": ["OP_AND"], "OP_AND": ["OP_OR"], "OP_ABS": ["OP_NEG"], "less": ["more"], "more": ["less"],
+              "zero": ["one"], "one": ["zero"], "REDUCE_MEAN": ["REDUCE_SUM"], "lo": ["hi"], "hi": ["lo"]}
+PARTS = {
+    "passes": Part("passes/", ["passes/**/*.c"], TESTS, ["tests/ir/tgtool"], ("summary",)),
+    "gradient": Part("frontend/", ["frontend/gradient_*.c", "frontend/library_gradient.c", "frontend/train/loss.c", "frontend/train/optimizer.c"],
+                     GRADIENT_TESTS, ["cli/tgc"], tuple(test[0] for test in GRADIENT_TESTS), RULE_WORDS),
+}
 
 # ------------------------------------------------------------------------------------------- mutants
 
@@ -177,12 +210,19 @@ def is_guarded(tokens, at):
     return False
 
 
-def mutants_of(path, source):
-    """All mutants of a file, in order."""
+def mutants_of(path, source, words=()):
+    """All mutants of a file, in order; with words, only those of them."""
     tokens = [token for token in tokens_of(source) if token[0] != "skip"]
     depth, lines = 0, [squeeze(line) for line in source.split("\n")]
     for i, (kind, text, start, end) in enumerate(tokens):
         depth += (text == "{") - (text == "}")
+        if words:
+            if kind == "word" and text in words and depth:
+                for other in words[text]:
+                    yield Mutant(path, source, lines, start, end, other)
+            if kind == "float" and depth:
+                yield Mutant(path, source, lines, start, end, f"({text} * 2 + 1)")
+            continue
         binary = source[start - 1] in " \n" and source[end:end + 1] in " \n"
         if kind == "op" and text in OPERATORS and binary:
             for other in OPERATORS[text]:
@@ -210,13 +250,21 @@ def mutants_of(path, source):
             yield Mutant(path, source, lines, start, end, f"({text} * 2 + 1)")
 
 
-def all_mutants(pattern):
+def all_mutants(part, pattern, rules):
     found = []
-    for path in sorted(ROOT.glob("passes/**/*.c")):
-        name = str(path.relative_to(ROOT))
-        if fnmatch.fnmatch(name.removeprefix("passes/"), pattern):
-            found += mutants_of(name, path.read_text())
+    for path in sorted({path for files in part.files for path in ROOT.glob(files)}):
+        name, source = str(path.relative_to(ROOT)), path.read_text()
+        if fnmatch.fnmatch(name.removeprefix(part.folder), pattern):
+            found += one_a_line(mutants_of(name, source, part.words)) if rules else mutants_of(name, source)
     return found
+
+
+def one_a_line(mutants):
+    """Of each line's mutants one, by its key."""
+    by_line = {}
+    for mutant in mutants:
+        by_line.setdefault(mutant.line, []).append(mutant)
+    return [min(those, key=lambda mutant: hashlib.sha1(mutant.key.encode()).digest()) for those in by_line.values()]
 
 
 def read_list(path):
@@ -240,8 +288,8 @@ def read_list(path):
 class Bench:
     """A copy of the tree, built; one mutant at a time is in it."""
 
-    def __init__(self, build, ntest):
-        self.tests = TESTS[:ntest]
+    def __init__(self, build, part, ntest):
+        self.part, self.tests = part, part.tests[:ntest]
         self.folder = build.resolve() / "mutate"
         self.tree, self.build, self.sanitized = (self.folder / name for name in ("tree", "build", "sanitized"))
         self.results = self.folder / "results.jsonl"
@@ -262,11 +310,12 @@ class Bench:
             if (ROOT / link).exists() and not (self.tree / link).exists():
                 (self.tree / link).symlink_to((ROOT / link).resolve())
         self.setup(self.build)
-        self.setup(self.sanitized, "-Db_sanitize=address,undefined", "-Dc_args=-fno-sanitize-recover=undefined")
+        if any("{sanitized}" in test[2] for test in self.tests):
+            self.setup(self.sanitized, "-Db_sanitize=address,undefined", "-Dc_args=-fno-sanitize-recover=undefined")
         done = self.ninja()
         if done.returncode:
             raise SystemExit(f"the tree does not build:\n{done.stdout}")
-        self.objects = {name: self.object_of(name) for name in known if name.startswith("passes/") and name.endswith(".c")}
+        self.objects = {name: self.object_of(name) for name in known if name.startswith(self.part.folder) and name.endswith(".c")}
         failing = self.first_failing() if fresh else None
         if failing:
             raise SystemExit(f"without a mutant {failing[0]} fails: {failing[1]}")
@@ -278,26 +327,27 @@ class Bench:
             subprocess.run(["meson", "setup", build, self.tree, "-Dtests=enabled", "-Ddebug=false", "-Doptimization=1", *options], env=env, check=True,
                            stdout=subprocess.DEVNULL)
 
-    def ninja(self, targets=TARGETS, build=None):
-        command = ["ninja", "-C", build or self.build, "-j1", *targets]
+    def ninja(self, targets=None, build=None):
+        command = ["ninja", "-C", build or self.build, "-j1", *(targets or self.part.targets)]
         return subprocess.run(command, capture_output=True, text=True, preexec_fn=limits(COMPILE_SECONDS))
 
     def object_of(self, path):
         """What the file is compiled to, as a sum."""
-        names = (path.removeprefix("passes/").replace("/", "_") + ".o", Path(path).name + ".o")
-        sums = [hashlib.sha1(o.read_bytes()).digest() for o in sorted(self.build.glob("passes/**/*.o")) if o.name in names]
+        folder = self.part.folder
+        names = (path.removeprefix(folder).replace("/", "_") + ".o", Path(path).name + ".o")
+        sums = [hashlib.sha1(o.read_bytes()).digest() for o in sorted(self.build.glob(f"{folder}**/*.o")) if o.name in names]
         return b"".join(sums)
 
     def first_failing(self, path=None):
         """The name of the first test that fails, and what it said; None: all pass."""
         self.spent, others = {}, False
         for name, files, command, env, seconds in self.tests:
-            if path and not re.match(files, path.removeprefix("passes/")):
+            if path and not re.match(files, path.removeprefix(self.part.folder)):
                 continue
-            if name not in BEFORE_OTHERS and not others:
+            if name not in self.part.before_others and not others:
                 others = True
                 self.ninja()
-            if "{sanitized}" in command and self.ninja(FIRST, self.sanitized).returncode:
+            if "{sanitized}" in command and self.ninja(self.part.first, self.sanitized).returncode:
                 return name, "does not build"          # rulegen runs then
             used = processor_seconds()
             command = [part.format(build=self.build, sanitized=self.sanitized) for part in command]
@@ -320,7 +370,7 @@ class Bench:
         used = processor_seconds()
         try:
             copy.write_text(mutant.apply(source))
-            done = self.ninja(FIRST)
+            done = self.ninja(self.part.first)
             if done.returncode:
                 verdict, by = "invalid", ""
             elif self.objects[mutant.path] == self.object_of(mutant.path):
@@ -383,20 +433,23 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=200, help="mutants that compile to something else")
     parser.add_argument("--more", type=int, default=-1, help="stop after so many that were not known")
-    parser.add_argument("--file", default="*", help="of these files of passes/")
+    parser.add_argument("--part", default="passes", choices=list(PARTS), help="which files, and by which tests")
+    parser.add_argument("--file", default="*", help="of these files of passes/, or of the part's folder")
+    parser.add_argument("--rules", action="store_true", help="a mutant of each line, by what the part's rules are written in")
     parser.add_argument("--again", action="store_true", help="run those that survived once more")
-    parser.add_argument("--first", type=int, default=len(TESTS), help="run so many of the tests")
+    parser.add_argument("--first", type=int, help="run so many of the tests")
     parser.add_argument("--report", action="store_true", help="run nothing")
     parser.add_argument("--list", action="store_true", help="print all mutants and stop")
     options = parser.parse_args()
-    mutants = all_mutants(options.file)
+    part = PARTS[options.part]
+    mutants = all_mutants(part, options.file, options.rules)
     if options.list:
         for mutant in mutants:
             print(f"{mutant.path}:{mutant.line}\n- {squeeze(mutant.old)}\n+ {squeeze(mutant.new)}")
         print(len(mutants), "mutants")
         return 0
     equivalent, must = (read_list(ROOT / f"tests/mutants_{name}.txt") for name in ("equivalent", "killed"))
-    bench = Bench(options.build, options.first)
+    bench = Bench(options.build, part, options.first)
     known, rows = bench.known(), []
     places = {tuple(key.split("\n")[::2]): key for key in must}
     first = [mutant for mutant in mutants if (mutant.path, f"+ {squeeze(mutant.new)}") in places and mutant.key in must]
