@@ -172,6 +172,7 @@ SUITES = [
     ("entries", "tests/exec/entries_test.py", 120, 120, 10,
      "frontend/text/entry.c frontend/text/slice.c backends/program/entries.c backends/program/slices.c backends/llvm/entries.c "
      "passes/plan/entry_steps.c"),
+    ("block-rows", "tests/exec/block_rows_test.py", 300, 1800, 30, "passes/graph/block_rows"),
     ("derivatives", "tests/exec/derivatives_test.py", 300, 300, 15,
      "frontend/gradient_outputs.c frontend/text/gradient.c frontend/library_gradient.c"),
     ("openpilot", "tests/exec/openpilot_test.py", 300, 1800, 27, "examples/openpilot/ frontend/text/entry.c backends/program/entries.c"),
