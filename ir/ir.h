@@ -222,7 +222,7 @@ struct buffer {
      * grid, of which each copies a part for all; 0: no multicast */
     int cluster, cluster_of;
     int producers;               /* a ring: producer threads, after the threads of ITEM ranges
-                                  * (PRODUCER); 0: those copy */
+                                  * (WARP_SPECIALIZE); 0: those copy */
     bool is_over;                /* is_local: an epilogue tile that aliases the operands' copies,
                                   * which are dead then (ALIAS_EPILOGUE) */
     bool leaves;                 /* is_local: an epilogue tile that the copy engine stores to its

@@ -22,11 +22,11 @@ struct opt {
     int axis;
     int64_t n, from;
     int to;
-    int operand;             /* PACK, LOCAL, WHOLE, SWIZZLE: which load of the sum, sources first */
+    int operand;             /* which load of the sum, sources first */
     enum space space;            /* PACK, STAGE: where the copy or the sums are kept */
     enum axis kind;              /* LANES: the kind of lane */
     bool column;                 /* LANES: along a tile's columns, not its rows */
-    enum matrix_unit by;         /* MATRIX, SPREAD, REPEAT, EXCHANGE: a row of ir/matrix.def */
+    enum matrix_unit by;         /* MMA and its layouts: a row of ir/matrix.def */
     enum transfer how;           /* PIPELINE: a row of ir/transfers.def */
 };
 struct opts { struct opt *v; int n; size_t cap; };

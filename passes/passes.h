@@ -69,7 +69,7 @@ struct kernel {
      * a kernel */
 };
 
-/* Threads of a block, producers (opt PRODUCER) included; 0: there are no blocks. */
+/* Threads of a block, producers (opt WARP_SPECIALIZE) included; 0: there are no blocks. */
 int kernel_threads(const struct kernel *k);
 
 /* What lenet_run() does, in order. IF..ELSE..ENDIF and LOOP..ENDLOOP nest properly. */

@@ -140,7 +140,7 @@ SUITES = [
     ("cuda", "tests/onnx/cuda_test.py", 300, 3600, 79,
      "backends/cuda/ backends/device/ backends/llvm/gpu runtime/cuda runtime/graphs.c runtime/device.c tests/emulator/cuda/"),
     ("bulk", "tests/onnx/bulk_test.py", 300, 600, 34,
-     "backends/cuda/ backends/cstyle/bulk.c runtime/cuda_bulk.c ir/bulk.c passes/vector/pipeline_bulk.c passes/kernel/opts_producer.c "
+     "backends/cuda/ backends/cstyle/bulk.c runtime/cuda_bulk.c ir/bulk.c passes/vector/pipeline_bulk.c passes/kernel/opts_warp_specialize.c "
      "passes/kernel/opts_pipeline.c passes/kernel/opts_cluster.c tests/emulator/bulk.c"),
     ("stores", "tests/onnx/stores_test.py", 120, 120, 17,
      "passes/kernel/opts_epilogue.c passes/kernel/opts_bulk_epilogue.c passes/kernel/opts_store.c passes/kernel/grid_epilogue.c passes/vector/leave.c"),

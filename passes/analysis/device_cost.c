@@ -39,7 +39,7 @@ struct device_walk {
                                   * these scale bytes, too */
     int conditions;
     struct places grid;          /* the grid loops that are open */
-    double places;               /* output tiles of a block (PERSIST) */
+    double places;               /* output tiles of a block (PERSISTENT) */
     struct footprint footprint;
     struct block_part *part; int npart; size_t cap_part;             /* by group of the footprint */
     double given;                /* bytes that a block receives by multicast from others of its
@@ -60,14 +60,14 @@ static int steps_ahead(const struct kernel *k)
     return 0;
 }
 
-/* Output tiles of each block: the iterations of its tile loop (PERSIST). */
+/* Output tiles of each block: the iterations of its tile loop (PERSISTENT). */
 static double count_places(const struct kernel *k)
 {
     const struct uop *store = k->ast->src[0];
     bool persistent = false;
     double n = 1;
     for (int i = 0; i < k->opts.n; i++)
-        persistent |= k->opts.v[i].op == OPT_PERSIST;
+        persistent |= k->opts.v[i].op == OPT_PERSISTENT;
     for (int i = store_first_range(store); i < store->nsrc && persistent; i++)
         if (RANGE_WORKER(store->src[i]->arg.i) == WORKER_EACH && !range_is_lane(store->src[i]))
             n *= (double)store->src[i]->src[0]->vmax;

@@ -340,11 +340,11 @@ static void list_copy(struct opt_list *l, struct uop *store, struct uop *sum, in
                          .number = opt_number(l->t, store, sum),
                          .n = step},
                local = divide;
-    local.op = OPT_LOCAL;
+    local.op = OPT_STAGE_OPERAND;
     local.operand = attention_operand(l->t, sum);
     local.n = local.to = 1;
     *list_add(l, OPT_DIVIDE, -1) = divide;
-    *list_add(l, OPT_LOCAL, -1) = local;
+    *list_add(l, OPT_STAGE_OPERAND, -1) = local;
 }
 
 /* Makes a tile of a product's loops of rows and columns. */
@@ -378,7 +378,7 @@ static bool apply_shape(struct tgc *t, struct kernel *k, const struct shape *x)
         return false;
     kernel_describe(t, &trial);
     struct opt *opt = scratch_array(t, (size_t)trial.ast->nsrc * LIST_MAX + 1, sizeof *opt);
-    opt[0] = (struct opt){.op = OPT_PASS};
+    opt[0] = (struct opt){.op = OPT_SHARE_SCRATCH};
     for (int i = 0; i < trial.ast->nsrc; i++) {
         struct uop *store = trial.ast->src[i], *sum = attention_product(t, store);
         int outer = attention_bands(store), last = store->nsrc - store_first_range(store) - 1;

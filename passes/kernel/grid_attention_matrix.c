@@ -8,7 +8,7 @@
  * Some devices have instructions of four waves that read factors from shared memory (CUDA's wgmma
  * on warpgroups). Both products use them then: a warpgroup has 64 rows; queries, keys and values
  * lie in swizzled panels; the weights are a factor in registers. The accumulators are laid out as
- * by a wave's own instruction, so all other stores follow that instruction (SPREAD).
+ * by a wave's own instruction, so all other stores follow that instruction (MMA_LAYOUT).
  *
  * A block stages all features of a block of keys in shared memory, then all columns of their
  * values, zero-padded to whole tiles. What a nest of rows and columns updates (scores, results,
@@ -423,10 +423,10 @@ static void list_rows(struct opt_list *l, const struct tiling *s, struct uop *st
     int n;
     struct uop **order = uop_toposort(l->t, &store, 1, &n);
     list_waves(l, s, attention_bands(store), s->row);
-    list_add(l, OPT_REPEAT, LOOP_M)->by = s->of;
+    list_add(l, OPT_MMA_ROW_LAYOUT, LOOP_M)->by = s->of;
     for (int i = 0; i < n; i++)
         if (order[i]->op == OP_REDUCE) {
-            struct opt *o = list_add(l, OPT_EXCHANGE, -1);
+            struct opt *o = list_add(l, OPT_MMA_ROW_REDUCE, -1);
             o->of = OF_SUM, o->number = opt_number(l->t, store, order[i]), o->by = s->of;
         }
 }
@@ -453,9 +453,10 @@ static void list_factors(struct opt_list *l, const struct tiling *s, const struc
                          .operand = attention_operand(l->t, sum)},
                *o;
     int64_t row = (product == SCORES ? features_of(s) : columns_of(s)) + pad_of(s, product);
-    o = list_add(l, OPT_WHOLE, -1);
+    o = list_add(l, OPT_STAGE_WHOLE_OPERAND, -1);
     *o = of_sum;
-    o->op = OPT_WHOLE, o->n = pad_of(s, product), o->to = is_bulk(s) ? 0 : (int)s->width;
+    o->op = OPT_STAGE_WHOLE_OPERAND, o->n = pad_of(s, product),
+    o->to = is_bulk(s) ? 0 : (int)s->width;
     if (s->panels) {
         o = list_add(l, OPT_SWIZZLE, -1);
         *o = of_sum;
@@ -488,7 +489,7 @@ static void list_tile(struct opt_list *l, const struct tiling *s, const struct u
         struct opt *o = list_add(l, OPT_DIVIDE, -1);
         o->of = OF_SUM, o->number = opt_number(l->t, store, sum), o->n = row->size[MATRIX_K];
     }
-    struct opt *o = list_add(l, sum ? OPT_MATRIX : OPT_SPREAD, LOOP_M);
+    struct opt *o = list_add(l, sum ? OPT_MMA : OPT_MMA_LAYOUT, LOOP_M);
     o->of = sum ? OF_SUM : OF_STORE, o->number = sum ? opt_number(l->t, store, sum) : 0,
     o->by = sum ? s->by[product].of : s->of, o->to = list_position(l, LOOP_N);
     if (sum)
@@ -538,7 +539,7 @@ static bool list_stores(struct tgc *t, const struct kernel *k, const struct tili
     for (int i = 0; i < nkept; i++)
         for (int j = 0; j < k->ast->nsrc; j++)
             if (k->ast->src[j]->src[0] == kept[i]) {
-                opt[(*n)++] = (struct opt){.op = OPT_KEEP, .store = j};
+                opt[(*n)++] = (struct opt){.op = OPT_KEEP_IN_REGISTERS, .store = j};
                 break;
             }
     return common > 0;
@@ -562,7 +563,7 @@ static bool apply_copies(struct tgc *t, struct kernel *k, const struct tiling *s
         return false;
     kernel_describe(t, &trial);
     struct opt *opt = scratch_array(t, (size_t)trial.ast->nsrc * (LIST_MAX + 2) + 1, sizeof *opt);
-    opt[0] = (struct opt){.op = OPT_PASS};
+    opt[0] = (struct opt){.op = OPT_SHARE_SCRATCH};
     bool ok = list_stores(t, &trial, s, opt, &n) && opt_apply(t, &trial, NULL, opt, n, &why);
     if (!ok && t->debug >= 3)
         fprintf(stderr, "grid: %s: not by tiles of %s: %s\n", k->name, s->by[SCORES].row->text,

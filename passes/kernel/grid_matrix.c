@@ -135,7 +135,7 @@ static void list_persist(struct opt_list *l, const struct wave_tile *w, const in
         last = list_position(l, tag[i]) > last ? list_position(l, tag[i]) : last;
     if (w->blocks <= 0 || last < 0)
         return;
-    struct opt *o = list_add(l, OPT_PERSIST, l->loop[last]);
+    struct opt *o = list_add(l, OPT_PERSISTENT, l->loop[last]);
     o->n = (int64_t)w->blocks / wave_cluster(w);
     for (int i = 0, left = 0; i < n; i++) {
         left += list_position(l, tag[i]) >= 0;
@@ -155,7 +155,7 @@ static void list_shared(struct opt_list *l, const struct wave_tile *w, int numbe
                                                           : side        ? LOOP_COLUMNS
                                                                         : LOOP_ROWS);
     if (wave_cluster(w) > 1)
-        add_of_sum(l, OPT_CLUSTER, number, axis)->n = wave_cluster(w);
+        add_of_sum(l, OPT_CLUSTER_MULTICAST, number, axis)->n = wave_cluster(w);
 }
 
 /* Divides the sum's last loop into steps, and these into the instruction's k. Returns the number of
@@ -285,12 +285,12 @@ static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct
     list_lanes(&l, LOOP_ROW_TILES, w->tiles[0], false);
     list_lanes(&l, LOOP_COLUMN_TILES, w->tiles[1], true);
     int axis = list_terms(&l, c, w, number);
-    struct opt *o = list_add(&l, OPT_MATRIX, LOOP_M);
+    struct opt *o = list_add(&l, OPT_MMA, LOOP_M);
     o->of = OF_SUM, o->number = number, o->by = c->of, o->to = list_position(&l, LOOP_N);
     list_remove(&l, LOOP_M);
     list_remove(&l, LOOP_N);
     for (int i = 0; i < 2; i++) {
-        o = add_of_sum(&l, OPT_LOCAL, number, axis);
+        o = add_of_sum(&l, OPT_STAGE_OPERAND, number, axis);
         o->n = wave_pad(t, c, w, choice_side(c, i)), o->operand = i,
         o->to = w->by.how == TRANSFER_BULK ? 0 : (int)wave_width(c, w, choice_side(c, i));
     }
@@ -308,7 +308,7 @@ static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct
     }
     list_shared(&l, w, number);
     if (w->producers)
-        add_of_sum(&l, OPT_PRODUCER, number, 0)->n = w->producers;
+        add_of_sum(&l, OPT_WARP_SPECIALIZE, number, 0)->n = w->producers;
     if (two)
         list_second(&l, &behind, c, w);
     if (l.failed || !grid_apply(t, &trial, &l, (int)wave_threads(c, w), 1))

@@ -19,12 +19,12 @@ struct wave_tile {
     int64_t waves[2], tiles[2];  /* waves of a block; matrices of the instruction for each wave */
     int64_t step;                /* terms of one step of the sum */
     struct stages by;
-    int64_t cluster[2];          /* CLUSTER: blocks along rows that multicast the columns'
+    int64_t cluster[2];          /* CLUSTER_MULTICAST: blocks along rows that multicast the columns'
                                   * factor; likewise along columns; 1: no cluster */
-    double blocks;               /* PERSIST: persistent blocks, which loop over all tiles; 0: one
+    double blocks;               /* PERSISTENT: persistent blocks, which loop over all tiles; 0: one
                                   * block for each tile */
     int64_t split;               /* SPLIT_K: factor, along the sum's last loop; 1: no split */
-    int producers;               /* PRODUCER: threads that only issue copies (producer warps) */
+    int producers;               /* WARP_SPECIALIZE: threads that only issue copies */
     bool staged, boxes;          /* STAGE_EPILOGUE: through shared memory; BULK_EPILOGUE: stored
                                   * from there as boxes (TMA) */
     double ns;

@@ -119,7 +119,7 @@ void grid_place_stages(struct opt_list *l, struct tgc *t, struct uop *store)
         struct uop **own = nest_order(t, order[i]->src[0], &nown);
         for (int j = 0; j < nown; j++)
             sums += own[j]->op == OP_REDUCE;
-        struct opt *place = list_add(l, sums ? OPT_SHARE : OPT_INLINE, -1);
+        struct opt *place = list_add(l, sums ? OPT_SHARE_STAGE : OPT_INLINE, -1);
         place->of = OF_STAGE, place->number = number;
         number += sums > 0;                     /* an inlined stage no longer counts */
     }

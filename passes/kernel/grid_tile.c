@@ -385,7 +385,7 @@ static void list_copies(struct opt_list *l, const struct product *x, const struc
              columns = uop_depends_on(t, x->m.load[i]->src[1], x->m.store->src[x->column]);
         if (rows == columns)
             continue;
-        struct opt *local = list_add(l, OPT_LOCAL, -1);
+        struct opt *local = list_add(l, OPT_STAGE_OPERAND, -1);
         local->of = OF_SUM, local->number = number, local->operand = i, local->axis = x->outer;
         local->n = along ? x->unit * lanes : 0;      /* row padding: else the copying threads
                                                       * have bank conflicts */

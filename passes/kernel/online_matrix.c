@@ -17,8 +17,8 @@
  * This is online_softmax.c's kernel with rows of queries outside. Rows of factors run along what is
  * summed, zero-padded to whole steps of the instruction. Scores, exponentials and results are
  * accessed by the threads to which the instruction gives their elements, so they can stay in
- * registers (opts_keep.c). Of a row's maximum and sum each thread has a partial result, a column of
- * the tile; finished values of a row all its threads have.
+ * registers (opts_registers.c). Of a row's maximum and sum each thread has a partial result, a
+ * column of the tile; finished values of a row all its threads have.
  *
  * The partial sums l are added once, after all keys. A common factor of the scores is left out of
  * s, m and t, and applied in the exponent, where there is a factor anyway. What is summed to l is

@@ -1,8 +1,8 @@
-/* opts_cluster.c - CLUSTER: blocks that are adjacent along a grid loop copy by multicast what all
- * of them read.
+/* opts_cluster.c - CLUSTER_MULTICAST: blocks that are adjacent along a grid loop copy by multicast
+ * what all of them read.
  *
- *      cluster 0.sum0 axis=0 n=2      row blocks 2*q and 2*q + 1 read the same columns' factor:
- *                                     each copies half of it, to the shared memory of both
+ *      cluster_multicast 0.sum0 axis=0 n=2    row blocks 2*q and 2*q + 1 read the same columns'
+ *                                             factor: each copies half, to shared memory of both
  *
  * Copies are bulk copies of a PIPELINE. Boxes that do not depend on the loop are shared: each block
  * copies its part of the box, along the outermost axis, to the same place in all blocks, and
@@ -62,7 +62,7 @@ static bool has_parts(struct work *w, struct uop *stage, int64_t n)
            work_refuse(w, "a box's parts begin at no multiples of 1024 bytes");
 }
 
-bool apply_cluster(struct work *w, const struct opt *opt)
+bool apply_cluster_multicast(struct work *w, const struct opt *opt)
 {
     struct tgc *t = w->t;
     struct uop *sum, *store, *loop;

@@ -459,7 +459,7 @@ bool apply_inline(struct work *w, const struct opt *opt)
     return true;
 }
 
-bool apply_share(struct work *w, const struct opt *opt)
+bool apply_share_stage(struct work *w, const struct opt *opt)
 {
     struct tgc *t = w->t;
     struct uop *stage = find_row(w, opt), *store = w->ast->src[opt->store], *src[3];
@@ -482,7 +482,7 @@ bool apply_share(struct work *w, const struct opt *opt)
 
 /* --------------------------------------------------------------------- what stores pass on */
 
-bool apply_pass(struct work *w, const struct opt *opt)
+bool apply_share_scratch(struct work *w, const struct opt *opt)
 {
     struct tgc *t = w->t;
     struct uop_map by = {.t = t, .scratch = true};

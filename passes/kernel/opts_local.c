@@ -1,14 +1,14 @@
-/* opts_local.c - LOCAL and WHOLE: stage an operand of a sum in shared memory.
+/* opts_local.c - STAGE_OPERAND and STAGE_WHOLE_OPERAND: stage an operand of a sum in shared memory.
  *
- *      local 0.sum0 axis=0 n=4 to=4 operand=0   sum over ko, ki
- *                                               ko: copy[ki][i] by all threads, barrier
+ *      stage_operand 0.sum0 axis=0 n=4 to=4 operand=0    sum over ko, ki
+ *                                                          ko: copy[ki][i] by all threads, barrier
  *
- * The copy holds what the block reads of the operand inside the sum's loop `axis` (LOCAL), or in
- * all of its loops (WHOLE). Threads copy in the operand's order of memory, `to` contiguous elements
- * at once. Groups of bytes are copied whole and stay contiguous.
+ * The copy holds what the block reads of the operand inside the sum's loop `axis` (STAGE_OPERAND),
+ * or in all of its loops (STAGE_WHOLE_OPERAND). Threads copy in the operand's order of memory, `to`
+ * contiguous elements at once. Groups of bytes are copied whole and stay contiguous.
  *
- *      local 0.sum0 axis=0 n=0 to=0 operand=0   sum over ko, ki
- *                                               ko: copy[i][ki] by all threads, barrier
+ *      stage_operand 0.sum0 axis=0 n=0 to=0 operand=0    sum over ko, ki
+ *                                                          ko: copy[i][ki] by all threads, barrier
  *
  * With to=0 the copy's loops are those of a box (passes/analysis/box.c): loops that are contiguous
  * with each other merge, and the threads share the outermost. */
@@ -402,13 +402,13 @@ static struct uop *copied(struct work *w, struct uop *value, struct uop *at, str
     return as_bits ? uop_intern(t, OP_BITCAST, value->dtype, &copy, 1, (union arg){0}) : copy;
 }
 
-bool apply_local(struct work *w, const struct opt *opt)
+bool apply_stage_operand(struct work *w, const struct opt *opt)
 {
     struct tgc *t = w->t;
     struct uop *sum, *at = uop_int(t, 0), *from = at, *loop[MAX_RANK];
     struct uop_map by = {.t = t, .scratch = true};
     struct copy c;
-    int nloop = 0, outside = opt->op == OPT_WHOLE ? -1 : opt->axis;
+    int nloop = 0, outside = opt->op == OPT_STAGE_WHOLE_OPERAND ? -1 : opt->axis;
     if (!work_take_sum(w, opt, outside < 0 ? 0 : outside, &sum))
         return false;
     struct uop *store = w->ast->src[opt->store], *load = find_operand(w, sum, opt->operand);

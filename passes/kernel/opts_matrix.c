@@ -1,8 +1,8 @@
-/* opts_matrix.c - MATRIX: a subgroup computes a sum of products by an instruction of ir/matrix.def.
- * SPREAD distributes a store's elements as the instruction's accumulators are; REPEAT and EXCHANGE
- * do so for values of a row.
+/* opts_matrix.c - MMA: a subgroup computes a sum of products by an instruction of ir/matrix.def.
+ * MMA_LAYOUT distributes a store's elements as the instruction's accumulators are; MMA_ROW_LAYOUT
+ * and MMA_ROW_REDUCE do so for values of a row.
  *
- *      matrix 0.sum0 axis=4 to=5 by=m16n8k16_f16
+ *      mma 0.sum0 axis=4 to=5 by=m16n8k16_f16
  *
  *      i < 16  ->  8*m1 + m0        items m0 < 8, n1 < 4: the lanes of the subgroup
  *      j < 8   ->  2*n1 + n0        elements m1 < 2, n0 < 2: what each of them holds
@@ -10,10 +10,10 @@
  * The store's loops `axis` and `to`, and the sum's last loop, have the sizes of the instruction's
  * matrices. The row of ir/matrix.def says which bits of lane and element make the accumulator's
  * rows and columns. The sum's value does not change, so every reader of an AST knows what it means;
- * it carries the number of the instruction. REPEAT distributes a loop over rows alone: lanes that
- * hold elements of one row store the same. A sum over columns then has the store's own items as
- * loops (EXCHANGE): each lane reduces its elements, and lanes combine the results by shuffles.
- * Factors must have the instruction's dtypes already: nothing is rounded here. */
+ * it carries the number of the instruction. MMA_ROW_LAYOUT distributes a loop over rows alone:
+ * lanes that hold elements of one row store the same. A sum over columns then has the store's own
+ * items as loops (MMA_ROW_REDUCE): each lane reduces its elements, and lanes combine the results by
+ * shuffles. Factors must have the instruction's dtypes already: nothing is rounded here. */
 #include "passes/analysis/matrix.h"
 #include "passes/kernel/opts_work.h"
 #include "passes/target/target.h"
@@ -131,13 +131,13 @@ static bool take_loops(struct work *w, const struct opt *opt, struct uop **loop)
     return true;
 }
 
-bool apply_spread(struct work *w, const struct opt *opt)
+bool apply_mma_layout(struct work *w, const struct opt *opt)
 {
     struct uop *loop[2];
     return take_loops(w, opt, loop) && spread_loops(w, opt, loop);
 }
 
-bool apply_repeat(struct work *w, const struct opt *opt)
+bool apply_mma_row_layout(struct work *w, const struct opt *opt)
 {
     struct open *o = &w->open;
     const struct matrix_row *row = matrix_row(opt->by);
@@ -161,7 +161,7 @@ bool apply_repeat(struct work *w, const struct opt *opt)
     return true;
 }
 
-bool apply_exchange(struct work *w, const struct opt *opt)
+bool apply_mma_row_reduce(struct work *w, const struct opt *opt)
 {
     struct tgc *t = w->t;
     const struct matrix_row *row = matrix_row(opt->by);
@@ -202,7 +202,7 @@ bool apply_exchange(struct work *w, const struct opt *opt)
     return true;
 }
 
-bool apply_matrix(struct work *w, const struct opt *opt)
+bool apply_mma(struct work *w, const struct opt *opt)
 {
     struct tgc *t = w->t;
     struct uop *sum, *loop[2];

@@ -6,16 +6,16 @@
  *                  ->  copy a, b of 0 · for k: barrier · load a, b of k + 1 · sum · store them
  *      pipeline 0.sum0 n=3 how=async             asynchronous copies by all threads (cp.async)
  *                  ->  copy a, b of 0; of 1 · for k: wait · barrier · copy a, b of k + 2 · sum
- *      pipeline 0.sum0 n=3 how=bulk              boxes (LOCAL with to=0), by one thread (TMA)
- *      pipeline 4.sum0 n=2 how=async             an operand copied whole (WHOLE) in each iteration
- *                                                of a band: a step is an iteration; also how=bulk
+ *      pipeline 0.sum0 n=3 how=bulk              boxes by one thread (TMA); STAGE_OPERAND has to=0
+ *      pipeline 4.sum0 n=2 how=async             STAGE_WHOLE_OPERAND in each iteration of a band:
+ *                                                a step is an iteration; also how=bulk
  *
  * The copies take n times the memory. Loading early is safe, since what is loaded does not change
  * while the kernel runs: ITEM loops exist only in kernels that do not read what they store. The
  * number of steps must be known when the kernel is written, except for those of a band, which is
  * one loop of all threads.
  *
- * One loop of each thread may be around the sum (PERSIST). Steps are counted through it, so that
+ * One loop of each thread may be around the sum (PERSISTENT). Steps are counted through it, so that
  * the next tile's copies overlap this tile's epilogue. For boxes it may be a band of several
  * stores. Through registers, loads are one step ahead. Asynchronous copies move 4, 8 or 16
  * contiguous bytes unconverted, or zeros. Boxes are what analysis/box.c reads. */

@@ -228,9 +228,9 @@ bool work_take_sum(struct work *w, const struct opt *opt, int axis, struct uop *
         return work_refuse(w, "the store has no such sum");
     if (axis < 0 || axis + 1 >= (*sum)->nsrc || (*sum)->src[axis + 1]->op != OP_RANGE)
         return work_refuse(w, "the sum has no such loop");
-    if (REDUCE_MATRIX((*sum)->arg.i) && opt->op != OPT_LOCAL && opt->op != OPT_WHOLE &&
-        opt->op != OPT_SWIZZLE && opt->op != OPT_PIPELINE && opt->op != OPT_PRODUCER &&
-        opt->op != OPT_CLUSTER && opt->op != OPT_MATRIX)
+    if (REDUCE_MATRIX((*sum)->arg.i) && opt->op != OPT_STAGE_OPERAND &&
+        opt->op != OPT_STAGE_WHOLE_OPERAND && opt->op != OPT_SWIZZLE && opt->op != OPT_PIPELINE &&
+        opt->op != OPT_WARP_SPECIALIZE && opt->op != OPT_CLUSTER_MULTICAST && opt->op != OPT_MMA)
         return work_refuse(w, "an instruction computes the sum: its loops stay as they are");
     return !range_is((*sum)->src[axis + 1], AXIS_GROUP) ||
            work_refuse(w, "a group stays the innermost loop, as it is");

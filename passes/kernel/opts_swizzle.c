@@ -1,7 +1,7 @@
 /* opts_swizzle.c - SWIZZLE: XOR swizzle of 16-byte chunks of a copy in shared memory. Reading a
  * column, or 16 bytes of eight consecutive rows, then has no bank conflicts.
  *
- *      local 0.sum0 axis=0 n=0 to=1 operand=0; swizzle 0.sum0 n=64 operand=0
+ *      stage_operand 0.sum0 axis=0 n=0 to=1 operand=0; swizzle 0.sum0 n=64 operand=0
  *
  *      row 0    0 1 2 3 4 5 6 7        chunks of 16 bytes, of a panel's row of 128 bytes
  *      row 1    1 0 3 2 5 4 7 6        chunk c of row r is at c ^ r % 8
@@ -21,7 +21,7 @@
 
 #include <string.h>
 
-/* The copy from which operand number `operand`, counted as LOCAL does, is loaded. */
+/* The copy from which operand number `operand`, counted as STAGE_OPERAND does, is loaded. */
 static struct uop *find_copy(struct work *w, const struct opt *opt, struct uop *sum)
 {
     int n, operand = opt->operand;

@@ -97,32 +97,32 @@ bool work_scratch_fits(struct work *w);
 bool apply_place(struct work *w, const struct opt *opt);
 bool apply_first(struct work *w, const struct opt *opt);
 bool apply_cover(struct work *w, const struct opt *opt);
-bool apply_local(struct work *w, const struct opt *opt);
+bool apply_stage_operand(struct work *w, const struct opt *opt);
 bool apply_block_reduce(struct work *w, const struct opt *opt);
 bool apply_slice_k(struct work *w, const struct opt *opt);
 bool apply_shuffle_reduce(struct work *w, const struct opt *opt);
 bool apply_inline(struct work *w, const struct opt *opt);
-bool apply_share(struct work *w, const struct opt *opt);
-bool apply_pass(struct work *w, const struct opt *opt);
+bool apply_share_stage(struct work *w, const struct opt *opt);
+bool apply_share_scratch(struct work *w, const struct opt *opt);
 /* opts_swizzle.c */
 bool apply_swizzle(struct work *w, const struct opt *opt);
 /* opts_pipeline.c */
 bool apply_pipeline(struct work *w, const struct opt *opt);
-/* opts_persist.c */
-bool apply_persist(struct work *w, const struct opt *opt);
-/* opts_producer.c */
-bool apply_producer(struct work *w, const struct opt *opt);
+/* opts_persistent.c */
+bool apply_persistent(struct work *w, const struct opt *opt);
+/* opts_warp_specialize.c */
+bool apply_warp_specialize(struct work *w, const struct opt *opt);
 /* opts_cluster.c */
-bool apply_cluster(struct work *w, const struct opt *opt);
+bool apply_cluster_multicast(struct work *w, const struct opt *opt);
 /* opts_matrix.c. work_matrices_fit(): whether each sum that a matrix instruction computes has the
  * form that it takes; false: refused. */
-bool apply_matrix(struct work *w, const struct opt *opt);
-bool apply_spread(struct work *w, const struct opt *opt);
-bool apply_repeat(struct work *w, const struct opt *opt);
-bool apply_exchange(struct work *w, const struct opt *opt);
+bool apply_mma(struct work *w, const struct opt *opt);
+bool apply_mma_layout(struct work *w, const struct opt *opt);
+bool apply_mma_row_layout(struct work *w, const struct opt *opt);
+bool apply_mma_row_reduce(struct work *w, const struct opt *opt);
 bool work_matrices_fit(struct work *w);
-/* opts_keep.c */
-bool apply_keep(struct work *w, const struct opt *opt);
+/* opts_registers.c */
+bool apply_keep_in_registers(struct work *w, const struct opt *opt);
 /* opts_epilogue.c */
 bool apply_stage_epilogue(struct work *w, const struct opt *opt);
 bool apply_split_k(struct work *w, const struct opt *opt);

@@ -146,8 +146,8 @@ struct uop *points_take(struct tgc *t, struct kernel *k, struct uop *store, int 
 bool has_places(struct tgc *t, struct uop *value, struct uop *point, struct uop *row);
 struct uop *stage_places(struct tgc *t, struct kernel *k, struct uop *value, struct uop *point,
                          struct uop *row);
-/* opts_keep.c. Replaces memory that KEEP has put in registers by each thread's own elements: for
- * linear programs. */
+/* opts_registers.c. Replaces memory that KEEP_IN_REGISTERS has put in registers by each thread's
+ * own elements: for linear programs. */
 void kernel_keep_registers(struct tgc *t, struct kernel *k);
 /* New scratch of n elements for the kernel. */
 struct buffer *kernel_new_scratch(struct tgc *t, struct kernel *k, enum dtype d, int64_t n);

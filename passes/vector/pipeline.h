@@ -55,8 +55,8 @@ void steps_in_bulk(struct steps *s);
 void steps_end_cluster(struct steps *s);
 void bands_begin_in_bulk(struct steps *s);
 void bands_end_in_bulk(struct steps *s);
-/* Warp specialization (PRODUCER). steps_begin_roles() writes the producers' code and opens the
- * consumers' guard, which the caller closes; steps_of_consumers() writes their steps. */
+/* Warp specialization (WARP_SPECIALIZE). steps_begin_roles() writes the producers' code and opens
+ * the consumers' guard, which the caller closes; steps_of_consumers() writes their steps. */
 struct uop *steps_begin_roles(struct steps *s);
 void steps_of_consumers(struct steps *s);
 /* The barrier `of_all`, for the consumers alone. */

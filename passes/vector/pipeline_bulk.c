@@ -18,7 +18,7 @@
  *          wait until stage (k + n - 1) % n, of iteration k - 1, is empty
  *          expect, copy boxes
  *
- *      with producers (PRODUCER):
+ *      with producers (WARP_SPECIALIZE):
  *      consumers: for k                               one producer: for k
  *        wait until stage k % n is full                 wait until stage k % n is empty
  *        sum += copy[k % n] ...                         expect, copy boxes

@@ -167,7 +167,7 @@ def limited():
 def groups():
     for size, row, grouped in ((8192, "sm_90a", True), (8192, "sm_80", True), (1024, "sm_90a", False), (8192, "gfx942", False)):
         text = f"input %a : f16[{size}, {size}]\ninput %b : f16[{size}, {size}]\n%y = matmul(%a, %b)\n"
-        expect(bool(re.search(r"order 0 axis=\d to=1; (?:(?:through|swizzle) [^;]*; )*grid", info(text, row, "--why"))) == grouped, f"{size} on {row}")
+        expect(bool(re.search(r"order 0 axis=\d to=1; (?:(?:stage_epilogue|swizzle) [^;]*; )*grid", info(text, row, "--why"))) == grouped, f"{size} on {row}")
 
 
 @suite.case("boxes that an engine copies count once for each block")

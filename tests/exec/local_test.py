@@ -33,9 +33,9 @@ SCHEDULES = {
     "a grid": "grid 0 axis=1\ngrid 0 axis=0\n",
     "a grid of blocks": "divide 0 axis=0 n=4\ndivide 0 axis=2 n=8\ngrid 0 axis=0\ngrid 0 axis=2\nitem 0 axis=1\nitem 0 axis=3\n",
     "tiles of blocks, with places beyond the columns": TILE,
-    "tiles of blocks, both operands in local memory": TILE + "local 0.sum0 axis=0 n=1 to=1 operand=0\nlocal 0.sum0 axis=0 n=0 to=1 operand=1\n",
-    "tiles of blocks, copies of two parts": TILE + "local 0.sum0 axis=0 n=4 to=4 operand=0\nlocal 0.sum0 axis=0 n=0 to=1 operand=1\npipeline 0.sum0 n=2 how=registers\n",
-    "copies that are swizzled": TILE.replace("cover 0 axis=2 n=16", "cover 0 axis=2 n=32").replace("axis=4 n=4", "axis=4 n=8").replace("sum0 axis=0 n=4", "sum0 axis=0 n=8") + "local 0.sum0 axis=0 n=0 to=1 operand=1\nswizzle 0.sum0 n=32 operand=1\n",
+    "tiles of blocks, both operands in local memory": TILE + "stage_operand 0.sum0 axis=0 n=1 to=1 operand=0\nstage_operand 0.sum0 axis=0 n=0 to=1 operand=1\n",
+    "tiles of blocks, copies of two parts": TILE + "stage_operand 0.sum0 axis=0 n=4 to=4 operand=0\nstage_operand 0.sum0 axis=0 n=0 to=1 operand=1\npipeline 0.sum0 n=2 how=registers\n",
+    "copies that are swizzled": TILE.replace("cover 0 axis=2 n=16", "cover 0 axis=2 n=32").replace("axis=4 n=4", "axis=4 n=8").replace("sum0 axis=0 n=4", "sum0 axis=0 n=8") + "stage_operand 0.sum0 axis=0 n=0 to=1 operand=1\nswizzle 0.sum0 n=32 operand=1\n",
     "sums by a block": "grid 0 axis=1\ngrid 0 axis=0\nfirst 0 n=16\nblock_reduce 0.sum0 axis=0 n=16\n",
     "sums in two steps": "grid 0 axis=1\ngrid 0 axis=0\nfirst 0 n=16\nblock_reduce 0.sum0 axis=0 n=16\nblock_reduce 0.sum1 axis=0 n=4\n",
     "sums by groups of threads, for columns that no block divides": "cover 0 axis=1 n=8\ngrid 0 axis=0\ngrid 0 axis=1\nslice_k 0.sum0 axis=0 n=4 to=2\n",
@@ -81,7 +81,7 @@ def phases():
 
 @suite.case("what a block's stores pass on is behind a barrier each, and no thread's own scratch")
 def passed():
-    folder = ROOT / "tests/ir/golden/opts/pass"
+    folder = ROOT / "tests/ir/golden/opts/share_scratch"
     ast = must(tgtool("apply", folder / "legal.opts", folder / "kernel.tgk"))
     text = must(tgtool("pass", "linearize", "-", text=ast))
     want = must(tgtool("eval", folder / "kernel.tgk"))
@@ -124,7 +124,7 @@ def on_device(opts):
     need_device()
     with tempfile.TemporaryDirectory() as name:
         source = build_product(Path(name), opts)
-        local = re.search("local|block_reduce|slice_k", opts) is not None
+        local = re.search("stage_operand|space=local|block_reduce|slice_k", opts) is not None
         expect(("local float " in source) == local and ("barrier(CLK_LOCAL_MEM_FENCE)" in source) == local, "local memory, or none")
         run_product(Path(name))
 

@@ -48,9 +48,9 @@ item 0 axis=5
 lanes 0 axis=2 n=2 kind=lane as=row
 cover 0.sum0 axis=0 n={step}
 divide 0.sum0 axis=1 n=16
-matrix 0.sum0 axis=2 to=5 by=m16n8k16_f16
-local 0.sum0 axis=0 n=0 to=0 operand=0
-local 0.sum0 axis=0 n=0 to=0 operand=1
+mma 0.sum0 axis=2 to=5 by=m16n8k16_f16
+stage_operand 0.sum0 axis=0 n=0 to=0 operand=0
+stage_operand 0.sum0 axis=0 n=0 to=0 operand=1
 """
 # Blocks of 64 x 64 by an instruction that reads both copies, in panels, itself.
 PANELS = """cover 0 axis=0 n=64
@@ -59,9 +59,9 @@ grid 0 axis=0
 grid 0 axis=2
 cover 0.sum0 axis=0 n={step}
 divide 0.sum0 axis=1 n=16
-matrix 0.sum0 axis=1 to=3 by=m64n64k16_f16
-local 0.sum0 axis=0 n=0 to=0 operand=0
-local 0.sum0 axis=0 n=0 to=0 operand=1
+mma 0.sum0 axis=1 to=3 by=m64n64k16_f16
+stage_operand 0.sum0 axis=0 n=0 to=0 operand=0
+stage_operand 0.sum0 axis=0 n=0 to=0 operand=1
 swizzle 0.sum0 n=64 operand=0
 swizzle 0.sum0 n=64 operand=1
 """
@@ -78,7 +78,7 @@ WIDE = PANELS.replace("cover 0 axis=2 n=64", "cover 0 axis=2 n=256").replace("m6
 THREE = PANELS.replace("cover 0 axis=2 n=64\n", "cover 0 axis=2 n=192\ndivide 0 axis=3 n=64\n").replace(
     "grid 0 axis=2\n", "grid 0 axis=2\nlanes 0 axis=3 n=3 kind=lane as=column\n").replace("swizzle 0.sum0 n=64 operand=1", "swizzle 0.sum0 n=192 operand=1")
 # So many blocks go through the places of the grid.
-PERSIST = "persist 0 axis={axis} n={n}\n"
+PERSIST = "persistent 0 axis={axis} n={n}\n"
 # A convolution whose channels are innermost, without a border: {n} images, {h} x {w} pixels.
 WINDOWS = """tg 1
 input %a : f16[{n}, {h}, {w}, 64]
@@ -92,9 +92,9 @@ BY_TAPS = """order 0.sum0 axis=1 to=0
 order 0.sum0 axis=2 to=1
 {patch}
 divide 0.sum0 axis=2 n=16
-matrix 0.sum0 axis={last} to=0 by=m64n64k16_f16
-local 0.sum0 axis=1 n=0 to=0 operand=0
-local 0.sum0 axis=1 n=0 to=0 operand=1
+mma 0.sum0 axis={last} to=0 by=m64n64k16_f16
+stage_operand 0.sum0 axis=1 n=0 to=0 operand=0
+stage_operand 0.sum0 axis=1 n=0 to=0 operand=1
 swizzle 0.sum0 n=64 operand=0
 swizzle 0.sum0 n=64 operand=1
 pipeline 0.sum0 n=3 how=bulk
@@ -106,20 +106,20 @@ PATCHES = [((2, 10, 12), "order 0 axis=1 to=0\ncover 0 axis=3 n=16\ncover 0 axis
            ((1, 13, 15), "cover 0 axis=2 n=8\ncover 0 axis=1 n=8\norder 0 axis=2 to=3\nflatten 0 axis=3\nflatten 0 axis=1\ngrid 0 axis=1", 2),
            ((4, 4, 16), "order 0 axis=1 to=0\ncover 0 axis=3 n=16\ncover 0 axis=2 n=2\ncover 0 axis=1 n=2\nflatten 0 axis=3\nflatten 0 axis=2\ngrid 0 axis=1", 2)]
 # Two blocks of rows copy the columns' factor together.
-CLUSTER = "cluster 0.sum0 axis=0 n=2\n"
+CLUSTER = "cluster_multicast 0.sum0 axis=0 n=2\n"
 # Such a list, the grid that it makes of 256 x 136 x 264, and the part of a box that a block copies.
-CLUSTERS = {CLUSTER: ("1, 2, 1", "2, 1, 32, 4096"), "cluster 0.sum0 axis=0 n=4\n": ("1, 4, 1", "4, 1, 16, 2048"), "cluster 0.sum0 axis=1 n=2\n": ("2, 1, 1", "2, 1, 32, 4096")}
+CLUSTERS = {CLUSTER: ("1, 2, 1", "2, 1, 32, 4096"), "cluster_multicast 0.sum0 axis=0 n=4\n": ("1, 4, 1", "4, 1, 16, 2048"), "cluster_multicast 0.sum0 axis=1 n=2\n": ("2, 1, 1", "2, 1, 32, 4096")}
 PLACES = [(4, 3, PANELS, "bulk"), (5, 4, PANELS, "bulk"), (11, 2, PANELS, "bulk"), (2, 2, PANELS, "bulk"), (10, 3, TILE, "bulk"), (7, 2, TILE, "async"),
           (5, 3, PANELS, "async"), (6, 2, TILE, "registers")]
 # Four more warps, of which one thread copies.
-PRODUCER = "producer 0.sum0 n=128\n"
+PRODUCER = "warp_specialize 0.sum0 n=128\n"
 # Two groups of four warps, one below the other, which take registers of the producers'.
 GROUPS = PANELS.replace("cover 0 axis=0 n=64\n", "cover 0 axis=0 n=128\ndivide 0 axis=1 n=64\n").replace("axis=2", "axis=3").replace(
     "grid 0 axis=3\n", "grid 0 axis=3\nitem 0 axis=1\n").replace("axis=1 to=3 by", "axis=2 to=4 by")
 # What a block of 64 x 64 stores goes through local memory of its own, place by place, while copies of the next place come.
 LEAVING = PANELS.replace("grid 0 axis=0\ngrid 0 axis=2\n", "stage_epilogue 0 axis=1 n=8 to=3\ngrid 0 axis=0\ngrid 0 axis=1\n").replace("axis=1 to=3 by", "axis=2 to=3 by") + """grid 1 axis=0
 grid 1 axis=1
-persist 0 axis=1 n={blocks}
+persistent 0 axis=1 n={blocks}
 """
 # The threads that store it: eight along a row, each a vector of 16 bytes.
 LEFT = "divide 1 axis=3 n=8\nlanes 1 axis=4 n=8 kind=lane as=column\ndivide 1 axis=2 n=16\nitem 1 axis=3\nitem 1 axis=4\n"
@@ -127,9 +127,9 @@ LEFT = "divide 1 axis=3 n=8\nlanes 1 axis=4 n=8 kind=lane as=column\ndivide 1 ax
 BOXES = LEAVING.replace("stage_epilogue 0 axis=1 n=8 to=3\n", "stage_epilogue 0 axis=1 n=0 to=3\nswizzle 0 n=64 operand=0\n")
 LEFT_BOXES = "first 1 n=128\nbulk_epilogue 0\n"
 # Blocks without places, whose results lie where the copies were.
-BOXES_OVER = BOXES.replace("persist 0 axis=1 n={blocks}\n", "")
+BOXES_OVER = BOXES.replace("persistent 0 axis=1 n={blocks}\n", "")
 # The same of two groups of four warps.
-LEAVING_GROUPS = LEAVING.replace("cover 0 axis=0 n=64", "cover 0 axis=0 n=128").replace("matrix 0.sum0 axis=2 to=3", "divide 0 axis=2 n=64\nitem 0 axis=2\nmatrix 0.sum0 axis=3 to=4")
+LEAVING_GROUPS = LEAVING.replace("cover 0 axis=0 n=64", "cover 0 axis=0 n=128").replace("mma 0.sum0 axis=2 to=3", "divide 0 axis=2 n=64\nitem 0 axis=2\nmma 0.sum0 axis=3 to=4")
 BOXES_GROUPS = LEAVING_GROUPS.replace("stage_epilogue 0 axis=1 n=8 to=3\n", "stage_epilogue 0 axis=1 n=0 to=3\nswizzle 0 n=64 operand=0\n")
 # The same of clusters of two blocks of rows.
 LEAVING_PAIRS = LEAVING.replace("cover 0 axis=2 n=64\n", "divide 0 axis=0 n=2\ncover 0 axis=3 n=64\norder 0 axis=3 to=1\n").replace("stage_epilogue 0 axis=1 n=8 to=3", "stage_epilogue 0 axis=3 n=8 to=4").replace(
@@ -188,7 +188,7 @@ def gemm(device, folder, m, n, k, parts, opts=TILE, more="", model=GEMM):
     with quickly():
         text = emit(folder, m, n, k, parts, opts=opts, more=more, model=model)
     grid, part = next((CLUSTERS[c] for c in CLUSTERS if c in more), ("", ""))
-    expect(("thread >= " in text) == ("producer" in more), "other roles")
+    expect(("thread >= " in text) == ("warp_specialize" in more), "other roles")
     expect(("bulk_copy(" in text or grid) and "mbar_wait(" in text, "no bulk copies")
     expect(f"__cluster_dims__({grid})" in text and f"bulk_copy_part<{part}>(" in text if grid else "__cluster_dims__" not in text, f"other clusters: {text}")
     build(folder)
@@ -218,7 +218,7 @@ def leaving(device, folder, m, n, k, blocks, opts, left, more, model=GEMM):
     with quickly():
         text = emit(folder, m, n, k, 3, opts=opts.replace("{blocks}", str(blocks)), more=more + left, model=model)
     words = ("bulk_store(&y_map, ", "bulk_wait<false>();", "publish();", "bulk_wait<true>();") if "bulk_epilogue" in left else ("move16(&y", "&tile[")
-    expect(("role_barrier<" in text) == ("producer" in more) and all(word in text for word in words), text)
+    expect(("role_barrier<" in text) == ("warp_specialize" in more) and all(word in text for word in words), text)
     build(folder)
     with device.watch("arch=90"):
         run(device, folder, m, n, k)
@@ -227,7 +227,7 @@ def leaving(device, folder, m, n, k, blocks, opts, left, more, model=GEMM):
 
 def pairs_through_places(device, folder, more):
     """What a cluster's blocks read of each of their places, they copy together."""
-    text = emit(folder, 256, 136, 264, 3, opts=PAIRS, more="cluster 0.sum0 axis=1 n=2\n" + more)
+    text = emit(folder, 256, 136, 264, 3, opts=PAIRS, more="cluster_multicast 0.sum0 axis=1 n=2\n" + more)
     expect("__cluster_dims__(2, 1, 1)" in text and "bulk_copy_part<2, 1, 32, 4096>(" in text and "{2, 4, 1}" in (folder / "net.c").read_text(), text)
     build(folder)
     with device.watch("arch=90"):
@@ -466,11 +466,11 @@ def chosen(folder):
     where the cache sends less than all units take."""
     T.scratch(folder)
     for size, device, words in (((2048, 2048, 512), "sm_90a", "how=bulk"), ((2048, 2044, 512), "sm_90a", "how=async"), ((2048, 2048, 512), "sm_120", "how=async"), ((4096, 4096, 4096), "sm_80", "how=async"),
-                                ((4096, 4096, 4096), "sm_90a", "cluster 0.sum0 axis=1 n=2"), ((1024, 1024, 1024), "sm_90a", "cluster 0.sum0 axis=0 n=4"),
+                                ((4096, 4096, 4096), "sm_90a", "cluster_multicast 0.sum0 axis=1 n=2"), ((1024, 1024, 1024), "sm_90a", "cluster_multicast 0.sum0 axis=0 n=4"),
                                 ((256, 256, 4096), "sm_90a", None)):
         (folder / "net.tg").write_text(GEMM.format(m=size[0], n=size[1], k=size[2]))
         done = T.must(T.run([T.find_tgc(suite.options.build), "info", "--why", "net.tg", "--target=cuda", f"--cpu={device}"], cwd=folder)).out.decode()
-        expect(words in done if words else "cluster 0.sum" not in done, f"{size}, {device}: {done}")
+        expect(words in done if words else "cluster_multicast 0.sum" not in done, f"{size}, {device}: {done}")
     (folder / "net.tg").write_text(CONVOLUTIONS.format(n=28, c=128).replace("[1, 16", "[8, 16"))
     done = T.must(T.run([T.find_tgc(suite.options.build), "info", "--why", "net.tg", "--target=cuda", "--cpu=sm_90a"], cwd=folder)).out.decode()
     expect(re.search(r"cover 0 axis=3 n=32; cover 0 axis=2 n=[24];[^\n]* how=bulk", done), f"no patches of rows of 32: {done}")
@@ -494,7 +494,7 @@ def chosen_places(folder):
     for m, n, k, several in ((4096, 4096, 4096, True), (4352, 8192, 2048, True), (2048, 2048, 512, False)):
         (folder / "net.tg").write_text(GEMM.format(m=m, n=n, k=k))
         done = T.must(T.run([T.find_tgc(suite.options.build), "info", "--why", "net.tg", "--target=cuda", "--cpu=sm_90a"], cwd=folder)).out.decode()
-        found = re.search(r"persist 0 axis=\d n=(\d+);", done)
+        found = re.search(r"persistent 0 axis=\d n=(\d+);", done)
         expect((found and int(found[1]) <= 132) if several else not found, f"{m}, {n}, {k}: {done}")
 
 
@@ -504,13 +504,13 @@ def producer_chosen(folder):
     for n, device, takes in ((4096, "sm_90a", True), (4096, "sm_80", False)):
         (folder / "net.tg").write_text(GEMM.format(m=n, n=n, k=n))
         done = T.must(T.run([T.find_tgc(suite.options.build), "info", "--why", "net.tg", "--target=cuda", f"--cpu={device}"], cwd=folder)).out.decode()
-        expect(("producer 0.sum0 n=128" in done) == takes == ("blocks of 256 threads and 128 that copy" in done), f"{n}, {device}: {done}")
+        expect(("warp_specialize 0.sum0 n=128" in done) == takes == ("blocks of 256 threads and 128 that copy" in done), f"{n}, {device}: {done}")
 
 
 def leaving_chosen(folder):
     """Halves leave as boxes, through memory of their own, where three parts of copies have room beside it; floats, beside which two have, do not."""
     T.scratch(folder)
-    for end, words in (("", ("stage_epilogue 0 axis=", "grid 1 axis=1; pipeline 0.sum0 n=3 how=bulk; cluster 0.sum0 axis=1 n=2; producer 0.sum0 n=128; first 1 n=256; bulk_epilogue 0")), ("f32", ("pipeline 0.sum0 n=4 how=bulk",))):
+    for end, words in (("", ("stage_epilogue 0 axis=", "grid 1 axis=1; pipeline 0.sum0 n=3 how=bulk; cluster_multicast 0.sum0 axis=1 n=2; warp_specialize 0.sum0 n=128; first 1 n=256; bulk_epilogue 0")), ("f32", ("pipeline 0.sum0 n=4 how=bulk",))):
         model = GEMM.format(m=4096, n=4096, k=4096)
         (folder / "net.tg").write_text(model.replace("output %c", "%d = cast(%c) {to=f32}\noutput %d") if end else model)
         done = T.must(T.run([T.find_tgc(suite.options.build), "info", "--why", "net.tg", "--target=cuda", "--cpu=sm_90a"], cwd=folder)).out.decode()
@@ -545,13 +545,13 @@ def main():
     suite.add("ptxas: clusters", assembled, scratch / "ptx-clusters", "sm_90a", PANELS, CLUSTER,
               (".multicast::cluster", "mapa.shared::cluster", "barrier.cluster.arrive", ".reqnctapercluster 1, 2, 1"))
     for number, (name, more, opts) in enumerate((("a producer", PRODUCER, PANELS), ("a producer and two groups", PRODUCER, GROUPS), ("a producer of a cluster", CLUSTER + PRODUCER, PANELS),
-                                                 ("a producer of one warp", "producer 0.sum0 n=32\n", TILE))):
+                                                 ("a producer of one warp", "warp_specialize 0.sum0 n=32\n", TILE))):
         suite.add(f"product by {name}", gemm, device, scratch / f"producer{number}", 256, 72, 520, 3, opts, more, slow=number in (0, 3))
     for blocks in (4, 3):
         suite.add(f"9 places by {blocks} blocks with a producer", gemm, device, scratch / f"producer-places{blocks}", 130, 136, 200, 2,
                   PANELS + PERSIST.format(axis=1, n=blocks), PRODUCER, slow=blocks == 3)
     for number, (m, n, k, blocks, opts, left, more) in enumerate(((130, 136, 200, 4, LEAVING, LEFT, PRODUCER), (130, 136, 200, 3, LEAVING, LEFT, ""), (65, 136, 264, 5, LEAVING, LEFT, PRODUCER),
-                                                                  (256, 136, 264, 4, LEAVING_PAIRS, LEFT_PAIRS, "cluster 0.sum0 axis=1 n=2\n" + PRODUCER),
+                                                                  (256, 136, 264, 4, LEAVING_PAIRS, LEFT_PAIRS, "cluster_multicast 0.sum0 axis=1 n=2\n" + PRODUCER),
                                                                   (200, 200, 136, 3, LEAVING_GROUPS, LEFT.replace("axis=2 n=16", "axis=2 n=32"), PRODUCER))):
         suite.add(f"results leave through local memory, place by place, {number}", leaving, device, scratch / f"leaving{number}", m, n, k, blocks, opts, left, more, slow=number == 2)
     for m, n, k, parts in ((130, 72, 136, 2), (65, 72, 200, 3), (96, 40, 264, 4)):
@@ -559,13 +559,13 @@ def main():
     suite.add("ptxas: results leave place by place, with a producer", assembled, scratch / "ptx-leaving", "sm_90a", LEAVING_GROUPS.replace("{blocks}", "3"),
               PRODUCER + LEFT.replace("axis=2 n=16", "axis=2 n=32"), ("barrier.sync 1", "st.global.v4", "setmaxnreg.dec.sync.aligned.u32 40"))
     suite.add("ptxas: a producer", assembled, scratch / "ptx-producer", "sm_90a", GROUPS, PRODUCER, ("setmaxnreg.dec.sync.aligned.u32 40", "setmaxnreg.inc.sync.aligned.u32 232"))
-    suite.add("ptxas: a producer of one warp", assembled, scratch / "ptx-producer1", "sm_120", TILE, "producer 0.sum0 n=32\n", slow=True)
+    suite.add("ptxas: a producer of one warp", assembled, scratch / "ptx-producer1", "sm_120", TILE, "warp_specialize 0.sum0 n=32\n", slow=True)
     for number, (name, pattern, by, words) in enumerate(BROKEN_ROLES):
         suite.add(f"broken: {name}, by roles", broken, device, scratch / f"broken-roles{number}", pattern, by, words, PANELS, PRODUCER, slow=number > 2)
     for number, (m, n, k, blocks, opts, left, more) in enumerate(((130, 136, 200, 4, BOXES, LEFT_BOXES, PRODUCER), (130, 136, 200, 3, BOXES, LEFT_BOXES, ""), (70, 72, 264, 0, BOXES_OVER, LEFT_BOXES + "alias_epilogue 0\n", ""),
                                                                   (200, 200, 136, 3, BOXES_GROUPS, LEFT_BOXES.replace("128", "256"), PRODUCER),
                                                                   (70, 136, 200, 4, BOXES.replace("swizzle 0 n=64 operand=0\n", ""), LEFT_BOXES, PRODUCER),
-                                                                  (256, 136, 264, 4, BOXES_PAIRS, LEFT_BOXES, "cluster 0.sum0 axis=1 n=2\n" + PRODUCER))):
+                                                                  (256, 136, 264, 4, BOXES_PAIRS, LEFT_BOXES, "cluster_multicast 0.sum0 axis=1 n=2\n" + PRODUCER))):
         suite.add(f"results leave as boxes, {number}", leaving, device, scratch / f"boxes{number}", m, n, k, blocks, opts, left, more)
     suite.add("results of floats leave as boxes", leaving, device, scratch / "boxes-f32", 70, 136, 200, 4, BOXES, LEFT_BOXES, PRODUCER, FLOATS)
     suite.add("ptxas: results leave as boxes", assembled, scratch / "ptx-boxes", "sm_90a", BOXES_GROUPS.replace("{blocks}", "3"), PRODUCER + LEFT_BOXES.replace("128", "256"),

@@ -361,8 +361,8 @@ output %y
 """
 # Four waves of rows, in steps of 512 terms.
 TALL = """cover 0 axis=0 n=64; divide 0 axis=1 n=16; cover 0 axis=3 n=8; grid 0 axis=0; grid 0 axis=3; item 0 axis=1; cover 0.sum0 axis=0 n=512;
-divide 0.sum0 axis=1 n=16; matrix 0.sum0 axis=2 to=4 by=m16n8k16_f16; local 0.sum0 axis=0 n=8 to=8 operand=0;
-local 0.sum0 axis=0 n=0 to=8 operand=1""".replace("\n", " ")
+divide 0.sum0 axis=1 n=16; mma 0.sum0 axis=2 to=4 by=m16n8k16_f16; stage_operand 0.sum0 axis=0 n=8 to=8 operand=0;
+stage_operand 0.sum0 axis=0 n=0 to=8 operand=1""".replace("\n", " ")
 
 
 def large_blocks(device, tgc, folder):
@@ -392,9 +392,9 @@ def large_blocks(device, tgc, folder):
 # Products of four warps, by these opts whatever the cost model says: a block has rows of 64 or 128, columns that the
 # instruction has, and steps of 64 terms.
 WARPGROUPS = """{cover}grid 0 axis=0; grid 0 axis={grid}; {item}cover 0.sum0 axis=0 n={step}; divide 0.sum0 axis=1 n={part};
-matrix 0.sum0 axis={rows} to={columns} by={row}; local 0.sum0 axis=0 n=0 to={at_once} operand=0; local 0.sum0 axis=0 n=0 to={at_once} operand=1;
+mma 0.sum0 axis={rows} to={columns} by={row}; stage_operand 0.sum0 axis=0 n=0 to={at_once} operand=0; stage_operand 0.sum0 axis=0 n=0 to={at_once} operand=1;
 swizzle 0.sum0 n={of_a} operand=0; swizzle 0.sum0 n={of_b} operand=1{more}""".replace("\n", " ")
-PRODUCER = "; pipeline 0.sum0 n={parts} how=bulk; producer 0.sum0 n=128"
+PRODUCER = "; pipeline 0.sum0 n={parts} how=bulk; warp_specialize 0.sum0 n=128"
 REGISTERS_2 = "; pipeline 0.sum0 n=2 how=registers"
 
 
@@ -594,8 +594,8 @@ def banks(tgc, folder):
 # Blocks of 64 x 64 by steps of 64, of four waves.
 WIDE_TILES = ("cover 0 axis=0 n=64; divide 0 axis=1 n=32; divide 0 axis=2 n=16; cover 0 axis=4 n=64; divide 0 axis=5 n=32; divide 0 axis=6 n=8; "
               "grid 0 axis=0; grid 0 axis=4; item 0 axis=1; item 0 axis=5; lanes 0 axis=2 n=2 kind=lane as=row; lanes 0 axis=5 n=4 kind=lane as=column; "
-              "cover 0.sum0 axis=0 n=64; divide 0.sum0 axis=1 n=16; matrix 0.sum0 axis=2 to=5 by=m16n8k16_f16; "
-              "local 0.sum0 axis=0 n=8 to=8 operand=0; local 0.sum0 axis=0 n=8 to=8 operand=1; pipeline 0.sum0 n=3 how=async")
+              "cover 0.sum0 axis=0 n=64; divide 0.sum0 axis=1 n=16; mma 0.sum0 axis=2 to=5 by=m16n8k16_f16; "
+              "stage_operand 0.sum0 axis=0 n=8 to=8 operand=0; stage_operand 0.sum0 axis=0 n=8 to=8 operand=1; pipeline 0.sum0 n=3 how=async")
 
 
 def bank_turns(tgc, folder, text, looks, *options, tune=None, fails=False):

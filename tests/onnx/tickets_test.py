@@ -55,9 +55,9 @@ grid 0 axis=2
 item 0 axis=3
 lanes 0 axis=5 n=2 kind=lane as=column
 cover 0.sum0 axis=0 n=16
-matrix 0.sum0 axis=4 to=5 by=m16n8k16_f16
-local 0.sum0 axis=0 n=8 to=2 operand=0
-local 0.sum0 axis=0 n=8 to=2 operand=1
+mma 0.sum0 axis=4 to=5 by=m16n8k16_f16
+stage_operand 0.sum0 axis=0 n=8 to=2 operand=0
+stage_operand 0.sum0 axis=0 n=8 to=2 operand=1
 """
 PANELS = """cover 0 axis=0 n=64
 cover 0 axis=2 n=64
@@ -68,9 +68,9 @@ grid 0 axis=1
 grid 0 axis=2
 cover 0.sum0 axis=0 n=64
 divide 0.sum0 axis=1 n=16
-matrix 0.sum0 axis=3 to=4 by=m64n64k16_f16
-local 0.sum0 axis=0 n=0 to=0 operand=0
-local 0.sum0 axis=0 n=0 to=0 operand=1
+mma 0.sum0 axis=3 to=4 by=m64n64k16_f16
+stage_operand 0.sum0 axis=0 n=0 to=0 operand=0
+stage_operand 0.sum0 axis=0 n=0 to=0 operand=1
 swizzle 0.sum0 n=64 operand=0
 swizzle 0.sum0 n=64 operand=1
 pipeline 0.sum0 n=2 how=bulk
