@@ -38,6 +38,7 @@ SUITES = [
     ("signals", "tests/cli/signals_test.py", 300, 600, 2,
      "cli/unfinished.c cli/main.c lib/output.c lib/listen.c backends/process.c backends/child.c"),
     ("pictures", "tests/cli/image_test.py", 300, 300, 3, "lib/image.c lib/feed.c lib/npy.c"),
+    ("report", "tests/report/report_test.py", 300, 300, 16, "lib/report/ passes/dump.c backends/dump.c cli/cmd_report.c cli/cmd_bench.c lib/why"),
     ("loader", "tests/loader/loader_test.py", 300, 600, 16, "runtime/loader/ runtime/host/image.c runtime/embed.c"),
     ("tune", "tests/cli/tune_test.py", 600, 600, 43,
      "cli/cmd_tune.c cli/tuner.h cli/times.c cli/round.c lib/why.c passes/kernel/tune_ passes/kernel/choose_tile.c passes/target/tune"),

@@ -1,0 +1,478 @@
+"""The visual report: its document (lib/report/facts.c), its page (page.c, views.c, report.js), what compares two.
+
+The page is read by html.parser here, and its script's layout runs in node; where Chromium is installed (scripts/setup.sh check-all), every view
+is drawn, keys are pressed, and pictures are compared by structure. --pictures DIR writes those of docs/guide/report.md.
+"""
+
+import base64
+import hashlib
+import html.parser
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(HERE.parent / "lib")]
+
+import numpy as np
+import onnx
+
+import graphs as G
+import tgc as T
+from browser import Browser, find_browser
+from suite import Skip, Suite, expect
+
+suite = Suite("report")
+OPTIONS = suite.parse(lambda p: p.add_argument("--pictures", help="write the guide's pictures there"))
+TGC = T.find_tgc(OPTIONS.build).resolve()
+SCRATCH = T.scratch(Path(OPTIONS.build).resolve() / "test-scratch" / "report")
+case = suite.folder_case(SCRATCH)
+MODEL = ROOT / "models/mnist_cnn.tg"
+VIEWS = ("overview", "graph", "kernels", "memory", "passes")
+VOID = {"meta", "link", "img", "br", "hr", "input", "path", "rect", "circle"}
+
+
+def tgc(folder, *words, status=0, env=None):
+    done = T.run([TGC, *map(str, words)], cwd=folder, env={"VIZ": "", **(env or {})})
+    T.must(done, status)
+    return done
+
+
+class Page(html.parser.HTMLParser):
+    """Elements, ids, attributes, the texts of style and scripts, cells by table; complains of what does not nest."""
+
+    def __init__(self, path):
+        super().__init__(convert_charrefs=True)
+        self.open, self.tags, self.ids, self.attributes, self.wrong = [], [], [], [], []
+        self.blocks, self.tables, self.text, self.row = [], {}, [], None
+        self.source = Path(path).read_text()
+        self.feed(self.source)
+        self.close()
+        self.text = "".join(self.text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.attributes += [(tag, *a) for a in attributes]
+        given = dict(attributes)
+        if "id" in given:
+            self.ids.append(given["id"])
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag in ("script", "style"):
+            self.blocks.append([tag, given, ""])
+        if tag == "table":
+            self.table = self.tables[given["id"]] = []
+        if tag == "tr":
+            self.row = []
+            self.table.append(self.row)
+        if tag in ("td", "th"):
+            self.row.append("")
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append(tag)
+        self.attributes += [(tag, *a) for a in attributes]
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append(f"</{tag}> at {self.getpos()}")
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] in ("script", "style"):
+            self.blocks[-1][2] += data
+            return
+        self.text.append(data)
+        if self.row and {"td", "th"} & set(self.open[-4:]):
+            self.row[-1] += data
+
+    def document(self):
+        return json.loads(next(text for tag, given, text in self.blocks if given.get("id") == "document"))
+
+
+def check_page(page):
+    """What every page has: it nests, loads nothing, runs its own script alone."""
+    expect(not page.wrong and not page.open, f"does not nest: {page.wrong[:5]} {page.open}")
+    expect(len(page.ids) == len(set(page.ids)), "an id twice")
+    for tag, name, value in page.attributes:
+        expect(not name.startswith("on") and name not in ("style", "src", "srcset", "action"), f"<{tag} {name}={value!r}>")
+        expect(name != "href" or value.startswith("#"), f"<{tag} href={value!r}> leads elsewhere")
+        expect(name not in ("aria-labelledby", "for") or value in page.ids, f"<{tag} {name}={value!r}>: no such element")
+    policy = next(value for tag, name, value in page.attributes if tag == "meta" and name == "content" and "default-src" in value)
+    expect(policy.startswith("default-src 'none'") and "unsafe" not in policy, policy)
+    for tag, given, text in page.blocks:
+        if given.get("type") == "application/json":
+            expect(not re.search("[<>&\u2028\u2029]", text), "the document could end its block")
+            continue
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        expect(f"{tag}-src 'sha256-{digest}'" in policy, f"the policy does not allow the {tag}: {policy}")
+
+
+def page_of(folder, model, *words, name="m.html"):
+    tgc(folder, model, "-o", name, *words)
+    page = Page(folder / name)
+    check_page(page)
+    return page
+
+
+# ---------------------------------------------------------------------------------------- document
+
+
+@case("tables and document say the same")
+def _(folder):
+    page = page_of(folder, MODEL)
+    d = page.document()
+    expect((d["format"], d["version"]) == ("tgc-report", 1), "format")
+    expect(set(VIEWS) <= set(page.ids), f"sections: {page.ids}")
+    for view in VIEWS:
+        expect(("a", "href", f"#{view}") in page.attributes, f"no link to {view}")
+    names = sorted(k["name"] for k in d["kernel_list"])
+    expect(sorted(row[0] for row in page.tables["kernel-table"][1:]) == names and names, "kernels")
+    expect([row[0] for row in page.tables["pass-table"][1:]] == [p["name"] for p in d["passes"]], "passes")
+    weights = [b for b in d["buffers"] if b["kind"] == "weight"]
+    expect(len(page.tables["weights"]) - 1 == len(weights) and len(page.tables["buffers"]) - 1 == len(d["buffers"]) - len(weights), "buffers")
+    expect({n["name"] for n in d["nodes"]} >= {"c1", "r1", "p1", "c2", "l1", "y"}, "the model's nodes")
+    expect([row[0] for row in page.tables["layers"][1:]] == ["c1", "c2", "l1", "l2", "y"], f"layers: {page.tables['layers']}")
+    expect("estimate" in page.text and "measured" not in page.text, "nothing was measured")
+    info = json.loads(tgc(folder, "info", MODEL, "--json").out)
+    for key in ("arena_bytes", "stack_bytes", "weight_bytes", "kernels"):
+        expect(info[key] == d[key], f"{key}: {info[key]} by info, {d[key]}")
+
+
+@case("chains become chains, and branches branches")
+def _(folder):
+    d = page_of(folder, MODEL).document()
+    expect(d["edges"] == [[i, i + 1] for i in range(len(d["nodes"]) - 1)], f"{d['edges']}")
+    six = np.float32(6)
+    nodes = [G.node("Clip", ["x", "", "six"], ["a"], name="a"), G.node("Exp", ["a"], ["b"], name="b"), G.node("Neg", ["a"], ["c"], name="c"),
+             G.node("Mul", ["b", "c"], ["d"], name="d"), G.node("Clip", ["d", "", "six"], ["y"], name="e")]
+    onnx.save(G.model(nodes, [G.value("x", [1, 8])], [G.value("y", [1, 8])], [G.weight("six", six)]), folder / "m.onnx")
+    d = page_of(folder, "m.onnx").document()
+    name = {i: n["name"] for i, n in enumerate(d["nodes"])}
+    edges = sorted((name[a], name[b]) for a, b in d["edges"])
+    expect(edges == sorted([("x", "a"), ("a", "b"), ("a", "c"), ("b", "d"), ("c", "d"), ("d", "e"), ("e", "y")]), f"{edges}")
+
+
+@case("each change fits the text before it")
+def _(folder):
+    d = page_of(folder, MODEL).document()
+    texts, fired = {}, sum(r["n"] for r in d["rules"])
+    for c in d["changes"]:
+        parts = c["lines"].split("\n")[:-1]
+        if c["whole"]:
+            expect(c["subject"] not in texts, f"{c['subject']} twice")
+            texts[c["subject"]] = parts
+            continue
+        before, after, at = texts[c["subject"]], [], 0
+        for part in parts:
+            if part[0] == "=":
+                after += before[at:at + int(part[1:])]
+                at += int(part[1:])
+            elif part[0] == "-":
+                expect(before[at] == part[1:], f"pass {c['pass']}, {c['subject']}: {part!r} is not {before[at]!r}")
+                at += 1
+            else:
+                after.append(part[1:])
+        texts[c["subject"]] = after + before[at:]
+        expect(texts[c["subject"]] != before, f"pass {c['pass']} changed nothing of {c['subject']}")
+    expect(fired > 0 and all(re.fullmatch(r"\w+\.rules:\d+", r["at"]) for r in d["rules"]), "rules")
+    # the last text of a kernel is the one that .uops has
+    tgc(folder, MODEL, "-o", "m.uops")
+    uops = (folder / "m.uops").read_text()
+    last = texts[f"{d['kernel_list'][-1]['name']} (generic)"]
+    expect(last and sum(line in uops for line in last) > len(last) / 2, "the last text is not the kernel's")
+
+
+@case("why a tensor is stored is said, and the sentence of each opt")
+def _(folder):
+    d = page_of(folder, MODEL).document()
+    temps = [b for b in d["buffers"] if b["kind"] == "temp"]
+    expect(temps and all(b.get("why") for b in temps), f"{[b for b in temps if not b.get('why')]}")
+    used = {o.split()[0] for s in d["schedules"] for o in s["opts"]}
+    expect(used and all(d["opts"].get(o) for o in used), f"{used}")
+    expect(1 <= len(d["advice"]) <= 3 and all(a["text"] and a["option"] for a in d["advice"]), f"{d['advice']}")
+    gains = [a["gain_us"] for a in d["advice"]]
+    expect(gains == sorted(gains, reverse=True), f"not the largest first: {gains}")
+    expect(any("--threads" in a["option"] for a in d["advice"]), "one thread is not mentioned")
+    d = page_of(folder, MODEL, "--threads=4").document()
+    expect(not any("--threads" in a["option"] for a in d["advice"]), "threads are advised though there are four")
+
+
+@case("the same bytes, from the model and from its document")
+def _(folder):
+    for words in ((), ("--target=opencl", "--cpu=generic-gpu"), ("--threads=4", "--no-winograd"), ("-O0",)):
+        first, second = (page_of(folder, MODEL, *words, name=f"{n}/m.html") for n in [(folder / n).mkdir(exist_ok=True) or n for n in "ab"])
+        expect(first.source == second.source, f"{words}: two compiles differ")
+        tgc(folder, MODEL, "-o", "m.json", *words)
+        tgc(folder, "report", "m.json", "-o", "r.html")
+        expect((folder / "r.html").read_text() == first.source, f"{words}: the page of the saved document differs")
+
+
+@case("names of a hostile model are text")
+def _(folder):
+    bad = '</script><script>window.bad=1</script><img src=x onerror="window.bad=1">\u202egnp.exe\u2028 "\'&amp; --><!--'
+    long = "L" * 1_000_000 + "<b>"
+    nodes = [G.node("Relu", [bad], ["a"], name=bad), G.node("Add", ["a", "w</script>"], ["b"], name=long),
+             G.node("Exp", ["b"], [bad + "y"], name="javascript:alert(1)")]
+    model = G.model(nodes, [G.value(bad, [4, 4])], [G.value(bad + "y", [4, 4])], [G.weight("w</script>", np.full((4, 4), 1.5, np.float32))])
+    onnx.save(model, folder / "m.onnx")
+    page = page_of(folder, "m.onnx")
+    expect(page.tags.count("script") == 2 and "img" not in page.tags and "b" not in page.tags, "markup of the model's")
+    expect("</script><script>window.bad" in page.text and "[U+202E]" in page.text and "\u202e" not in page.text, "names are not shown as text")
+    expect(len(page.source) - len(json.dumps(page.document())) < 300_000, "a long name is not cut")
+    expect(any(n["name"] == long for n in page.document()["nodes"]), "the document has the whole name")
+
+
+# ---------------------------------------------------------------------------------- saved documents
+
+
+@case("what is wrong with a file is said")
+def _(folder):
+    tgc(folder, MODEL, "-o", "m.json")
+    good = (folder / "m.json").read_text()
+    nest = "[" * 100 + "]" * 100
+    for text, wanted in (("", r"1:1: .*the file ends"), ("nonsense", r"1:1: .*a value"), ('{"a":1}', "no report of tgc's"), ("[1]", "no report of tgc's"),
+                         (good.replace('"version": 1', '"version": 2', 1), "version 2, by tgc .* reads version 1"), (good[:5000], "the file ends"),
+                         (good + "x", "the end of the file"), ('{"a" 1}', '1:6: .*"name": and a value'), ('{"a":"\n"}', "control character"),
+                         (nest, "no more than 64"), ('{"a":"\\u00"}', "hexadecimal"), ('{"a":x}', "a value"), ('{"a":1x}', ", or }"), ('{"a":"\\q"}', "an escape"), ("\0", "a value")):
+        (folder / "x.json").write_text(text)
+        said = tgc(folder, "report", "x.json", "-o", "x.html", status=1).err
+        expect(re.search(rf"x\.json.*{wanted}", said), f"{text[:40]!r}: {said}")
+        expect(not (folder / "x.html").exists(), "a failed report leaves a file")
+    for words, wanted in ((("report",), "needs a .json"), (("report", "m.json"), "needs -o"), (("report", "m.json", "-o", "m.json"), r"writes \.html"),
+                          (("bench", MODEL, "-o", "m.c"), r"writes \.html or \.json"), (("bench", MODEL, "--emit=html"), "needs -o")):
+        said = tgc(folder, *words, status=2).err
+        expect(re.search(wanted, said), f"{words}: {said}")
+    (folder / "l.html").symlink_to("m.json")
+    expect("is the input" in tgc(folder, "report", "m.json", "-o", "l.html", status=1).err, "the input may be lost")
+
+
+@case("documents of other shapes make a page or an error, never a crash")
+def _(folder):
+    tgc(folder, ROOT / "models/mlp.tg", "-o", "m.json")
+    good = json.loads((folder / "m.json").read_text())
+    for key in good:
+        for value in (None, "x", [[-1]], [{}], {"x": 1}):
+            if key in ("format", "version"):
+                continue
+            (folder / "x.json").write_text(json.dumps({**good, key: value}))
+            tgc(folder, "report", "x.json", "-o", "x.html")
+            check_page(Page(folder / "x.html"))
+
+
+@case("two documents: what became slower or larger comes first")
+def _(folder):
+    tgc(folder, MODEL, "-o", "old.json")
+    tgc(folder, MODEL, "-o", "new.json", "--no-winograd")
+    tgc(folder, "report", "old.json", "new.json", "-o", "diff.html")
+    page = Page(folder / "diff.html")
+    check_page(page)
+    old, new = (json.loads((folder / f"{n}.json").read_text()) for n in ("old", "new"))
+    totals = {row[0]: row for row in page.tables["totals"][1:]}
+    expect(totals["Arena"][3].startswith("\u2212" if new["arena_bytes"] < old["arena_bytes"] else "+"), f"{totals['Arena']}")
+    rows = page.tables["kernel-changes"][1:]
+    signs = [row[3][0] for row in rows]
+    expect(signs == sorted(signs, key="+\u2212".index) and "+" in signs and "\u2212" in signs, f"{signs}")
+    expect({row[4] for row in rows} & {"gone", "new"}, "a kernel that one has alone is not said to be")
+    settings = {row[0]: row for row in page.tables["settings"][1:]}
+    expect(settings["Options"][1:] == ["none", "--no-winograd "] or settings["Options"][2].strip() == "--no-winograd", f"{settings['Options']}")
+    tgc(folder, "report", "old.json", "old.json", "-o", "same.html")
+    same = Page(folder / "same.html")
+    expect(len(same.tables["kernel-changes"]) == 1 and all(row[4] == "equal" for row in same.tables["totals"][1:]), "equal ones differ")
+
+
+@case("bench writes the report with times")
+def _(folder):
+    tgc(folder, "bench", MODEL, "--dim", "B=1", "--emit=html", "-o", "m.html")
+    page = Page(folder / "m.html")
+    check_page(page)
+    d = page.document()
+    expect("Times were measured" in page.text and "measured, least of" in page.text, "it does not say that it was measured")
+    times = d["bench"]["kernel_times"]
+    expect(len(times) == d["kernels"] and all(t["us"] >= 0 for t in times), f"{times}")
+    expect("Measured" in page.tables["kernel-table"][0] and "Estimate" in page.tables["kernel-table"][0], "estimated beside measured")
+    tgc(folder, "bench", MODEL, "--dim", "B=1", "-o", "m.json")
+    tgc(folder, "report", "m.json", "m.json", "-o", "diff.html")
+    expect("Times were measured" in Page(folder / "diff.html").text, "two measured ones are compared as estimates")
+
+
+@case("VIZ=1 adds the report to what a command does")
+def _(folder):
+    tgc(folder, MODEL, "-o", "plain.c")
+    (folder / "out").mkdir()
+    said = tgc(folder, MODEL, "-o", "out/plain.c", env={"VIZ": "1"}).err
+    expect("out/plain.html: note: the visual report" in said, said)
+    check_page(Page(folder / "out/plain.html"))
+    expect((folder / "out/plain.c").read_bytes() == (folder / "plain.c").read_bytes(), "VIZ=1 changes the output")
+    for words in (("run", MODEL, "--dim", "B=1"), ("info", MODEL), ("verify", MODEL, "--dim", "B=1", "--other=-O0"), ("bench", MODEL, "--dim", "B=1")):
+        (folder / "mnist_cnn.html").unlink(missing_ok=True)
+        said = tgc(folder, *words, env={"VIZ": "1"}).err
+        expect("mnist_cnn.html: note: the visual report" in said, f"{words}: {said}")
+        check_page(Page(folder / "mnist_cnn.html"))
+        (folder / "mnist_cnn.html").unlink()
+        expect("visual report" not in tgc(folder, *words, env={"VIZ": "0"}).err and not (folder / "mnist_cnn.html").exists(), f"{words}: unasked")
+
+
+# --------------------------------------------------------------------------------------------- script
+
+
+@case("layers, and places in a row")
+def _(folder):
+    node = shutil.which("node")
+    if not node:
+        raise Skip("no node")
+    script = (ROOT / "lib/report/report.js").read_text()
+    part = script[script.index("const NODE_W"):script.index("/* ---------------------------------------------------------------------------------------- the graph")]
+    (folder / "layout.js").write_text(part + """
+const assert = require("assert");
+const graph = (n, edges) => arrange({nodes: Array.from({length: n}, () => ({})), edges});
+const rows = g => g.nodes.map(v => v.layer);
+assert.deepStrictEqual(rows(graph(4, [[0, 1], [1, 2], [2, 3]])), [0, 1, 2, 3]);
+assert.deepStrictEqual(rows(graph(5, [[0, 1], [1, 2], [0, 2], [3, 2], [2, 4]])), [0, 1, 2, 1, 3]);      /* a source stands above what it feeds */
+assert.deepStrictEqual(rows(graph(3, [[0, 1], [1, 0], [1, 2]])).length, 3);                                     /* a cycle ends */
+assert.deepStrictEqual(rows(graph(2, [[0, 9], [0, 0], [-1, 1]])), [0, 0]);                                      /* no such nodes */
+assert.deepStrictEqual(spread([0, 0, 0], 2), [-2, 0, 2]);
+assert.deepStrictEqual(spread([0, 10, 11], 2), [0, 9.5, 11.5]);
+let seed = 1;
+const random = n => (seed = seed * 48271 % 2147483647) % n;
+for (let turn = 0; turn < 200; turn++) {
+  const n = 1 + random(40), edges = Array.from({length: random(80)}, () => [random(n), random(n)]).filter(([a, b]) => a < b);
+  const g = graph(n, edges);
+  for (const [a, b] of edges) assert(g.nodes[a].layer < g.nodes[b].layer);
+  for (const row of g.rows) for (let i = 1; i < row.length; i++) assert(g.nodes[row[i]].x - g.nodes[row[i - 1]].x >= NODE_W + GAP_X - 1e-6);
+}
+const start = Date.now();
+graph(20000, Array.from({length: 40000}, (_, i) => [i >> 1, Math.min(19999, (i >> 1) + 1 + random(30))]));
+assert(Date.now() - start < 20000);
+""")
+    for words in ([node, "--check", ROOT / "lib/report/report.js"], [node, "layout.js"]):
+        done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
+        expect(done.returncode == 0, done.stderr[-2000:])
+
+
+def need_browser():
+    if not find_browser():
+        raise Skip("no Chromium (scripts/setup.sh check-all installs it)")
+
+
+def quiet(b):
+    expect(not b.complaints, f"the console says: {b.complaints[:3]}")
+    expect(all(url.startswith(("file:", "about:")) for url in b.asked), f"it asks for {b.asked}")
+
+
+@case("every view is drawn, in light and dark, wide and narrow")
+def _(folder):
+    need_browser()
+    page_of(folder, MODEL)
+    with Browser() as b:
+        for scheme in ("light", "dark"):
+            for width in (1400, 400):
+                for view, wanted in (("overview", "layers"), ("graph", "graph-view"), ("kernels", "kernel-table"), ("memory", "arena-view"), ("passes", "pass-table"),
+                                     ("kernels/conv2d_2", "kernel-detail"), ("passes/winograd", "pass-view")):
+                    b.open(folder / "m.html", f"#{view}", width, 900, scheme)
+                    shown = b.run("[...document.querySelectorAll('main > section')].filter(s => s.offsetHeight).map(s => s.id)")
+                    expect(shown == [view.split("/")[0]], f"{view}: {shown} are shown")
+                    height = b.run(f"document.getElementById('{wanted}').getBoundingClientRect().height")
+                    expect(height > 40, f"{view}, {width} px: {wanted} is {height} px high")
+                    wide = b.run("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+                    expect(wide <= 0, f"{view}, {width} px: {wide} px too wide")
+                    dark = b.run("getComputedStyle(document.documentElement).backgroundColor") == "rgb(20, 23, 26)"
+                    expect(dark == (scheme == "dark"), f"{view}: the scheme is not {scheme}")
+                    ink = b.run("""[...document.querySelectorAll('canvas')].filter(c => c.offsetHeight).map(c => { const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
+                                   return new Set(Array.from({length: d.length / 4}, (_, i) => `${d[4 * i]} ${d[4 * i + 1]} ${d[4 * i + 2]} ${d[4 * i + 3]}`)).size; })""")
+                    expect(all(n > 3 for n in ink), f"{view}: a canvas has {ink} colours")
+        quiet(b)
+
+
+@case("keys, search, sorting, filters, links, colours")
+def _(folder):
+    need_browser()
+    page_of(folder, MODEL)
+    with Browser() as b:
+        b.open(folder / "m.html", "#graph")
+        under = lambda: b.run("document.querySelector('.under').textContent")
+        b.run("document.querySelector('.stage canvas').focus()")
+        b.key("Enter")
+        expect(under().startswith("image"), under())
+        for _ in range(4):
+            b.key("ArrowDown")
+        expect(under().startswith("c2 conv2d"), under())
+        b.key("ArrowUp")
+        expect(under().startswith("p1"), under())
+        b.key("Escape")
+        expect("No node is selected" in under(), under())
+        b.key("/")
+        b.call("Input.insertText", text="softmax")
+        expect(b.run("document.querySelectorAll('.hits button').length") == 1, "search")
+        b.run("document.querySelector('.hits button').click()")
+        expect(under().startswith("y softmax"), under())
+        x, y, w, h = b.run("(r => [r.x, r.y, r.width, r.height])(document.querySelector('.stage canvas').getBoundingClientRect())")
+        before = b.run("document.querySelector('.stage canvas').toDataURL()")
+        b.drag(x + w / 3, y + h / 2, 80, 60)
+        expect(b.run("document.querySelector('.stage canvas').toDataURL()") != before, "dragging moves nothing")
+        b.run("const s = document.querySelector('.tools select'); s.value = 'kernels'; s.dispatchEvent(new Event('change'))")
+        expect("6 nodes" in under(), under())
+        b.run("location.hash = '#kernels'")
+        b.frame()
+        first = "document.querySelector('#kernel-table tbody th').textContent"
+        head = "document.querySelectorAll('#kernel-table thead button')"
+        longest = b.run(first)
+        b.run(f"{head}[0].click()")
+        expect(b.run(first) == "conv2d_0", "sorted by name")
+        b.run(f"{head}[2].click()")
+        expect(b.run(first) == longest, "sorted by share")
+        b.run("document.querySelector('#kernel-table a').click()")
+        b.frame()
+        expect(b.run("document.querySelector('#kernel-detail h3').textContent") == longest and "static void" in b.run("document.querySelector('#kernel-detail pre').textContent"), "details")
+        b.run("location.hash = '#passes'")
+        b.frame()
+        b.run("const f = document.querySelector('#passes .filter input'); f.value = 'winograd'; f.dispatchEvent(new Event('input'))")
+        expect(1 <= b.run("[...document.querySelectorAll('#pass-table tbody tr')].filter(r => !r.hidden).length") <= 5, "filter")
+        b.run("location.hash = '#passes/winograd'")
+        b.frame()
+        expect(b.run("document.querySelectorAll('#pass-view .add').length") > 0 and b.run("document.querySelectorAll('#pass-view .del').length") > 0, "difference")
+        b.run("location.hash = '#memory'")
+        b.frame()
+        b.run("document.querySelector('#arena-view canvas').focus()")
+        b.key("ArrowRight")
+        expect("Written by" in b.run("document.querySelector('#arena-view .under').textContent"), "arena")
+        for mode in ("light", "dark"):
+            b.run("document.getElementById('theme').click()")
+            expect(b.run("document.documentElement.dataset.theme") == mode, mode)
+        quiet(b)
+
+
+@case("a page with a hostile model runs nothing of it")
+def _(folder):
+    need_browser()
+    bad = "</script><script>window.bad=1</script><img src=x onerror=window.bad=1>"
+    tgc(folder, MODEL, "-o", "m.json")
+    text = (folder / "m.json").read_text()
+    for name in ('"c1"', '"image"', '"w1"', '"conv2d"'):
+        text = text.replace(name, json.dumps(bad + name))
+    (folder / "m.json").write_text(text)
+    tgc(folder, "report", "m.json", "-o", "m.html")
+    with Browser() as b:
+        for view in (*VIEWS, "kernels/conv2d_0"):
+            b.open(folder / "m.html", f"#{view}")
+            expect(b.run("window.bad === undefined && document.querySelectorAll('img').length === 0"), f"{view}: markup of the model's")
+        quiet(b)
+
+
+def write_pictures(folder):
+    """Those of the guide, of the model there."""
+    out = SCRATCH / "pictures"
+    out.mkdir(exist_ok=True)
+    tgc(out, MODEL, "-o", "m.html")
+    with Browser() as b:
+        for name, view, height in (("overview", "overview", 860), ("kernel", "kernels/conv2d_2", 860), ("memory", "memory", 620)):
+            b.open(out / "m.html", f"#{view}", 1200, height)
+            b.shot(Path(folder) / f"report-{name}.png")
+
+
+if OPTIONS.pictures:
+    write_pictures(OPTIONS.pictures)
+else:
+    suite.main()
