@@ -59,6 +59,8 @@ static enum exit_status dispatch(struct tgc *t, struct options *o)
         return cmd_devices(t, o);
     case COMMAND_TRAIN:
         return cmd_train(t, o);
+    case COMMAND_WEIGHTS:
+        return weights_from_block(t, o, outputs_new(t)) ? EXIT_DONE : EXIT_FAILED;
     case COMMAND_TUNE:
         return cmd_tune(t, o);
     case COMMAND_HELP:

@@ -154,6 +154,7 @@ struct options {
     struct image_layout *layout; int nlayout; size_t cap_layout;
     const char **word_file; int nword_file; size_t cap_word_file;   /* of @FILE */
     const char *out_dir, *data, *keep;
+    const char *params;             /* the file of --params */
     struct training_options training;
     double rtol, atol;              /* < 0: not given */
     size_t max_memory;              /* 0: by the model's size */
@@ -332,6 +333,10 @@ bool model_schedule(struct tgc *t, const struct options *o, const char *name, st
 /* train_emit.c: the graph of a program that trains the model, --train, for model_optimize(). needs:
  * a loaded model. false: diagnostics. */
 bool training_lower(struct tgc *t, const struct options *o, struct model *m);
+/* The model alone as it is lowered there: an open first axis of an input is of --batch, or 32. */
+bool training_lower_model(struct tgc *t, const struct options *o, struct model *m);
+/* train_block.c: tgc weights, the model with the values of the block o->params. */
+bool weights_from_block(struct tgc *t, const struct options *o, struct outputs *files);
 /* Protects every file that the compile reads: model, external data, tune file, inputs. */
 void model_protect_files(const struct options *o, const struct model *m, struct outputs *files);
 /* The options that the emitted program is written with. */

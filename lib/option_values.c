@@ -544,6 +544,9 @@ bool option_apply(struct parser *p, const struct given *g)
     case OPTION_DATA:
         option_apply_data(p, g);
         return true;
+    case OPTION_PARAMS:
+        o->params = g->value;
+        return *g->value || usage(p, "option --params has an empty name; a file is expected");
     case OPTION_TRAIN:
     case OPTION_VALID:
     case OPTION_TARGET_COLUMN:

@@ -307,6 +307,9 @@ static bool check_operands(struct parser *p)
         return usage(p, "tgc tune needs -o FILE, where it writes what it has measured");
     if (o->command == COMMAND_TRAIN && !options_check_training(p))
         return false;
+    if (o->command == COMMAND_WEIGHTS && (!o->params || !o->output))
+        return usage(p, "tgc weights needs --params BLOCK, a file of a program of --train, and -o "
+                        "OUT, the model: a .onnx, .tg or .safetensors");
     if (o->command == COMMAND_COMPILE && !options_check_emitted_training(p))
         return false;
     if (o->command == COMMAND_TUNE && o->level == 0)

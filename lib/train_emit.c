@@ -58,17 +58,36 @@ static void take_target(struct options *o, const struct model_input *input, int 
     }
 }
 
-bool training_lower(struct tgc *t, const struct options *given, struct model *m)
+/* Options whose --shape can be changed. */
+static struct options with_own_shapes(struct tgc *t, const struct options *given)
 {
     struct options o = *given;
+    o.cap_shape = (size_t)o.nshape + 1;
+    o.shape = mem_array(t, o.cap_shape, sizeof *o.shape);
+    for (int i = 0; i < o.nshape; i++)
+        o.shape[i] = given->shape[i];
+    return o;
+}
+
+bool training_lower_model(struct tgc *t, const struct options *given, struct model *m)
+{
+    struct options o = with_own_shapes(t, given);
+    int n;
+    const struct model_input *input = model_inputs(t, &o, m, &n);
+    for (int i = 0; i < n; i++)
+        if (!set_batch(t, &o, &input[i]))
+            return false;
+    return model_lower(t, &o, m);
+}
+
+bool training_lower(struct tgc *t, const struct options *given, struct model *m)
+{
+    struct options o = with_own_shapes(t, given);
     const struct training_options *train = &o.training;
     struct place at = {.file = o.model};
     struct uop *draw = NULL;
     struct train_graph made;
     int n;
-    o.shape = mem_array(t, (size_t)o.nshape + 1, sizeof *o.shape);
-    o.cap_shape = (size_t)o.nshape + 1;
-    memcpy(o.shape, given->shape, (size_t)o.nshape * sizeof *o.shape);
     const struct model_input *input = model_inputs(t, &o, m, &n);
     struct train_options as = {.loss = train->loss,
                                .output = train->output,
@@ -82,11 +101,8 @@ bool training_lower(struct tgc *t, const struct options *given, struct model *m)
                                                     : train->optimizer.learning_rate,
                                .blocks = true};
     take_target(&o, input, n, &as);
-    for (int i = 0; i < n; i++)
-        if (!set_batch(t, &o, &input[i]))
-            return false;
     m->draw = &draw;
-    bool ok = model_lower(t, &o, m);
+    bool ok = training_lower_model(t, &o, m);
     m->draw = NULL;
     as.draw = draw;
     return ok && train_lower(t, &at, m->graph, &as, &made);

@@ -84,7 +84,7 @@ static const char example_text[] =
     " *     if (status == MODEL_OK)\n"
     " *         status = model_params_init(model, 0);\n"
     " *     for (int step = 1; step <= 10 && status == MODEL_OK; step++) {\n"
-    " *         VALUE loss;\n"
+    " *         FLOAT loss;\n"
     " *         model_train_inputs in = {.data = {INPUTS}, .learning_rate = MODEL_LEARNING_RATE,\n"
     " *                                  .weight_decay = MODEL_WEIGHT_DECAY, .step = step};\n"
     " *         status = model_train(model, &in, PASSED, &loss);\n"
@@ -112,7 +112,7 @@ void training_write_example(struct program *p, struct text *out)
 {
     const struct schedule *s = p->s;
     const struct text_word word[] = {
-        {"VALUE", loss_type(p)},
+        {"FLOAT", loss_type(p)},
         {"INPUTS", list_fields(p, s->input, program_count_inputs(s))},
         {"OUTPUTS", list_fields(p, s->output, program_count_outputs(s))},
         {"PASSED", has_target(p) ? "targets" : "NULL"},
@@ -174,13 +174,13 @@ static const char header_text[] =
     "int model_params_init(model_self *self, uint64_t seed);\n"
     "/* One step. targets: TARGETS; *loss: before the\n"
     " * step. A target that is no class is MODEL_BAD_VALUE, and changes nothing. */\n"
-    "int model_train(model_self *self, const model_train_inputs *in, const TARGET *targets, VALUE "
+    "int model_train(model_self *self, const model_train_inputs *in, const TARGET *targets, FLOAT "
     "*loss);\n"
     "/* Adds gradients to the block of these. Of several runs that make a step, sample_weight is of "
     "all\n"
     " * of them: 1 / (runs x samples) is their mean. */\n"
     "int model_gradients(model_self *self, const model_train_inputs *in, const TARGET *targets,\n"
-    "                    VALUE *loss);\n"
+    "                    FLOAT *loss);\n"
     "/* The step by the sums of gradients, which are 0 then. Reads learning_rate, weight_decay and "
     "step. */\n"
     "int model_update(model_self *self, const model_train_inputs *in);\n"
@@ -188,8 +188,8 @@ static const char header_text[] =
     "right,\n"
     " * of those that count; -1: there are no classes. */\n"
     "int model_evaluate(model_self *self, const model_train_inputs *in, const TARGET *targets, "
-    "VALUE *loss,\n"
-    "                   VALUE *correct);\n"
+    "FLOAT *loss,\n"
+    "                   FLOAT *correct);\n"
     "/* A parameter, from 0 on, then running statistics: name, dtype, shape, and the offset of its "
     "data in\n"
     " * the block. NULL: there are no more. */\n"
@@ -216,7 +216,7 @@ static const struct text_word *words_of(struct program *p)
                                      {"WEIGHT", weight_type(p)},
                                      {"TARGETS", targets_text(p)},
                                      {"TARGET", target_type(p)},
-                                     {"VALUE", loss_type(p)},
+                                     {"FLOAT", loss_type(p)},
                                      {NULL, NULL}};
     struct text_word *copy = mem_array(p->t, sizeof word / sizeof *word, sizeof *word);
     memcpy(copy, word, sizeof word);
@@ -234,8 +234,8 @@ void training_write_header(struct program *p, struct text *out)
 static uint64_t identity_of(const struct program *p, enum state_block block)
 {
     const struct graph_training *x = program_training(p->s);
-    const char *of = block == BLOCK_OPTIMIZER ? x->optimizer : "";
-    return hash_bytes(x->identity, of, strlen(of));
+    return block == BLOCK_OPTIMIZER ? hash_bytes(x->identity, x->optimizer, strlen(x->optimizer))
+                                    : x->identity;
 }
 
 static void write_rows(struct program *p, enum state_block block, struct text *out)

@@ -13,8 +13,9 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "lib"), str(HERE.parent.parent / "models")]
 
 import numpy as np
+import onnx
 import onnxruntime
-from onnx import helper
+from onnx import helper, numpy_helper
 
 import tgc as T
 import train_digits
@@ -285,6 +286,49 @@ int main(void)
                         "not begun 18", "aligned 7", "none 7"], "\n".join(said))
 
 
+def weights(folder, model, block, out, *words, status=0):
+    return T.must(T.run([TGC, "weights", model, "--params", block, "-o", out, *words], cwd=folder), status)
+
+
+@case("a block goes back into its model, and into no other")
+def a_block_goes_back(folder):
+    w, row = draw("cnn", folder)
+    emit(folder, "m.onnx", "--loss=cross_entropy", "--optimizer=adam", "--batch=24", "--freeze=d1", *T.HERE)
+    build(folder, 24, row, 3, flags=("-O1",))
+    made = Made(folder, steps=10)
+    x = np.load(folder / "d.npz")["x"]
+    weights(folder, "m.onnx", "params.bin", "out.onnx")
+    weights(folder, "m.onnx", "params.bin", "out.tg", "--dim=N=..24")
+    weights(folder, "m.onnx", "params.bin", "out.safetensors")
+    expect((folder / "out.safetensors").stat().st_size > 0, "an empty .safetensors")
+    T.must(T.run([TGC, "out.tg", "-o", "back.onnx"], cwd=folder))
+    for name in "out.onnx", "back.onnx":
+        y = onnxruntime.InferenceSession(folder / name).run(None, {"x": x})[0]
+        expect(np.allclose(y.ravel(), made.y, 1e-3, 1e-4), f"{name}: {abs(y.ravel() - made.y).max()}")
+    trained = weights_of(folder / "out.onnx")
+    expect({n for n in w if (trained[n] == w[n]).all()} == {"d1"}, "others than the frozen weight stayed, or it did not")
+
+    def refuse(model, block, *expected):
+        done = weights(folder, model, block, "no.onnx", status=1)
+        for text in expected:
+            expect(text in done.err, f"no '{text}' in:\n{done.err}")
+        expect(not (folder / "no.onnx").exists(), "something was written")
+    other = T.scratch(folder / "other")
+    mlp(other)
+    refuse("other/m.onnx", "params.bin", "holds parameters of 'net', not of this model", "of other/m.onnx")
+    m = onnx.load(folder / "m.onnx")
+    next(i for i in m.graph.initializer if i.name == "d1").CopyFrom(numpy_helper.from_array(w["d1"] + 1, "d1"))
+    onnx.save(m, folder / "moved.onnx")
+    refuse("moved.onnx", "params.bin", "the weights that are not among them are not those of moved.onnx")
+    block = made.params
+    for cut, why in (block[:40], "shorter"), (block[:-64], "its head says"), (b"x" + block[1:], "'tgcblock'"), \
+            (block[:12] + b"\2" + block[13:], "gradients of 'net'"), (block[:8] + b"\0\0\0\1" + block[12:], "byte order"), \
+            (block[:72] + b"\xff\xff" + block[74:], "outside of it"):
+        (folder / "bad.bin").write_bytes(cut)
+        refuse("m.onnx", "bad.bin", why)
+    refuse("m.onnx", "none.bin", "none.bin: error: cannot be opened")
+
+
 @case("options that do not go together")
 def mistakes(folder):
     mlp(folder)
@@ -294,6 +338,7 @@ def mistakes(folder):
         expect(done.status in (1, 2), f"status {done.status}:\n{done.err}")
         for text in expected:
             expect(text in done.err, f"no '{text}' in:\n{done.err}")
+    refuse(["weights", "m.onnx"], "tgc weights needs --params", train=())
     refuse(right[:1], "--train needs --loss")
     refuse(right, "--loss is of a training", "--train", "tgc train", train=())
     refuse([*right, "--freeze=*"], "nothing trains", "--freeze")
