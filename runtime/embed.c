@@ -213,10 +213,14 @@ static int read_types(const char *s, struct type *type, int most)
 /* The file's name without its extension; "host" for all of host/. */
 static void stem_of(const char *path, char *stem, size_t size)
 {
+    static const char *const folders[] = {"host", "loader"};
     const char *slash = strrchr(path, '/');
-    if (slash && slash - path >= 4 && strncmp(slash - 4, "host", 4) == 0) {
-        snprintf(stem, size, "host");
-        return;
+    for (size_t i = 0; i < sizeof folders / sizeof *folders && slash; i++) {
+        size_t n = strlen(folders[i]);
+        if ((size_t)(slash - path) >= n && strncmp(slash - n, folders[i], n) == 0) {
+            snprintf(stem, size, "%s", folders[i]);
+            return;
+        }
     }
     snprintf(stem, size, "%s", slash ? slash + 1 : path);
     char *dot = strrchr(stem, '.');

@@ -205,7 +205,7 @@ static void write_title(struct program *p, struct text *out)
     const char *pthread = p->threads > 1 && !p->backend->device ? " -pthread" : "";
     text_printf(out, ".\n *\n *     cc -O2%s -c %s.c                     a library, see %s.h\n",
                 pthread, p->name, p->name);
-    if (!p->o->no_main && !program_training(s))
+    if (!p->o->no_main && (!program_training(s) || training_has_main(p)))
         text_printf(out, " *     cc -O2%s -D%s_MAIN %s.c -o %s     a program, see %s --help\n",
                     pthread, p->upper, p->name, p->name, p->name);
     /* no SPDX line: it would speak for the weights, too */
@@ -545,7 +545,9 @@ bool program_write_c(struct tgc *t, const struct schedule *s, const struct progr
     text_puts(c, lifetime.s);
     lines_move(p, &lifetime, c);
     weights_write_data(p, c);
-    if (!o->no_main && !program_training(s))
+    if (!o->no_main && program_training(s))
+        training_write_main(p, c);
+    else if (!o->no_main)
         selftest_write(p, o->vectors, c);
     if (!p->backend->device)
         lines_finish(p, c);

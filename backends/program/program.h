@@ -96,6 +96,8 @@ struct program;
 void snippets_write(const struct program *p, struct text *out, const char *file,
                     const char *suffix);
 bool snippets_any(const struct snippet_set *s, const char *file);
+/* Those of the other set are no more of this one: the file has them already. */
+void snippets_leave_out(struct snippet_set *s, const struct snippet_set *written);
 /* Macros of emitted programs; see load_again and kept_twice of program.c. */
 #define PROGRAM_LOAD_AGAIN "LOAD_AGAIN"
 #define PROGRAM_KEPT_TWICE "KEPT_TWICE"
@@ -407,6 +409,10 @@ void training_write_header(struct program *p, struct text *out);
 /* Statements of NAME_init(), and the functions after run_entry(). */
 const char *training_init_check(const struct program *p);
 void training_write_functions(struct program *p, struct text *out);
+/* The -DNAME_MAIN program, which reads files of samples; false: the model's inputs have no first
+ * axis of samples, and NAME.c says so where the program is asked for. */
+bool training_has_main(const struct program *p);
+void training_write_main(struct program *p, struct text *out);
 
 /* ---------------------------------------------------------------------------------------- run.c */
 

@@ -272,6 +272,12 @@ static bool ends_with(const char *s, const char *suffix)
     return n >= m && strcmp(s + n - m, suffix) == 0;
 }
 
+void snippets_leave_out(struct snippet_set *s, const struct snippet_set *written)
+{
+    for (int i = 0; s->used && written->used && i < NSNIPPET; i++)
+        s->used[i] &= !written->used[i];
+}
+
 void snippets_write(const struct program *p, struct text *out, const char *file, const char *suffix)
 {
     const struct snippet_set *s = &p->snippets;

@@ -588,3 +588,79 @@ const char *training_init_check(const struct program *p)
                  "        return MODEL_BAD_OPTIONS;\n"
                : "";
 }
+
+/* --------------------------------------------------------------------------- the program itself */
+
+/* The samples of a run, which the first axis of each input counts; 0: that cannot be told. */
+static int64_t samples_of_inputs(const struct program *p)
+{
+    const struct schedule *s = p->s;
+    struct uop *first = samples_of(s);
+    int64_t n = first ? dim_bound(first) : 0;
+    for (int i = 0; i < program_count_inputs(s); i++) {
+        const struct buffer *b = s->input[i];
+        if (b->ndim == 0)
+            return 0;
+        n = n ? n : dim_bound(b->dim[0]);
+        if (dim_bound(b->dim[0]) != n)
+            return 0;
+    }
+    return n;
+}
+
+bool training_has_main(const struct program *p)
+{
+    return program_count_inputs(p->s) > 0 && samples_of_inputs(p) > 0;
+}
+
+/* The pieces of runtime/loader/, in the order of the table, but for those that the model uses. */
+static void write_loader(struct program *p, struct text *out)
+{
+    static const char *const files[] = {"host", "loader"};
+    struct program main = *p;
+    main.snippets = (struct snippet_set){.t = p->t};
+    snippet_use(&main.snippets, "train_main");
+    snippets_leave_out(&main.snippets, &p->snippets);
+    text_puts(out, "#define LOADER_API static inline\n\n");
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        snippets_write(&main, out, files[i], NULL);
+}
+
+static size_t target_bytes(const struct program *p, int64_t samples)
+{
+    const struct buffer *b = target_of(p);
+    size_t n = b ? dtype_nbytes(b->dtype) : 0;
+    for (int a = 0; b && a < b->ndim; a++)
+        n *= (size_t)dim_bound(b->dim[a]);
+    return n / (size_t)samples;
+}
+
+void training_write_main(struct program *p, struct text *out)
+{
+    enum { BATCH = 32 };
+    const int64_t n = samples_of_inputs(p);
+    text_printf(out,
+                "/* -------------------------------------------------------------------- the "
+                "program: -D%s_MAIN */\n\n#ifdef %s_MAIN\n\n",
+                p->upper, p->upper);
+    if (!training_has_main(p)) {
+        text_puts(out, "#error \"the first axis of an input or of the loss does not count samples: "
+                       "write a loop of your own\"\n#endif\n");
+        return;
+    }
+    write_loader(p, out);
+    text_printf(out,
+                "/* Samples of a run, and of a step where nobody says; bytes of a sample's target. "
+                "*/\n"
+                "enum {\n    MAIN_SAMPLES = %lld,\n    MAIN_BATCH = %lld,\n    MAIN_INPUTS = "
+                "%d,\n    MAIN_TARGET_BYTES = %zu,\n    MAIN_HAS_CLASSES = %d\n};\n"
+                "#define MAIN_TARGET_DTYPE \"%s\"\n"
+                "typedef %s MAIN_TARGET;\ntypedef %s MAIN_VALUE;\ntypedef %s MAIN_LOSS;\n\n",
+                (long long)n, (long long)(n > 1 ? n : BATCH), program_count_inputs(p->s),
+                target_bytes(p, n), program_training(p->s)->evaluate.correct >= 0,
+                has_target(p) ? dtype_name(target_of(p)->dtype) : "", target_type(p),
+                weight_type(p), loss_type(p));
+    const struct text_word word[] = {{"MODEL_FILE", p->name}, {NULL, NULL}};
+    program_write_words(p, out, snippet_find("train_main")->text, word);
+    text_puts(out, "\n#endif\n");
+}

@@ -2,9 +2,11 @@
 sanitizers; what it refuses."""
 
 import functools
+import gzip
 import json
 import re
 import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -327,6 +329,80 @@ def a_block_goes_back(folder):
         (folder / "bad.bin").write_bytes(cut)
         refuse("m.onnx", "bad.bin", why)
     refuse("m.onnx", "none.bin", "none.bin: error: cannot be opened")
+
+
+def learn(folder, *words, status=0):
+    return T.must(T.run([folder / "net", *words], cwd=folder, timeout=300), status)
+
+
+@case("the program learns the digits from files of every form")
+def the_program_learns(folder):
+    """By a model of one sample, whose step has several runs."""
+    r = np.random.default_rng(1)
+    for name, n in ("digits", 600), ("valid", 200):
+        x, labels = train_digits.pictures(r, n)
+        x = x.reshape(n, 64).astype(np.float32)
+        np.savez_compressed(folder / f"{name}.npz", picture=x, target=labels)
+        np.save(folder / f"{name}-x.npy", x)
+        with gzip.open(folder / f"{name}-t.gz", "wb") as f:
+            f.write(struct.pack(">BBBBI", 0, 0, 8, 1, n) + labels.astype(np.uint8).tobytes())
+    emit(folder, DIGITS, "--loss=cross_entropy", "--optimizer=adam", "--lr=0.01", *T.HERE)
+    T.must(T.run(["gcc", *T.WARNINGS, "-O1", "-DNET_MAIN", "net.c", "-o", "net", "-lm", "-lpthread"], cwd=folder, timeout=300))
+    done = learn(folder, "--data", "digits.npz", "--valid=valid.npz", "--epochs=3", "--init=1", "-o", "block.bin")
+    said = done.out.decode()
+    expect(done.err.count("\nepoch") == 2 and "epoch 3/3, loss" in done.err, done.err)
+    T.must(T.run([TGC, "train", DIGITS, "--data", "digits.npz", "--valid", "valid.npz", "--loss=cross_entropy", "--optimizer=adam",
+                  "--lr=0.01", "--epochs=3", "--init=1", "-o", "want.onnx", "--log=log.jsonl"], cwd=folder))
+    want = json.loads((folder / "log.jsonl").read_text().splitlines()[-1])
+    got = {k: float(v) for k, v in re.findall(r"(\w+) ([0-9.]+)", said.partition(": ")[2])}
+    expect(got["step"] == want["step"] == 57 and got["valid_accuracy"] == want["valid_accuracy"] > 0.8, f"{said}, {want}")
+    expect(abs(got["valid_loss"] - want["valid_loss"]) < 1e-3 * want["valid_loss"], f"{said}, {want}")
+    weights(folder, DIGITS, "block.bin", "got.onnx")
+    for (name, a), b in zip(weights_of(folder / "want.onnx").items(), weights_of(folder / "got.onnx").values()):
+        expect(np.allclose(a, b, 1e-3, 1e-4), f"{name}: {abs(a - b).max()}")
+    whole = (folder / "block.bin").read_bytes()
+    learn(folder, "--data", "picture=digits-x.npy", "--data=target=digits-t.gz", "--epochs=3", "--init=1", "-o", "again.bin")
+    expect((folder / "again.bin").read_bytes() == whole, "other files of the same samples, other parameters")
+    learn(folder, "--data", "digits.npz", "--epochs=1", "--lr=1e-30", "--params=block.bin", "-o", "same.bin")
+    expect((folder / "same.bin").read_bytes()[64:] == whole[64:], "--params does not begin with the block")
+
+    def refuse(*words, status=1, text=""):
+        done = learn(folder, *words, status=status)
+        expect(text in done.err, f"no '{text}' in:\n{done.err}")
+    refuse("--data", "digits.npz", status=2, text="usage")
+    refuse("--data", "digits.npz", "--bach=3", "-o", "no.bin", status=2, text="usage")
+    refuse("--data", "none.npz", "-o", "no.bin", text="none.npz")
+    refuse("--data", "picture=digits-x.npy", "-o", "no.bin", text="target: ")
+    refuse("--data", "digits.npz", "--batch=601", "-o", "no.bin", text="more than the samples")
+    refuse("--data", "digits.npz", "--params=net.c", "-o", "no.bin", text="net.c: is no block")
+    refuse("--data", "digits.npz", "--lr=1e30", "-o", "no.bin", text="not finite")
+    np.savez(folder / "far.npz", picture=np.zeros((4, 64), np.float32), target=np.full(4, 10))
+    refuse("--data", "far.npz", "-o", "no.bin", text="a value that the model cannot use")
+    expect(not (folder / "no.bin").exists() and not (folder / "no.bin.part").exists(), "a block was left behind")
+
+
+@case("the program's batches, folders and augmentation under sanitizers")
+def the_program_under_sanitizers(folder):
+    cnn(folder)
+    r = np.random.default_rng(4)
+    m = onnx.load(folder / "m.onnx")
+    m.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 1
+    for i in m.graph.initializer:
+        if i.name == "c1":
+            i.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(i)[:, :1], "c1"))
+    onnx.save(m, folder / "m.onnx")
+    for k in range(15):
+        (folder / "data" / "abc"[k % 3]).mkdir(parents=True, exist_ok=True)
+        shade = np.full((12, 12), 60 * (k % 3) + 40) + r.integers(0, 9, (12, 12))
+        (folder / "data" / "abc"[k % 3] / f"{k}.pgm").write_bytes(b"P5 12 12 255\n" + shade.astype(np.uint8).tobytes())
+    emit(folder, "m.onnx", "--loss=cross_entropy", "--lr=0.02", "--batch=4", "--threads=2", *T.HERE)
+    T.must(T.run(["gcc", *T.WARNINGS, *T.SANITIZE, "-DNET_MAIN", "net.c", "-o", "net", "-lm", "-lpthread"], cwd=folder, timeout=300))
+    words = ["--augment=shift:1,flip,normalize:127:64", "--batch=6", "--epochs=20"]
+    done = learn(folder, "--data", "data", *words, "-o", "block.bin")
+    want = json.loads(T.must(T.run([TGC, "train", "m.onnx", "--data", "data", "--loss=cross_entropy", "--lr=0.02", *words, "-o",
+                                    "out.onnx", "--json"], cwd=folder)).out)
+    got = {k: float(v) for k, v in re.findall(r"(\w+) ([0-9.]+)", done.out.decode().partition(": ")[2])}
+    expect(got["accuracy"] == 1 == want["accuracy"] and got["step"] == want["step"] == 60, f"{got}, {want}")
 
 
 @case("options that do not go together")
