@@ -6,6 +6,7 @@
  */
 #include "frontend/text/reader.h"
 
+#include <math.h>
 #include <string.h>
 
 /* The operand whose dtype bare numbers take: the first that has one. For where it is a choice, not
@@ -16,6 +17,18 @@ static const struct uop *typed_operand(struct call *c, int from)
         if (!c->arg[k].untyped && c->arg[k].value)
             return c->arg[k].value;
     return NULL;
+}
+
+/* Of what late passes make for some targets and dtypes alone, the definition: 1 + e^-x, and of f64
+ * e^(x ln 2). */
+static struct uop *unary(const struct call *c, enum op op, struct uop *x)
+{
+    const struct lib *l = c->l;
+    if (op == OP_EXP1)
+        return lib_binaryf(l, OP_ADD, lib_unary(l, OP_EXP, lib_unary(l, OP_NEG, x)), 1);
+    if (op == OP_EXP2 && x->dtype == DTYPE_F64)
+        return lib_unary(l, OP_EXP, lib_binaryf(l, OP_MUL, x, log(2)));
+    return lib_unary(l, op, x);
 }
 
 static void run_elementwise(struct call *c)
@@ -47,7 +60,7 @@ static void run_elementwise(struct call *c)
         else
             call_result(c, uop_new(c->r->t, op, x[0]->dtype, x, 3, (union arg){0}));
     } else {
-        call_result(c, c->narg == 1   ? lib_unary(c->l, op, x[0])
+        call_result(c, c->narg == 1   ? unary(c, op, x[0])
                        : c->narg == 2 ? lib_binary(c->l, op, x[0], x[1])
                                       : lib_where(c->l, x[0], x[1], x[2]));
     }

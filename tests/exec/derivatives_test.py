@@ -104,6 +104,23 @@ def inside(folder):
            "gb": differences(lambda v: np.tanh(x * w + v) * x * w, b), "gh": t + slope * x * w, "gt": x * w, "gs": slope * x * w})
 
 
+@case("elementwise ops that ONNX's operators do not make")
+def elementwise(folder):
+    x, y, z = np.array([-1.3, -0.4, 0.6, 1.7]), np.array([0.7, -1.1, 0.25, -0.6]), draw(4)
+    square = x * x + y * y
+    want = {"exp2": [np.log(2) * 2 ** x], "exp1": [-np.exp(-x)], "mulacc": [y, x, np.ones(4)], "atan2": [y / square, -x / square],
+            "floormod": [np.ones(4), -np.floor(x / y)], "mod": [np.ones(4), -np.trunc(x / y)], "stack": [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 1]]}
+    lines = [*(f"input %{n} : f64[4]" for n in "xyz"), "weight %i : i64[4] = [-1, 1, 2, 5]", "%narrow = cast(%x) {to=f32}",
+             "%two.f32 = exp2(%narrow)", "%two = cast(%two.f32) {to=f64}", "%two.x = gradient(%two, %x)", "output %two.x"]
+    for op, slopes in want.items():
+        operands = ", ".join(f"%{n}" for n in "xyz"[:len(slopes)])
+        lines += [f"%{op} = {op}({'%i, ' * (op == 'stack')}{operands})",
+                  f"{', '.join(f'%{op}.{n}' for n in 'xyz'[:len(slopes)])} = gradient(%{op}, {operands})",
+                  *(f"output %{op}.{n}" for n in "xyz"[:len(slopes)])]
+    close(run_text(folder, "\n".join([*lines, ""]), {"x": x, "y": y, "z": z}),
+          {"two.x": want["exp2"][0]} | {f"{op}.{n}": slope for op, slopes in want.items() for n, slope in zip("xyz", slopes)})
+
+
 @case("second derivatives, and a product of the Hessian with a vector")
 def second(folder):
     w, v = draw(5), draw(5, seed=4)
