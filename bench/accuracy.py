@@ -152,7 +152,7 @@ def main():
     build = options.build.resolve()
     report = build / "accuracy.json"
     known = json.loads(report.read_text())["rows"] if report.exists() else []
-    rows = {(row["set"], row["by"]): row for row in known if row["how"] == SETS[row["set"]][2]}
+    rows = {(row["set"], row["by"]): {**row, "name": NAMES[row["set"]]} for row in known if row["how"] == SETS[row["set"]][2]}
     for which in options.sets:
         for by in options.by:
             row = rows.setdefault((which, by), {"set": which, "name": NAMES[which], "by": by, "how": SETS[which][2], "accuracy": {}})

@@ -134,13 +134,14 @@ def from_report(report):
 
 
 def from_accuracy(report):
-    """What accuracy.py has written: of each set a row."""
+    """What accuracy.py has written: of each set a row, if both sides have trained the same seeds."""
     rows = {}
     for one in report["rows"]:
         how = ", ".join(f"{name} {value}" for name, value in one["how"].items())
         row = rows.setdefault(one["set"], {"name": f"{one['name']}; {how}", "accuracy": {}})
         row["accuracy"][{"tgc": "tgc", "torch": "PyTorch"}[one["by"]]] = [round(share, 5) for _, share in sorted(one["accuracy"].items())]
-    return {"title": "Accuracy", **{key: report[key] for key in ("machine", "date", "command", "versions")}, "rows": list(rows.values())}
+    whole = [row for row in rows.values() if len({len(shares) for shares in row["accuracy"].values()}) == 1 and len(row["accuracy"]) == 2]
+    return {"title": "Accuracy", **{key: report[key] for key in ("machine", "date", "command", "versions")}, "rows": whole}
 
 
 def from_lines(lines, date):

@@ -97,13 +97,13 @@ def gradients(name, program, files, seconds, *more):
 
 
 GRADIENT_TESTS = [
+    gradients("train", "train/train", "train/", 90, "--filter", "mlp|lamb|muon|clipped"),
     gradients("gradient-loops", "onnx/gradient_loops", "gradient_(loop|control)", 90),
     gradients("gradient-points", "onnx/gradient_points", "(?!train/)", 30),
     gradients("gradient", "onnx/gradient", "(?!train/)", 60),
     gradients("derivatives", "exec/derivatives", "(?!train/)", 30),
     ("gradient-graphs", "(?!train/)", [PYTHON, "tests/fuzz/gradient_graphs.py", "--build", "{build}", "--jobs", "1", "--stop"], {}, 60),
     gradients("gradient-loops", "onnx/gradient_loops", "gradient_index|library", 90),
-    gradients("train", "train/train", "", 90),
 ]
 
 

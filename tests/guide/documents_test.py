@@ -124,7 +124,12 @@ def kept():
                                                              "2": {"bound": 1e-3, "contenders": {"tgc-gcc": {"min": 1e-3}, "ncnn": {"min": 2e-3}}}}}]})
     lines = bench_tables.from_lines([{"part": "gemm", "case": "f16", "device": "D", "flop": 1e12, "times": {"tgc": {"ms": 1.0}, "cublas": {"ms": 0.25}}},
                                      {"part": "check", "case": "f16", "right": True}], "2026-11-29")
-    every = {"x": json.loads(bench_tables.dump(report)), "d": json.loads(bench_tables.dump(lines))}
+    how = {"epochs": 3}
+    shares = bench_tables.from_accuracy({"machine": "X", "date": "2026-11-29", "command": "bench/accuracy.py", "versions": "PyTorch 2", "rows": [
+        {"set": "a", "name": "A", "by": "tgc", "how": how, "accuracy": {"1": 0.99, "0": 0.98}}, {"set": "b", "name": "B", "by": "tgc", "how": how, "accuracy": {"0": 1}},
+        {"set": "a", "name": "A", "by": "torch", "how": how, "accuracy": {"0": 0.97, "1": 0.97}}]})
+    every = {"x": json.loads(bench_tables.dump(report)), "d": json.loads(bench_tables.dump(lines)), "s": json.loads(bench_tables.dump(shares))}
+    expect(bench_tables.table("s", every)[4:] == ["| A; epochs 3 | 98.50 % (98.0, 99.0) | 97.00 % (97.0, 97.0) |"], f"{bench_tables.table('s', every)}")
     expect("| net | 1 | 2 | 3 | 1 | 0.50 | 2.00 |" in bench_tables.table("x", every), f"{bench_tables.table('x', every)}")
     expect("| f16 | 1 | 0.25, cublas | 0.25 | 1000 | - |" in bench_tables.table("d", every), f"{bench_tables.table('d', every)}")
     expect([row.split(" | ")[1] for row in bench_tables.table("slower", every)[2:]] == ["f16", "net"], f"{bench_tables.table('slower', every)}")
