@@ -52,6 +52,10 @@ suite.add("a norm at 0 has 0, as PyTorch's vector_norm", both, "norm", NORM, {"a
 suite.add("the root of a mean of squares", both, "root", [
     G.node("Mul", ["a", "a"], ["aa"]), G.node("ReduceMean", ["aa", "axes"], ["m"]), G.node("Sqrt", ["m"], ["y"])],
     {"a": [0, 0, 0]}, [[0, 0, 0]], [[0, 0, 0]], [("axes", ints(0))])
+for factors in ("s", "half"), ("half", "s"):
+    suite.add(f"the root of a scaled sum of squares: {' times '.join(factors)}", both, f"scaled root {factors[0]}", [
+        G.node("ReduceSumSquare", ["a", "axes"], ["s"]), G.node("Mul", factors, ["m"]), G.node("Sqrt", ["m"], ["y"])], {"a": [[0, 0], [3, 4]]},
+        [[[0, 0], [0.6 * 0.5 ** 0.5, 0.8 * 0.5 ** 0.5]]], None, [("axes", ints(1)), ("half", np.array(0.5))])
 suite.add("Clip at its bounds, as PyTorch's clamp", both, "Clip", y("Clip", ["a", "low", "high"]), {"a": [-2, -1, 0, 0.5, 0.75, 1]},
           [[0, 1, 1, 1, 1, 0]], [np.zeros(6)], [("low", np.array(-1.0)), ("high", np.array(0.75))])
 suite.add("Clip from 0 on is Relu there", both, "Clip, Relu", y("Clip", ["a", "low", "high"]), {"a": [-1, 0, 3, 6, 7]},  # PyTorch: relu6 has 0 at 6
@@ -84,6 +88,13 @@ suite.add("a cumulative product by exponentials", both, "cumulative",
 suite.add("a maximum of equals, over an axis", both, "extremes", y("ReduceMax", ["a", "axes"]),
           {"a": [[1, 3, 3, 3], [2, 0, 1, 1]]}, [[[0, 1 / 3, 1 / 3, 1 / 3], [1, 0, 0, 0]]], [np.zeros((2, 4))],
           [("axes", ints(1))])
+suite.add("a product at one place, with no, one and two zeros", lambda: GRADIENTS.check(
+    "factors", one("ScatterElements", ["x", "i", "u"], reduction="mul"), {"x": np.array([2, 0, 3, 0.0]), "u": np.array([0, 5, 2, 0, 0, 7.0])},
+    [("i", ints(0, 0, 1, 1, 2, 3))]))
+for kind, least in ("max", -9), ("min", 9):
+    suite.add(f"equal extremes at one place share: {kind}", both, f"scatter {kind}",
+              y("ScatterElements", ["x", "i", "u"], reduction=kind), {"x": [1, 2, least], "u": [1, 1, 2, 3 * np.sign(least), 5]},
+              [[1 / 3, 0.5, 0], [1 / 3, 1 / 3, 0.5, *([0, 1] if kind == "max" else [1, 0])]], None, [("i", ints(0, 0, 1, 2, 2))])
 suite.add("TopK of equals: those that come first", both, "TopK", [
     G.node("TopK", ["a", "k"], ["v", "i"], axis=0), G.node("Mul", ["v", "w"], ["y"])], {"a": [1, 3, 3, 3]},
     [[0, 1, 2, 0]], [[0, 0, 0, 0]], [("k", ints(2)), ("w", np.array([1.0, 2]))])
