@@ -76,11 +76,48 @@ enum opclass {
     CLASS_MEMORY,
     CLASS_CONTROL
 };
-enum argkind { ARG_NONE, ARG_VALUE, ARG_BITS, ARG_PTR };
+/* The arg of an op: none of its own, or a layout (ops.def). After a layout's enumerator, ARG_WAIT,
+ * those of its fields follow, ARG_WAIT_ID. */
+enum argkind {
+    ARG_NONE = -4,
+    ARG_VALUE,
+    ARG_BITS,
+    ARG_PTR,
+#define LAYOUT(name) ARG_##name,
+#define FIELD(layout, name, type, text, kind, at, bits, bias, least, most, otherwise, said)        \
+    ARG_##layout##_##name,
+#include "ir/ops.def"
+    ARG_COUNT
+};
 const char *op_name(enum op op);
 bool op_parse(const char *s, enum op *op);
 enum opclass op_class(enum op op);
 enum argkind op_argkind(enum op op);
+/* The layout of this arg of the op, where it has several: LOAD and STORE. Negative: no fields. */
+enum argkind op_layout(enum op op, int64_t arg);
+/* A row of ops.def. text NULL: an enumerator of a layout, not of a field. */
+enum arg_type { ARG_IS_INT, ARG_IS_FOLD, ARG_IS_UNIT, ARG_IS_ROLE, ARG_IS_POWER, ARG_IS_SWIZZLE,
+                ARG_IS_FLAG };
+struct arg_field {
+    const char *text;
+    enum arg_type type;
+    int at, bits;
+    int64_t bias, least, most, otherwise;
+    bool always;
+};
+const struct arg_field *arg_field(enum argkind field);
+/* Whether the field may have the value; reads it, and sets it. */
+bool arg_fits(enum argkind field, int64_t value);
+int64_t arg_get(int64_t arg, enum argkind field);
+int64_t arg_with(int64_t arg, enum argkind field, int64_t value);
+/* Whether each field has a value that it may have, and nothing else is in the arg. */
+bool arg_is_valid(enum op op, int64_t arg);
+/* An arg of these values, in the order of the layout's rows; further fields say `otherwise`. */
+int64_t arg_pack(enum argkind layout, const int64_t *value, int n);
+#define ARG_PACK(layout, ...)                                                                      \
+    arg_pack(ARG_##layout, (const int64_t[]){__VA_ARGS__},                                         \
+             (int)(sizeof(const int64_t[]){__VA_ARGS__} / sizeof(int64_t)))
+enum { ARG_ID_MAX = 1 << 20 };       /* numbers of barriers, accumulators, groups, at most */
 int op_nsrc(enum op op);
 bool op_is_elementwise(enum op op);                               /* UNARY, BINARY, TERNARY */
 bool op_is_pointwise(enum op op);      /* those, and STACK: a function of the sources'
@@ -365,17 +402,6 @@ int external_params(const struct host_call *h, int i);
 /* PERMUTE: 4 bits an axis */
 #define PERM_GET(bits, a) ((int)(((uint64_t)(bits) >> (4 * (a))) & 15))
 int64_t perm_pack(const int *perm, int n);
-/* ADD MUL MAX MIN AND OR XOR; kernel: the same, mask 0 */
-#define REDUCE_OP(bits) ((enum op)((bits) & 255))
-#define REDUCE_AXES(bits) ((uint32_t)((bits) >> 8) & 0xffff)
-#define SHUFFLE_OP(bits) REDUCE_OP(bits)
-#define SHUFFLE_MASK(bits) ((int)((bits) >> 8 & 255))
-#define SHUFFLE_BITS(op, mask) ((int64_t)(op) | (int64_t)(mask) << 8)
-#define REDUCE_BITS(op, axes) ((int64_t)(op) | (int64_t)(axes) << 8)
-/* kernel: the row of matrix.def that computes the sum over its last range, as a number
- * from 1 on; 0: none */
-#define REDUCE_MATRIX(bits) ((int)((bits) >> 24 & 255))
-#define REDUCE_MATRIX_BITS(op, row) (REDUCE_BITS(op, 0) | ((int64_t)(row) + 1) << 24)
 /* RANGE: its number, what its loop becomes (the axis), and who runs its iterations (the worker).
  * The two are independent: a loop, a band or a part of a panel may be shared, and later passes
  * treat it no differently. */
@@ -401,11 +427,6 @@ enum worker {
 /* As a range's name in text has it: "", ".team", ... */
 const char *worker_suffix(enum worker w);
 enum { GRID_RANK = 3 };                  /* of a grid's dimensions, at most */
-#define RANGE_BITS(id, axis, worker)                                                               \
-    ((int64_t)(id) | (int64_t)(axis) << 32 | (int64_t)(worker) << 40)
-#define RANGE_ID(bits) ((int)((bits) & 0x7fffffff))
-#define RANGE_AXIS(bits) ((enum axis)((bits) >> 32 & 255))
-#define RANGE_WORKER(bits) ((enum worker)((bits) >> 40 & 255))
 const char *axis_name(enum axis a);
 char axis_letter(enum axis a);           /* the letter of its loops' names in text, as in r12 */
 /* Products of bytes: the bytes that a lane multiplies, and what is subtracted from unsigned values
@@ -414,36 +435,6 @@ enum { DOT_BYTES = 4, DOT_MIDDLE = 128 };
 /* An elementwise op of a program after the last pass: the target language's operator suffices,
  * although it does not define all that the IR does; see passes/target/widths.c. */
 enum { ARG_PLAIN = 1 };
-/* LOAD and STORE of a vector: its lanes, how many of them are in memory (0: all), and their stride
- * in elements. For dot products a lane is a group of bytes; then the stride is between a group's
- * bytes, and the groups are contiguous. */
-#define VECTOR_BITS(lanes, part, stride)                                                           \
-    ((int64_t)(lanes) | (int64_t)(part) << 8 | ((int64_t)(stride) - 1) * 65536)
-#define VECTOR_LANES(bits) ((int)((bits) & 0x7f))
-#define VECTOR_GROUPS ((int64_t)0x80)
-#define VECTOR_IS_GROUPS(bits) (((bits) & VECTOR_GROUPS) != 0)
-#define VECTOR_PART(bits) ((int)((bits) >> 8 & 0x7f))
-/* All lanes are in memory, contiguous, and aligned to their total size: one
- * transaction of a device. */
-#define VECTOR_ALIGNED ((int64_t)0x8000)
-#define VECTOR_IS_ALIGNED(bits) (((bits) & VECTOR_ALIGNED) != 0)
-#define VECTOR_STRIDE(bits) ((int64_t)(int32_t)((bits) >> 16) + 1)
-/* LOAD: a pixel of an image, four contiguous elements aligned to four. */
-#define VECTOR_IMAGE ((int64_t)1 << 48)
-#define VECTOR_IS_IMAGE(bits) (VECTOR_LANES(bits) == 4 && (bits) >> 48 == 1)
-/* LOAD and STORE of a tile, for matrix units: rows of contiguous elements, `stride` elements apart.
- * In a buffer of panels all offsets are those before the swizzle, and a row that is longer than a
- * panel's continues in the next panel. */
-#define TILE_BITS(rows, columns, stride)                                                           \
-    ((int64_t)(rows) << 8 | (int64_t)(columns) << 20 | (int64_t)(stride) << 32)
-/* The tile's rows are aligned to 16 bytes, and the device has an instruction by which a subgroup
- * loads eight of them at once, such as ldmatrix: a lane gets words of several rows. */
-#define TILE_BY_ROWS ((int64_t)0x80)
-#define TILE_IS_BY_ROWS(bits) (TILE_IS(bits) && ((bits) & TILE_BY_ROWS) != 0)
-#define TILE_IS(bits) ((bits) != 0 && VECTOR_LANES(bits) == 0)
-#define TILE_ROWS(bits) ((int)((bits) >> 8 & 0xfff))
-#define TILE_COLUMNS(bits) ((int)((bits) >> 20 & 0xfff))
-#define TILE_STRIDE(bits) ((bits) >> 32)
 /* A buffer's panel: bytes of a row and of a chunk; the rows after which the XOR swizzle repeats. */
 enum {
     PANEL_ROW_NBYTES = 128,
@@ -452,7 +443,12 @@ enum {
     PANEL_ALIGN = PANEL_ROW_NBYTES * PANEL_ROWS
 };
 /* A tile register: its rows, and bytes of a row; the number of registers. */
-enum { TILE_ROWS_MAX = 16, TILE_ROW_NBYTES = 64, TILE_REGISTERS = 8 };
+enum {
+    TILE_ROWS_MAX = 16,
+    TILE_ROW_NBYTES = 64,
+    TILE_REGISTERS = 8,
+    TILE_SUMS_MAX = TILE_ROWS_MAX * TILE_ROW_NBYTES / 4
+};
 /* INTRINSIC: its row, and the parameters that the row names, at most 4095 each. */
 enum intrinsic {
 #define INTRINSIC(name, text, params, shapes, meaning) INTRINSIC_##name,
@@ -465,51 +461,33 @@ enum { INTRINSIC_PARAMS = 4, INTRINSIC_OPERANDS = 4, INTRINSIC_PARAM_MAX = 4095 
     ((int64_t)(row) | (int64_t)(a) << 8 | (int64_t)(b) << 20 | (int64_t)(c) << 32)
 #define INTRINSIC_ROW(bits) ((enum intrinsic)((bits) & 255))
 #define INTRINSIC_PARAM(bits, i) ((bits) >> (8 + 12 * (i)) & INTRINSIC_PARAM_MAX)
-/* MATRIX: its row, and which of the two factors' tiles are contiguous along k. */
+/* A row of matrix.def. */
 enum matrix_unit {
 #define MATRIX(name, text, lanes, m, n, k, a, b, sum, of_a, of_b, of_sum) MATRIX_##name,
 #include "ir/matrix.def"
 #undef MATRIX
     MATRIX_COUNT
 };
-#define MATRIX_BITS(row, a_k, b_k) ((int64_t)(row) | (int64_t)(a_k) << 8 | (int64_t)(b_k) << 9)
-#define MATRIX_ROW(bits) ((enum matrix_unit)((bits) & 255))
-#define MATRIX_ALONG_K(bits, factor) (((bits) >> (8 + (factor)) & 1) != 0)
-/* COPY: its elements, 4, 8 or 16 bytes in all. */
-#define COPY_LANES(bits) ((int)(bits))
 enum { COPY_NBYTES_LEAST = 4, COPY_NBYTES_MOST = 16 };
-#define WAIT_GROUPS(bits) ((int)((bits) & 255))
-#define WAIT_ID(bits) ((int)((bits) >> 8))
-#define WAIT_BITS(n, id) ((int64_t)(n) | (int64_t)(id) << 8)
-/* MBAR_RELEASE. cluster: blocks, 1 without a cluster. */
-#define RELEASE_GROUPS(bits) ((int)((bits) & 255))
-#define RELEASE_LANES(bits) ((int)((bits) >> 8 & 2047))
-#define RELEASE_CLUSTER(bits) ((int)((bits) >> 20))
-#define RELEASE_BITS(n, lanes, cluster)                                                            \
-    ((int64_t)(n) | (int64_t)(lanes) << 8 | (int64_t)(cluster) << 20)
-#define MBAR_COUNT(bits) ((int)((bits) & 65535))
-#define MBAR_CLUSTER(bits) ((int)((bits) >> 16))
-#define MBAR_BITS(count, cluster) ((int64_t)(count) | (int64_t)(cluster) << 16)
-#define ROLE_OF(bits) ((enum thread_role)((bits) & 255))
-#define ROLE_CONSUMERS_OF(bits) ((int)((bits) >> 8))
-#define ROLE_BITS(role, consumers) ((int64_t)(role) | (int64_t)(consumers) << 8)
-/* BARRIER: its number, and the first threads that it is for; 0: all of the block. */
-#define BARRIER_ID(bits) ((int)((bits) & INT32_MAX))
-#define BARRIER_THREADS(bits) ((int)((bits) >> 32))
-#define BARRIER_BITS(id, threads) ((int64_t)(id) | (int64_t)(threads) << 32)
-#define REGISTERS_OF(bits) ((int)((bits) & 1023))
-#define REGISTERS_MORE(bits) ((bool)((bits) >> 10 & 1))
-#define REGISTERS_BITS(n, more) ((int64_t)(n) | (int64_t)(more) << 10)
-#define BULK_SWIZZLE(bits) ((int64_t)((bits) & 255))
-#define BULK_CLUSTER(bits) ((int)((bits) >> 8 & 255))
-#define BULK_DIMENSION(bits) ((int)((bits) >> 16))
-#define BULK_BITS(swizzle, cluster, dimension)                                                     \
-    ((int64_t)(swizzle) | (int64_t)(cluster) << 8 | (int64_t)(dimension) << 16)
-#define WINDOW_AXIS(bits) ((int)((bits) & 15))
-#define WINDOW_STRIDE(bits) (((bits) >> 4) & 0xfffffff)
-#define WINDOW_DILATION(bits) (((bits) >> 32) & 0xfffffff)
-#define WINDOW_BITS(axis, stride, dilation)                                                        \
-    ((int64_t)(axis) | (int64_t)(stride) << 4 | (int64_t)(dilation) << 32)
+
+static inline int64_t arg_bits(int64_t arg, int at, int bits, bool is_signed)
+{
+    uint64_t high = (uint64_t)arg << (64 - at - bits);
+    return is_signed ? (int64_t)high >> (64 - bits) : (int64_t)(high >> (64 - bits));
+}
+/* The fields of packed args: LAYOUT_NAME(arg) for each row of ops.def. */
+#define FIELD(layout, name, type, text, kind, at, bits, bias, least, most, otherwise, said)        \
+    static inline type layout##_##name(int64_t arg)                                                \
+    {                                                                                              \
+        return (type)(arg_bits(arg, at, bits, (least) - (bias) < 0) + (bias));                     \
+    }
+#include "ir/ops.def"
+/* kernel: the row of matrix.def that computes the sum over its last range, from 1 on; 0: none */
+#define REDUCE_MATRIX(arg) (REDUCE_UNIT(arg) + 1)
+#define TILE_IS(arg) ((arg) != 0 && VECTOR_LANES(arg) == 0)
+#define TILE_IS_BY_ROWS(arg) (TILE_IS(arg) && TILE_HAS_ALIGNED_ROWS(arg))
+#define VECTOR_IS_IMAGE(arg) (VECTOR_LANES(arg) == 4 && VECTOR_IS_PIXEL(arg))
+#define MATRIX_ALONG_K(arg, factor) ((factor) ? MATRIX_B_IS_ALONG_K(arg) : MATRIX_A_IS_ALONG_K(arg))
 
 #define ERROR_LIMIT 1e-4             /* see tgc.error_limit */
 #define CACHE_OF_MACHINE SIZE_MAX    /* see tgc.cache_nbytes */

@@ -149,112 +149,35 @@ static void print_params(struct text *out, const struct uop *u)
     text_puts(out, *params ? "}" : "");
 }
 
-/* After the other arguments: the blocks of a cluster, if there are several. */
-static void put_cluster(struct text *out, int blocks)
+static void print_field(struct text *out, const struct arg_field *f, int64_t v)
 {
-    if (blocks > 1)
-        text_printf(out, ", cluster=%d", blocks);
-    text_putc(out, '}');
+    if (f->type == ARG_IS_FOLD)
+        text_puts(out, op_name((enum op)v));
+    else if (f->type == ARG_IS_UNIT)
+        text_puts(out, matrix_row((enum matrix_unit)v)->text);
+    else if (f->type == ARG_IS_ROLE)
+        text_puts(out, role_name((enum thread_role)v));
+    else
+        text_printf(out, "%lld", (long long)v);
 }
 
 static void print_argument(struct text *out, const struct uop *u)
 {
-    long long bits = (long long)u->arg.i;
-    switch (u->op) {
-    case OP_REDUCE:
-    case OP_FOLD:
-        text_printf(out, " {op=%s", op_name(u->op == OP_FOLD ? (enum op)bits : REDUCE_OP(bits)));
-        if (u->op == OP_REDUCE && REDUCE_MATRIX(bits))
-            text_printf(out, ", by=%s",
-                        matrix_row((enum matrix_unit)(REDUCE_MATRIX(bits) - 1))->text);
-        text_putc(out, '}');
-        break;
-    case OP_LOAD:
-    case OP_STORE:
-        if (TILE_IS(bits))
-            text_printf(out, " {rows=%d, columns=%d, stride=%lld%s}", TILE_ROWS(bits),
-                        TILE_COLUMNS(bits), TILE_STRIDE(bits),
-                        TILE_IS_BY_ROWS(bits) ? ", aligned=1" : "");
-        else if (bits)
-            text_printf(out, " {lanes=%d, part=%d, stride=%lld, groups=%d%s%s}", VECTOR_LANES(bits),
-                        VECTOR_PART(bits), (long long)VECTOR_STRIDE(bits), VECTOR_IS_GROUPS(bits),
-                        VECTOR_IS_ALIGNED(bits) ? ", aligned=1" : "",
-                        VECTOR_IS_IMAGE(bits) ? ", image=1" : "");
-        break;
-    case OP_SPLAT:
-    case OP_RAMP:
-    case OP_LANES:
-        text_printf(out, " {lanes=%lld}", bits);
-        break;
-    case OP_LANE:
-        text_printf(out, " {lane=%lld}", bits);
-        break;
-    case OP_NARROW:
-        text_printf(out, " {limit=%lld}", bits);
-        break;
-    case OP_INTRINSIC:
+    enum argkind layout = op_layout(u->op, u->arg.i);
+    const char *before = " {";
+    if (u->op == OP_INTRINSIC)
         print_params(out, u);
-        break;
-    case OP_SHUFFLE:
-        text_printf(out, " {op=%s, stride=%d}", op_name(SHUFFLE_OP(bits)), SHUFFLE_MASK(bits));
-        break;
-    case OP_MATRIX:
-        text_printf(out, " {by=%s, a=%d, b=%d}", matrix_row(MATRIX_ROW(bits))->text,
-                    MATRIX_ALONG_K(bits, 0), MATRIX_ALONG_K(bits, 1));
-        break;
-    case OP_MBAR_INIT:
-        text_printf(out, " {count=%d", MBAR_COUNT(bits));
-        put_cluster(out, MBAR_CLUSTER(bits));
-        break;
-    case OP_MBAR_ARRIVE:
-        text_printf(out, " {nbytes=%lld}", bits);
-        break;
-    case OP_ROLE:
-        text_printf(out, " {role=%s, n=%d}", role_name(ROLE_OF(bits)), ROLE_CONSUMERS_OF(bits));
-        break;
-    case OP_REGISTERS:
-        text_printf(out, " {n=%d, more=%d}", REGISTERS_OF(bits), REGISTERS_MORE(bits));
-        break;
-    case OP_BULK:
-        text_printf(out, " {swizzle=%lld", (long long)BULK_SWIZZLE(bits));
-        if (BULK_CLUSTER(bits) > 1)
-            text_printf(out, ", of=%d", BULK_DIMENSION(bits));
-        put_cluster(out, BULK_CLUSTER(bits));
-        break;
-    case OP_BULK_STORE:
-        text_printf(out, " {swizzle=%lld}", (long long)BULK_SWIZZLE(bits));
-        break;
-    case OP_BULK_WAIT:
-        text_printf(out, " {all=%lld}", bits);
-        break;
-    case OP_COPY: case OP_PUT:
-        text_printf(out, " {lanes=%d}", COPY_LANES(bits));
-        break;
-    case OP_MBAR_RELEASE:
-        text_printf(out, " {lanes=%d, n=%d", RELEASE_LANES(bits), RELEASE_GROUPS(bits));
-        put_cluster(out, RELEASE_CLUSTER(bits));
-        break;
-    case OP_WAIT: case OP_MATRIX_WAIT:
-        text_printf(out, " {id=%d, n=%d}", WAIT_ID(bits), WAIT_GROUPS(bits));
-        break;
-    case OP_ACC:
-    case OP_GUARD:
-    case OP_BARRIER:
-        text_printf(out, " {id=%d", BARRIER_ID(bits));
-        if (BARRIER_THREADS(bits))
-            text_printf(out, ", n=%d", BARRIER_THREADS(bits));
-        text_putc(out, '}');
-        break;
-    case OP_CLUSTER_BARRIER:
-    case OP_COMMIT:
-    case OP_PUBLISH: case OP_MATRIX_BEGIN: case OP_MATRIX_COMMIT:
-        text_printf(out, " {id=%lld}", bits);
-        break;
-    default:
-        if (op_is_elementwise(u->op) && bits == ARG_PLAIN)
-            text_puts(out, " {plain=1}");
-        break;
+    for (int i = layout + 1; layout >= 0 && i < ARG_COUNT && arg_field((enum argkind)i)->text;
+         i++) {
+        const struct arg_field *f = arg_field((enum argkind)i);
+        int64_t v = arg_get(u->arg.i, (enum argkind)i);
+        if (!*f->text || (!f->always && v == f->otherwise))
+            continue;
+        text_printf(out, "%s%s=", before, f->text);
+        print_field(out, f, v);
+        before = ", ";
     }
+    text_puts(out, *before == ',' ? "}" : "");
 }
 
 static void print_range(struct printer *p, const struct uop *u, const char *word)

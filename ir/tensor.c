@@ -99,7 +99,7 @@ struct uop *uop_window(struct tgc *t, struct uop *x, int axis, struct uop *nout,
         TGC_BUG(t, "window: axis %d stride %lld dilation %lld", axis, (long long)stride,
                 (long long)dilation);
     return make(t, OP_WINDOW, x, (struct uop *[]){nout, nkernel}, 2,
-                WINDOW_BITS(axis, stride, dilation));
+                ARG_PACK(WINDOW, axis, stride, dilation));
 }
 
 struct uop *uop_concat(struct tgc *t, struct uop *const *x, int n, int axis)
@@ -117,7 +117,7 @@ struct uop *uop_reduce(struct tgc *t, enum op op, struct uop *x, uint32_t axes)
     for (int a = 0; a < x->ndim; a++)
         if (uop_is_int(x->dim[a], 1))
             axes &= ~(1u << a);
-    return axes ? make(t, OP_REDUCE, x, NULL, 0, REDUCE_BITS(op, axes)) : x;
+    return axes ? make(t, OP_REDUCE, x, NULL, 0, ARG_PACK(REDUCE, op, axes)) : x;
 }
 
 struct uop *uop_iota(struct tgc *t, struct uop *n)

@@ -21,6 +21,86 @@ enum opclass op_class(enum op op) { return ops[op].class; }
 enum argkind op_argkind(enum op op) { return ops[op].arg; }
 int op_nsrc(enum op op) { return ops[op].nsrc; }
 
+static const struct arg_field fields[ARG_COUNT] = {
+#define FIELD_ALWAYS true
+#define FIELD_UNLESS false
+#define FIELD(layout, name, type, text, kind, at, bits, bias, least, most, otherwise, said)        \
+    [ARG_##layout##_##                                                                             \
+        name] = {text, ARG_IS_##kind, at, bits, bias, least, most, otherwise, FIELD_##said},
+#include "ir/ops.def"
+};
+#undef FIELD_ALWAYS
+#undef FIELD_UNLESS
+
+const struct arg_field *arg_field(enum argkind field) { return &fields[field]; }
+
+enum argkind op_layout(enum op op, int64_t arg)
+{
+    if (op_is_elementwise(op))
+        return ARG_ELEMENTWISE;
+    if (ops[op].arg != ARG_VECTOR)
+        return ops[op].arg;
+    return arg == 0 ? ARG_NONE : VECTOR_LANES(arg) == 0 ? ARG_TILE : ARG_VECTOR;
+}
+
+bool arg_fits(enum argkind field, int64_t v)
+{
+    const struct arg_field *f = &fields[field];
+    bool fits = v >= f->least && v <= f->most;
+    switch (f->type) {
+    case ARG_IS_FOLD:
+        return v == OP_ADD || v == OP_MUL || v == OP_MAX || v == OP_MIN || v == OP_AND ||
+               v == OP_OR || v == OP_XOR;
+    case ARG_IS_POWER:
+        return fits && (v & (v - 1)) == 0;
+    case ARG_IS_SWIZZLE:
+        return v == 0 || v == 32 || v == 64 || v == PANEL_ROW_NBYTES;
+    default:
+        return fits;
+    }
+}
+
+static uint64_t mask_of(const struct arg_field *f)
+{
+    return (UINT64_MAX >> (64 - f->bits)) << f->at;
+}
+
+int64_t arg_get(int64_t arg, enum argkind field)
+{
+    const struct arg_field *f = &fields[field];
+    return arg_bits(arg, f->at, f->bits, f->least - f->bias < 0) + f->bias;
+}
+
+int64_t arg_with(int64_t arg, enum argkind field, int64_t value)
+{
+    const struct arg_field *f = &fields[field];
+    uint64_t mask = mask_of(f);
+    return (int64_t)(((uint64_t)arg & ~mask) | ((uint64_t)(value - f->bias) << f->at & mask));
+}
+
+bool arg_is_valid(enum op op, int64_t arg)
+{
+    enum argkind layout = op_layout(op, arg);
+    int64_t all = 0;
+    if (layout < 0)
+        return true;
+    for (int f = layout + 1; f < ARG_COUNT && fields[f].text; f++) {
+        int64_t v = arg_get(arg, (enum argkind)f);
+        if (!arg_fits((enum argkind)f, v))
+            return false;
+        all = arg_with(all, (enum argkind)f, v);
+    }
+    return all == arg;
+}
+
+int64_t arg_pack(enum argkind layout, const int64_t *value, int n)
+{
+    int64_t arg = 0;
+    for (int i = 0, f = layout + 1; f < ARG_COUNT && fields[f].text; i++, f++)
+        arg = arg_with(arg, (enum argkind)f, i < n ? value[i] : fields[f].otherwise);
+    return arg;
+}
+
 bool op_parse(const char *s, enum op *op)
 {
     for (int i = 0; i < OP_COUNT; i++)
@@ -400,7 +480,7 @@ struct uop *uop_range(struct tgc *t, struct uop *size, int id)
 struct uop *uop_axis(struct tgc *t, struct uop *size, enum axis a, enum worker w)
 {
     return uop_intern(t, OP_RANGE, DTYPE_INDEX, &size, 1,
-                      (union arg){.i = RANGE_BITS(t->next_range++, a, w)});
+                      (union arg){.i = ARG_PACK(RANGE, t->next_range++, a, w)});
 }
 
 static const struct { const char *text; char letter; bool lane; } axes[AXIS_COUNT] = {

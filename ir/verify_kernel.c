@@ -148,6 +148,7 @@ static void check_uop(const struct kernel_verifier *k, const struct uop *u)
 {
     const struct buffer *b;
     require(&k->v, u, op_nsrc(u->op) < 0 || op_nsrc(u->op) == u->nsrc, "wrong number of sources");
+    require(&k->v, u, arg_is_valid(u->op, u->arg.i), "an argument that it may not have");
     verify_bounds(&k->v, u);
     for (int i = 0; i < u->nsrc; i++) {
         bool memory = op_takes_memory(u->op, i);

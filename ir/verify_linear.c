@@ -443,10 +443,7 @@ static void check_barrier(struct linear_verifier *l, const struct uop *u)
 /* A role is no part of another one, but for one thread of all that copy. */
 static void check_role(struct linear_verifier *l, const struct uop *u)
 {
-    require(&l->v, u,
-            ROLE_OF(u->arg.i) < ROLE_COUNT && ROLE_CONSUMERS_OF(u->arg.i) > 0 &&
-                u->dtype == DTYPE_BOOL,
-            "no role of roles.def");
+    require(&l->v, u, u->dtype == DTYPE_BOOL, "a role that is no condition");
     for (int r = l->current; r > 0; r = l->region[r].parent) {
         enum thread_role around = role_of(l->region[r].opener);
         require(&l->v, u,
@@ -460,10 +457,7 @@ static void check_role(struct linear_verifier *l, const struct uop *u)
 static void check_registers(struct linear_verifier *l, const struct uop *u)
 {
     bool of_role = false;
-    require(&l->v, u,
-            REGISTERS_OF(u->arg.i) >= ROLE_REGISTERS_LEAST &&
-                REGISTERS_OF(u->arg.i) <= ROLE_REGISTERS_MOST &&
-                REGISTERS_OF(u->arg.i) % ROLE_REGISTERS_STEP == 0,
+    require(&l->v, u, REGISTERS_OF(u->arg.i) % ROLE_REGISTERS_STEP == 0,
             "no number of registers that a thread may have");
     check_meeting(l, u);
     for (int r = l->current; r > 0; r = l->region[r].parent)
@@ -497,7 +491,7 @@ static void check_matrix(struct linear_verifier *l, const struct uop *u)
 {
     const struct uop *acc = u->src[0];
     int64_t elements = 1;
-    require(&l->v, u, u->nsrc == 3 && MATRIX_ROW(u->arg.i) < MATRIX_COUNT, "no row of matrix.def");
+    require(&l->v, u, u->nsrc == 3, "no two factors");
     const struct matrix_row *row = matrix_row(MATRIX_ROW(u->arg.i));
     for (int k = acc->nsrc - 1; acc->op == OP_ACC && k > 0 && range_is(acc->src[k], AXIS_ELEMENT);
          k--)
@@ -593,6 +587,7 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
 {
     bool unfinished = false;
     require(&l->v, u, op_nsrc(u->op) < 0 || op_nsrc(u->op) == u->nsrc, "wrong number of sources");
+    require(&l->v, u, arg_is_valid(u->op, u->arg.i), "an argument that it may not have");
     if (u->op == OP_END || u->op == OP_ENDGUARD) {
         close_region(l, u);
         return;
@@ -721,7 +716,6 @@ static void check_linear_uop(struct linear_verifier *l, const struct uop *u)
     default:
         require(&l->v, u, op_is_elementwise(u->op) && u->ndim == 0,
                 "a graph op in a linear program");
-        require(&l->v, u, (u->arg.i & ~(int64_t)ARG_PLAIN) == 0, "an argument that it has not");
         verify_elementwise(&l->v, u);
     }
     define(l, u, unfinished);

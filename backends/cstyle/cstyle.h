@@ -66,8 +66,8 @@ struct expr expr_apply(struct program *p, const struct uop *u, const struct expr
 struct expr expr_choose(struct program *p, const struct expr *cond, const struct expr *a,
                         const struct expr *b);
 /* Vectors: of `lanes` contiguous elements in memory (from an lvalue such as x[i]), of equal
- * elements; and the statement that stores one. bits: VECTOR_BITS(). space: the word for where the
- * memory is, in a device's language. */
+ * elements; and the statement that stores one. bits: ARG_PACK(VECTOR, ). space: the word for where
+ * the memory is, in a device's language. */
 struct expr expr_load_vector(struct program *p, enum dtype d, const char *space, const char *place,
                              int64_t bits);
 /* The floats of an lvalue of halves (kind P). */

@@ -28,7 +28,7 @@
 
 #include <string.h>
 
-enum { ID_MAX = 1 << 20, SOURCES_MAX = 96, VALUES_MAX = 1 << 16 };
+enum { ID_MAX = ARG_ID_MAX, SOURCES_MAX = 96, ARGUMENTS_MAX = 8, VALUES_MAX = 1 << 16 };
 
 struct kernel_reader {
     struct reader r;   /* the tokens; nothing of a graph's */
@@ -586,7 +586,7 @@ static bool read_range(struct kernel_reader *k, bool opens)
     if (!expect(&k->r, '<', "and its size") || !read_size(k, &size, k->linear))
         return false;
     struct uop *r = uop_intern(k->r.t, OP_RANGE, size->dtype, &size, 1,
-                               (union arg){.i = RANGE_BITS(id, axis, w)});
+                               (union arg){.i = ARG_PACK(RANGE, id, axis, w)});
     k->r.t->next_range = k->r.t->next_range > id ? k->r.t->next_range : id + 1;
     if (k->r.token.kind == TOKEN_STRING) {
         uop_name_axes(k->r.t, r, k->r.token.text);
@@ -616,23 +616,15 @@ static bool read_end(struct kernel_reader *k)
 
 /* --------------------------------------------------------------------------------------- values */
 
+/* Arguments as they are written: the rows of ops.def have texts and types; an intrinsic's have a
+ * letter each. */
 struct arguments {
-    enum op op;
-    int64_t a, b, n, by, lanes, lane, part, stride, groups, aligned, image, rows, columns, limit,
-        id, plain, count, nbytes, swizzle, cluster, of, role, more, all;
-    enum intrinsic row;
-    const char *params;          /* of an intrinsic, a letter each */
-    int64_t param[INTRINSIC_PARAMS];
+    struct {
+        const char *text;
+        int64_t v;
+    } of[ARGUMENTS_MAX];
+    int n;
 };
-
-/* Where the parameter of an intrinsic goes that is named next; NULL: none is. */
-static int64_t *accept_param(struct kernel_reader *k, struct arguments *a)
-{
-    for (int i = 0; a->params[i]; i++)
-        if (accept_word(&k->r, (char[]){a->params[i], 0}))
-            return &a->param[i];
-    return NULL;
-}
 
 static bool read_role(struct kernel_reader *k, int64_t *role)
 {
@@ -642,181 +634,114 @@ static bool read_role(struct kernel_reader *k, int64_t *role)
     return found(k, "a role of roles.def");
 }
 
+static bool read_argument(struct kernel_reader *k, enum arg_type type, int64_t *v)
+{
+    bool named = k->r.token.kind == TOKEN_NAME;
+    if (type == ARG_IS_ROLE)
+        return read_role(k, v);
+    if (type == ARG_IS_FOLD) {
+        enum op op;
+        if (!named || !op_parse(k->r.token.text, &op))
+            return found(k, "an op");
+        *v = op;
+    } else if (type == ARG_IS_UNIT) {
+        enum matrix_unit by;
+        if (!named || !matrix_find(k->r.token.text, &by))
+            return found(k, "an instruction of matrix.def");
+        *v = by;
+    } else {
+        return read_int(k, v);
+    }
+    lex_next(&k->r);
+    return true;
+}
+
+/* The text and type of the argument that is named next; NULL: there is no such argument. */
+static const char *accept_argument(struct kernel_reader *k, const char *params, enum arg_type *type)
+{
+    *type = ARG_IS_INT;
+    for (int i = 0; params[i]; i++)
+        if (accept_word(&k->r, (char[]){params[i], 0}))
+            return mem_printf(k->r.t, "%c", params[i]);
+    for (int i = 0; i < ARG_COUNT; i++) {
+        const struct arg_field *f = arg_field((enum argkind)i);
+        if (f->text && *f->text && accept_word(&k->r, f->text)) {
+            *type = f->type;
+            return f->text;
+        }
+    }
+    return NULL;
+}
+
 static bool read_arguments_of(struct kernel_reader *k, const char *params, struct arguments *a)
 {
-    struct {
-        const char *name;
-        int64_t *v;
-    } named[] = {{"lanes", &a->lanes},
-                 {"part", &a->part},
-                 {"stride", &a->stride},
-                 {"groups", &a->groups},
-                 {"limit", &a->limit},
-                 {"id", &a->id},
-                 {"rows", &a->rows},
-                 {"columns", &a->columns},
-                 {"plain", &a->plain},
-                 {"count", &a->count},
-                 {"nbytes", &a->nbytes},
-                 {"swizzle", &a->swizzle},
-                 {"cluster", &a->cluster},
-                 {"of", &a->of},
-                 {"more", &a->more},
-                 {"all", &a->all},
-                 {"n", &a->n},
-                 {"a", &a->a},
-                 {"b", &a->b},
-                 {"lane", &a->lane},
-                 {"aligned", &a->aligned},
-                 {"image", &a->image}};
-    enum { NAMED = sizeof named / sizeof *named };
-    *a = (struct arguments){.op = OP_COUNT, .params = params};
+    a->n = 0;
     if (!accept(&k->r, '{'))
         return true;
     do {
         struct token at = k->r.token;
-        int i = 0;
-        if (accept_word(&k->r, "op")) {
-            if (!expect(&k->r, '=', "and the op") || k->r.token.kind != TOKEN_NAME ||
-                !op_parse(k->r.token.text, &a->op))
-                return found(k, "an op");
-            lex_next(&k->r);
-            continue;
-        }
-        if (accept_word(&k->r, "by")) {
-            enum matrix_unit by;
-            if (!expect(&k->r, '=', "and the instruction") || k->r.token.kind != TOKEN_NAME ||
-                !matrix_find(k->r.token.text, &by))
-                return found(k, "an instruction of matrix.def");
-            a->by = by + 1;
-            lex_next(&k->r);
-            continue;
-        }
-        if (accept_word(&k->r, "role")) {
-            if (!expect(&k->r, '=', "and the role") || !read_role(k, &a->role))
-                return false;
-            continue;
-        }
-        int64_t *v = accept_param(k, a);
-        while (!v && i < NAMED && !accept_word(&k->r, named[i].name))
-            i++;
-        if (!v && i == NAMED)
+        enum arg_type type;
+        if (a->n == ARGUMENTS_MAX)
+            return read_error(&k->r, &at, "more than %d arguments", ARGUMENTS_MAX);
+        if (!(a->of[a->n].text = accept_argument(k, params, &type)))
             return read_error(&k->r, &at, "%s is no argument", token_describe(&k->r, &at));
-        if (!expect(&k->r, '=', "and its value") || !read_int(k, v ? v : named[i].v))
+        if (!expect(&k->r, '=', "and its value") || !read_argument(k, type, &a->of[a->n++].v))
             return false;
     } while (accept(&k->r, ','));
     return expect(&k->r, '}', "behind the arguments");
 }
 
-static bool is_between(int64_t v, int64_t lo, int64_t hi) { return v >= lo && v <= hi; }
+/* The argument's value; NULL: it is not written. */
+static const int64_t *argument(const struct arguments *a, const char *text)
+{
+    for (int i = a->n - 1; i >= 0; i--)
+        if (!strcmp(a->of[i].text, text))
+            return &a->of[i].v;
+    return NULL;
+}
 
 /* Sizes must not be 0, and no operand may have more elements than a kernel's can. */
-static bool pack_params(const struct arguments *a, int64_t *bits)
+static bool pack_params(enum intrinsic row, const struct arguments *a, int64_t *bits)
 {
     enum { LANES_MAX = 1 << 16 };
-    *bits = INTRINSIC_BITS(a->row, a->param[0], a->param[1], a->param[2]);
-    for (int i = 0; a->params[i]; i++)
-        if (!is_between(a->param[i], 1, INTRINSIC_PARAM_MAX))
+    const char *params = intrinsic_params(row);
+    int64_t v[INTRINSIC_PARAMS] = {0};
+    for (int i = 0; params[i]; i++) {
+        const int64_t *given = argument(a, (char[]){params[i], 0});
+        v[i] = given ? *given : 0;
+        if (v[i] < 1 || v[i] > INTRINSIC_PARAM_MAX)
             return false;
-    for (int k = 0; k <= intrinsic_nsrc(a->row); k++)
-        if (!is_between(intrinsic_shape(*bits, k).lanes, 1, LANES_MAX))
+    }
+    *bits = INTRINSIC_BITS(row, v[0], v[1], v[2]);
+    for (int k = 0; k <= intrinsic_nsrc(row); k++) {
+        int64_t lanes = intrinsic_shape(*bits, k).lanes;
+        if (lanes < 1 || lanes > LANES_MAX)
             return false;
+    }
     return true;
 }
 
-/* The argument of an op, as the IR packs it. */
-static bool pack_argument(enum op op, const struct arguments *a, int64_t *bits)
+/* The argument of an op, as the IR packs it: each field that its layout has, and no other. */
+static bool pack_argument(enum op op, enum intrinsic row, const struct arguments *a, int64_t *bits)
 {
-    const int64_t cluster = a->cluster ? a->cluster : 1;
-    enum { TILE_SUMS_MAX = TILE_ROWS_MAX * TILE_ROW_NBYTES / (int)sizeof(int32_t) };
-    bool folds = a->op == OP_ADD || a->op == OP_MUL || a->op == OP_MAX || a->op == OP_MIN ||
-                 a->op == OP_AND || a->op == OP_OR || a->op == OP_XOR;
+    int given = 0;
+    enum argkind layout = op_layout(op, 0);
     *bits = 0;
-    switch (op) {
-    case OP_REDUCE:
-        *bits = a->by ? REDUCE_MATRIX_BITS(a->op, a->by - 1) : REDUCE_BITS(a->op, 0);
-        return folds && (!a->by || a->op == OP_ADD);
-    case OP_MATRIX:
-        *bits = MATRIX_BITS(a->by - 1, a->a, a->b);
-        return a->by > 0 && is_between(a->a, 0, 1) && is_between(a->b, 0, 1);
-    case OP_FOLD:
-        *bits = a->op;
-        return folds;
-    case OP_SHUFFLE:
-        *bits = SHUFFLE_BITS(a->op, a->stride);
-        return folds && is_between(a->stride, 1, 128) && !(a->stride & (a->stride - 1));
-    case OP_LOAD:
-    case OP_STORE:
-        if (a->rows || a->columns) {
-            *bits = TILE_BITS(a->rows, a->columns, a->stride) | (a->aligned ? TILE_BY_ROWS : 0);
-            return is_between(a->rows, 1, 4095) && a->lanes == 0 &&
-                   is_between(a->columns, 1, 4095) && is_between(a->stride, 1, 1 << 30);
-        }
-        if (a->lanes)
-            *bits = VECTOR_BITS(a->lanes, a->part, a->stride) | (a->groups ? VECTOR_GROUPS : 0) |
-                    (a->aligned ? VECTOR_ALIGNED : 0) | (a->image ? VECTOR_IMAGE : 0);
-        return !a->lanes || (is_between(a->lanes, 1, 127) && is_between(a->part, 0, 127) &&
-                             is_between(a->stride, -(1 << 30), 1 << 30));
-    case OP_SPLAT:
-    case OP_RAMP:
-    case OP_LANES:
-        *bits = a->lanes;
-        return is_between(a->lanes, 1, op == OP_SPLAT ? TILE_SUMS_MAX : 127);
-    case OP_LANE:
-        *bits = a->lane;
-        return is_between(a->lane, 0, 126);
-    case OP_NARROW:
-        *bits = a->limit;
-        return is_between(a->limit, 1, INT32_MAX);
-    case OP_INTRINSIC:
-        return pack_params(a, bits);
-    case OP_MBAR_INIT:
-        *bits = MBAR_BITS(a->count, cluster);
-        return is_between(a->count, 1, 1024) && is_between(a->cluster, 0, CLUSTER_MOST);
-    case OP_MBAR_ARRIVE:
-        *bits = a->nbytes;
-        return is_between(a->nbytes, 0, 1 << 20);
-    case OP_BULK:
-        *bits = BULK_BITS(a->swizzle, cluster, a->of);
-        return is_between(a->cluster, 0, CLUSTER_MOST) && is_between(a->of, 0, GRID_RANK - 1) &&
-               (a->swizzle == 0 || a->swizzle == 32 || a->swizzle == 64 || a->swizzle == 128);
-    case OP_BULK_STORE:
-        *bits = BULK_BITS(a->swizzle, 1, 0);
-        return a->swizzle == 0 || a->swizzle == 32 || a->swizzle == 64 || a->swizzle == 128;
-    case OP_BULK_WAIT:
-        *bits = a->all;
-        return is_between(a->all, 0, 1);
-    case OP_ROLE:
-        *bits = ROLE_BITS(a->role, a->n);
-        return is_between(a->n, 1, 1024);
-    case OP_REGISTERS:
-        *bits = REGISTERS_BITS(a->n, a->more);
-        return is_between(a->n, ROLE_REGISTERS_LEAST, ROLE_REGISTERS_MOST) &&
-               is_between(a->more, 0, 1);
-    case OP_COPY: case OP_PUT:
-        *bits = a->lanes;
-        return is_between(a->lanes, 1, COPY_NBYTES_MOST);
-    case OP_MBAR_RELEASE:
-        *bits = RELEASE_BITS(a->n, a->lanes, cluster);
-        return is_between(a->cluster, 0, CLUSTER_MOST) && is_between(a->n, 0, RING_MAX) &&
-               is_between(a->lanes, 1, 1024);
-    case OP_WAIT: case OP_MATRIX_WAIT:
-        *bits = WAIT_BITS(a->n, a->id);
-        return is_between(a->n, 0, RING_MAX) && is_between(a->id, 0, ID_MAX);
-    case OP_ACC:
-    case OP_GUARD:
-    case OP_BARRIER:
-        *bits = BARRIER_BITS(a->id, a->n);
-        return is_between(a->id, 0, ID_MAX) && is_between(a->n, 0, THREADS_OF_BLOCK);
-    case OP_CLUSTER_BARRIER:
-    case OP_COMMIT:
-    case OP_PUBLISH: case OP_MATRIX_BEGIN: case OP_MATRIX_COMMIT:
-        *bits = a->id;
-        return is_between(a->id, 0, ID_MAX);
-    default:
-        *bits = a->plain && op_is_elementwise(op) ? ARG_PLAIN : 0;
-        return is_between(a->plain, 0, 1);
+    if (op == OP_INTRINSIC)
+        return pack_params(row, a, bits);
+    if (op == OP_LOAD || op == OP_STORE)
+        layout = a->n == 0 ? ARG_NONE : argument(a, "rows") ? ARG_TILE : ARG_VECTOR;
+    for (int i = layout + 1; layout >= 0 && i < ARG_COUNT && arg_field((enum argkind)i)->text;
+         i++) {
+        const struct arg_field *f = arg_field((enum argkind)i);
+        const int64_t *v = *f->text ? argument(a, f->text) : NULL;
+        if (!arg_fits((enum argkind)i, v ? *v : f->otherwise))
+            return false;
+        *bits = arg_with(*bits, (enum argkind)i, v ? *v : f->otherwise);
+        given += v != NULL;
     }
+    bool by_unit = op == OP_REDUCE && REDUCE_MATRIX(*bits);
+    return given == a->n && (!by_unit || REDUCE_OP(*bits) == OP_ADD);
 }
 
 static enum dtype result_dtype(enum op op, struct uop *const *src)
@@ -844,7 +769,6 @@ static bool read_op(struct kernel_reader *k, const struct token *name, enum dtyp
     if (!find_op(k, &at, &op, &to, &row) || !read_operands(k, src, &n) ||
         !read_arguments_of(k, op == OP_INTRINSIC ? intrinsic_params(row) : "", &a))
         return false;
-    a.row = row;
     if (op == OP_STAGE) {
         if (n < 3 || src[0]->op != OP_BUFFER)
             return read_error(&k->r, &at, "a stage without its memory, value and offset");
@@ -854,7 +778,7 @@ static bool read_op(struct kernel_reader *k, const struct token *name, enum dtyp
     }
     if (!check_operands(k, &at, op, row, from, n))
         return false;
-    if (op != OP_STAGE && !pack_argument(op, &a, &arg.i))
+    if (op != OP_STAGE && !pack_argument(op, row, &a, &arg.i))
         return read_error(&k->r, &at, "%s with arguments that are none of its own", op_name(op));
     bool results = !op_is_statement(op);
     if (results != (name->kind == TOKEN_REF) || (let && !op_is_elementwise(op)))

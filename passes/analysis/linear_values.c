@@ -225,7 +225,7 @@ static void emit_exchange(struct linear *l, const struct uop *reduce, struct uop
         inner *= range_is_item(l->nest->src[k]) ? l->nest->src[k]->src[0]->arg.i : 1;
     for (int64_t m = inner; m < inner * n; m *= 2)
         linear_push(l, uop_intern(l->t, OP_SHUFFLE, reduce->dtype, &acc, 1,
-                                  (union arg){.i = SHUFFLE_BITS(op, m)}));
+                                  (union arg){.i = ARG_PACK(SHUFFLE, op, m)}));
 }
 
 /* Adds one term to acc, for the lanes that are open, or all terms of a subgroup's matrix

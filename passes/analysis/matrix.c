@@ -506,21 +506,22 @@ struct uop *matrix_linear_ast(struct tgc *t, const struct uop *ast)
             for (int k = 0; k < 2; k++) {
                 struct uop *load[2] = {p.factor[k].load->src[0], p.factor[k].offset};
                 int side = size[k ? MATRIX_N : MATRIX_M];
-                union arg tile = {.i = p.factor[k].along_k
-                                           ? TILE_BITS(side, size[MATRIX_K], p.factor[k].stride)
-                                           : TILE_BITS(size[MATRIX_K], side, p.factor[k].stride)};
+                union arg tile = {
+                    .i = p.factor[k].along_k
+                             ? ARG_PACK(TILE, side, size[MATRIX_K], p.factor[k].stride)
+                             : ARG_PACK(TILE, size[MATRIX_K], side, p.factor[k].stride)};
                 if (p.factor[k].own_terms)
-                    tile.i =
-                        TILE_BITS(p.factor[k].own_rows, p.factor[k].own_terms, p.factor[k].stride);
+                    tile.i = ARG_PACK(TILE, p.factor[k].own_rows, p.factor[k].own_terms,
+                                      p.factor[k].stride);
                 else
-                    tile.i |= is_by_rows(t, matrix_row(p.of), k ? MATRIX_B : MATRIX_A, &p.factor[k])
-                                  ? TILE_BY_ROWS
-                                  : 0;
+                    tile.i = arg_with(
+                        tile.i, ARG_TILE_HAS_ALIGNED_ROWS,
+                        is_by_rows(t, matrix_row(p.of), k ? MATRIX_B : MATRIX_A, &p.factor[k]));
                 src[k] = uop_intern(t, OP_LOAD, p.factor[k].load->dtype, load, 2, tile);
             }
             for (int k = 0; k < p.nelement; k++)
                 src[2 + k] = p.element[k];
-            union arg arg = {.i = MATRIX_BITS(p.of, p.factor[0].along_k, p.factor[1].along_k)};
+            union arg arg = {.i = ARG_PACK(MATRIX, p.of, p.factor[0].along_k, p.factor[1].along_k)};
             struct uop *product = uop_intern(t, OP_MATRIX, sum->dtype, src, 2 + p.nelement, arg);
             ARRAY_COPY(src, sum->src, sum->nsrc);
             src[0] = product;

@@ -186,7 +186,8 @@ static struct uop *fold_tiles(struct tiles *y, enum op op, struct uop *row, stru
 static struct uop *fold_parts(struct tiles *y, enum op op, struct uop *value, struct uop *part)
 {
     struct uop *src[2] = {value, part};
-    return uop_intern(y->x->t, OP_REDUCE, DTYPE_F32, src, 2, (union arg){.i = REDUCE_BITS(op, 0)});
+    return uop_intern(y->x->t, OP_REDUCE, DTYPE_F32, src, 2,
+                      (union arg){.i = ARG_PACK(REDUCE, op, 0)});
 }
 
 /* A maximum in the form that is subtracted. */

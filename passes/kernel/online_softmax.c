@@ -130,7 +130,8 @@ static struct uop *in_tile(struct online *x, struct uop *u, bool most)
     src[0] = sym_max(t, sym_min(t, src[0], x->nkey), uop_int(t, 0));
     online_put(x, TILE, b, uop_int(t, 0),
                uop_intern(t, OP_REDUCE, DTYPE_INDEX, src, 2,
-                          (union arg){.i = REDUCE_BITS(most ? OP_MAX : OP_MIN, 0)}), NULL, 0);
+                          (union arg){.i = ARG_PACK(REDUCE, most ? OP_MAX : OP_MIN, 0)}),
+               NULL, 0);
     return online_load(x, b, uop_int(t, 0));
 }
 
@@ -258,7 +259,7 @@ static struct uop *outweighs_mask(struct online *x, struct buffer *query, struct
     struct tgc *t = x->t;
     struct uop *e = x->dot->src[1], *row = online_range(x, uop_int(t, x->rows), "row"), *src[2],
                *gap;
-    union arg add = {.i = REDUCE_BITS(OP_ADD, 0)}, max = {.i = REDUCE_BITS(OP_MAX, 0)};
+    union arg add = {.i = ARG_PACK(REDUCE, OP_ADD, 0)}, max = {.i = ARG_PACK(REDUCE, OP_MAX, 0)};
     struct buffer *least = online_new_scratch(x, DTYPE_F32, 1);
     gap = uop_binary(t, OP_ADD, online_load(x, seen, row),
                      uop_constf(t, DTYPE_F32, -x->visible.value));
@@ -289,8 +290,8 @@ static struct uop *outweighs_mask(struct online *x, struct buffer *query, struct
     uop_name_axes(t, x->pass, "pass");
     online_put(
         x, PASS, least, uop_int(t, 0),
-        uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, (union arg){.i = REDUCE_BITS(OP_MIN, 0)}), NULL,
-        0);
+        uop_intern(t, OP_REDUCE, DTYPE_F32, src, 2, (union arg){.i = ARG_PACK(REDUCE, OP_MIN, 0)}),
+        NULL, 0);
     return uop_binary(t, OP_LT, uop_constf(t, DTYPE_F32, NONE),
                       online_load(x, least, uop_int(t, 0)));
 }
@@ -387,7 +388,7 @@ static struct uop *fold_keys(struct online *x, enum op op, struct buffer *scores
     struct uop *range[2] = {online_range(x, uop_int(t, x->group), "key"), online_rows(x)};
     struct uop *j = online_range(x, sym_ceildiv(t, x->n, x->group), "j"), *src[2];
     struct uop *place = sym_add(t, sym_muli(t, j, x->group), range[0]);
-    union arg arg = {.i = REDUCE_BITS(op, 0)};
+    union arg arg = {.i = ARG_PACK(REDUCE, op, 0)};
     src[0] = online_load(x, scores, sym_add(t, sym_muli(t, place, x->rows), range[1]));
     src[1] = j;
     online_put(x, KEYS, parts, sym_add(t, sym_muli(t, range[0], x->rows), range[1]),

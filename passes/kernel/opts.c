@@ -127,7 +127,7 @@ void work_give(struct work *w, int at, enum worker worker)
     struct open *o = &w->open;
     struct uop *r = o->range[at];
     struct uop *shared = uop_intern(w->t, OP_RANGE, r->dtype, r->src, r->nsrc,
-                                    (union arg){.i = RANGE_BITS(RANGE_ID(r->arg.i),
+                                    (union arg){.i = ARG_PACK(RANGE, RANGE_ID(r->arg.i),
                                                              RANGE_AXIS(r->arg.i), worker)});
     work_name_like(w->t, shared, r);
     o->range[at] = shared;

@@ -277,7 +277,7 @@ bool apply_split_k(struct work *w, const struct opt *opt)
     struct uop *read[2] = {memory, at_part(t, place, r, parts, row, rows, column, columns)};
     struct uop *all[2] = {uop_intern(t, OP_LOAD, sum->dtype, read, 2, (union arg){0}), r};
     struct uop *added = uop_intern(t, OP_REDUCE, sum->dtype, all, 2,
-                                   (union arg){.i = REDUCE_BITS(REDUCE_OP(sum->arg.i), 0)});
+                                   (union arg){.i = ARG_PACK(REDUCE, REDUCE_OP(sum->arg.i), 0)});
     struct uop *given[4] = {uop_buffer(t, counters), place, part, memory},
                *valid[2] = {uop_intern(t, OP_TICKET, DTYPE_BOOL, given, 4, (union arg){0})};
     map_set(&x.as_band, x.row, row);

@@ -214,7 +214,7 @@ bool apply_mma(struct work *w, const struct opt *opt)
                               "by rows, the other by columns");
     if (!spread_loops(w, opt, loop) || !work_take_sum(w, opt, 0, &sum))
         return false;
-    union arg arg = {.i = REDUCE_MATRIX_BITS(OP_ADD, opt->by)};
+    union arg arg = {.i = ARG_PACK(REDUCE, OP_ADD, 0, opt->by)};
     struct uop *by = uop_intern(t, OP_REDUCE, sum->dtype, sum->src, sum->nsrc, arg);
     uop_set_origin(t, by, sum);
     struct uop *now = uop_substitute(t, w->ast->src[opt->store], sum, by);

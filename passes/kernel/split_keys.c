@@ -94,7 +94,8 @@ static struct uop *load(struct parts *p, struct uop *memory, enum dtype d, struc
 static struct uop *reduce(struct parts *p, enum op op, struct uop *value, struct uop *r)
 {
     struct uop *src[2] = {value, r};
-    return uop_intern(p->t, OP_REDUCE, DTYPE_F32, src, 2, (union arg){.i = REDUCE_BITS(op, 0)});
+    return uop_intern(p->t, OP_REDUCE, DTYPE_F32, src, 2,
+                      (union arg){.i = ARG_PACK(REDUCE, op, 0)});
 }
 
 /* e^(x - most), 0 where nothing is visible. */

@@ -104,7 +104,7 @@ static bool names_agree(const struct tgc *t, const struct uop *u, const struct u
 
 static int64_t arg_without_id(const struct uop *u)
 {
-    return u->op == OP_RANGE ? u->arg.i & ~RANGE_BITS(UINT32_MAX, 0, 0) : u->arg.i;
+    return u->op == OP_RANGE ? arg_with(u->arg.i, ARG_RANGE_ID, 0) : u->arg.i;
 }
 
 /* needs: sources are matched before. */

@@ -5,7 +5,7 @@
 #include "passes/place/stack.h"
 
 enum {
-    SPLAT_LANES = 4,    /* of a vector of 16 bytes */
+    LANES_OF_SPLAT = 4, /* of a vector of 16 bytes */
     SPLATS_HELD = 128,  /* bytes of these in registers, half of SSE's */
     TAPS_UNROLLED = 64, /* taps of a window that gcc unrolls completely */
     TAPS_FEW = 32,      /* ... which are loaded where they are needed */
@@ -105,7 +105,7 @@ static int64_t equal_lanes_nbytes(const struct stack *s)
                 if (s->u[i]->src[k] == s->u[def] && is_repeated(s, def, i) && size > most)
                     most = size;
     }
-    int64_t splats = SPLAT_LANES * most;
+    int64_t splats = LANES_OF_SPLAT * most;
     return splats > SPLATS_HELD ? splats - SPLATS_HELD : 0;
 }
 
@@ -145,7 +145,7 @@ static int64_t taps_nbytes(const struct stack *s)
             if (s->u[i]->op == OP_LOAD && (n = count_taps(s, i, around)) > most)
                 most = n;
     }
-    int64_t size = most * SPLAT_LANES * STACK_WORD / 2;
+    int64_t size = most * LANES_OF_SPLAT * STACK_WORD / 2;
     return size > TAPS_HELD ? size - TAPS_HELD : 0;
 }
 

@@ -105,7 +105,7 @@ static struct uop *lower_reduce(struct lowering *l, struct uop *v, const struct 
     if (n == 1)
         return src[0];
     return uop_new(l->p->t, OP_REDUCE, v->dtype, src, n,
-                   (union arg){.i = REDUCE_BITS(REDUCE_OP(v->arg.i), 0)});
+                   (union arg){.i = ARG_PACK(REDUCE, REDUCE_OP(v->arg.i), 0)});
 }
 
 /* x at data-dependent coordinates. Outside x the result is 0 and nothing is read. */

@@ -212,9 +212,9 @@ struct uop *plan_order_updates(struct tgc *t, const struct segment *s, struct uo
         struct uop *r = store->src[i];
         if (has_own_places(t, at, s->dest->ndim, store, r))
             continue;
-        struct uop *order =
-            uop_intern(t, OP_RANGE, r->dtype, r->src, r->nsrc,
-                       (union arg){.i = RANGE_BITS(RANGE_ID(r->arg.i), AXIS_ORDER, WORKER_EACH)});
+        struct uop *order = uop_intern(
+            t, OP_RANGE, r->dtype, r->src, r->nsrc,
+            (union arg){.i = ARG_PACK(RANGE, RANGE_ID(r->arg.i), AXIS_ORDER, WORKER_EACH)});
         if (uop_get_axes(t, r))
             uop_name_axes(t, order, uop_get_axes(t, r));
         map_set(&by, r, order);

@@ -130,7 +130,7 @@ struct device_row {
     int store;                   /* bytes that a thread stores unconverted by one instruction, at
                                   * most (PUT); 0: element by element */
     bool by_rows;                /* has an instruction that loads 16-byte rows of tiles for a
-                                  * subgroup (ldmatrix), see TILE_BY_ROWS */
+                                  * subgroup (ldmatrix), see TILE_IS_BY_ROWS */
     bool moves_products;         /* its compilers move matrix products after barriers, with their
                                   * factors, to where sums are needed */
     bool bulk;                   /* has an engine that copies boxes of tensors to shared memory

@@ -149,9 +149,9 @@ static void write_lane(struct joining *j, struct uop *u, struct group *g)
         expand_need(e, g->offset);
         if (g->valid)
             src[3] = expand_splat(e, uop_consti(e->t, u->dtype, 0), ALIGNED);
-        g->vector = uop_intern(e->t, OP_LOAD, u->dtype, src, g->valid ? 4 : 2,
-                               (union arg){.i = VECTOR_BITS(ALIGNED, 0, 1) |
-                                              (is_word(u->dtype) ? VECTOR_ALIGNED : 0)});
+        g->vector =
+            uop_intern(e->t, OP_LOAD, u->dtype, src, g->valid ? 4 : 2,
+                       (union arg){.i = ARG_PACK(VECTOR, ALIGNED, 0, 1, false, is_word(u->dtype))});
         expand_need(e, g->vector);
     }
     struct uop *now = uop_intern(e->t, OP_LANE, u->dtype, &g->vector, 1, (union arg){.i = lane});
@@ -172,7 +172,7 @@ static void write_program(struct joining *j)
         }
         union arg arg = u->arg;
         if ((u->op == OP_LOAD || u->op == OP_STORE) && access_is_aligned(e->t, u))
-            arg.i |= VECTOR_ALIGNED;
+            arg.i = arg_with(arg.i, ARG_VECTOR_IS_ALIGNED, true);
         struct uop *now = with_operands(j, u, arg);
         j->changed |= now != u;
         expand_copy(e, now);

@@ -67,7 +67,7 @@ bool lookup_find(const struct expander *e, int begin, int end, struct lookup *l)
 bool lookup_expand(struct expander *e, const struct lookup *l, struct uop *u)
 {
     struct tgc *t = e->t;
-    union arg groups = {.i = VECTOR_BITS(e->lanes, 0, 1) | VECTOR_GROUPS};
+    union arg groups = {.i = ARG_PACK(VECTOR, e->lanes, 0, 1, true)};
     if (u == l->key) {
         struct uop *src[2] = {u->src[0], expand_value_of(e, u->src[1])};
         struct uop *v = uop_intern(t, OP_LOAD, u->dtype, src, 2, groups);

@@ -178,7 +178,7 @@ static void expand_bytes(struct expander *e, struct uop *u)
     struct uop *v = nsrc == 4 && uop_is_int(src[2], 0)
                         ? src[3]
                         : uop_intern(e->t, OP_LOAD, u->dtype, src, nsrc,
-                                     (union arg){.i = VECTOR_BITS(lanes, 0, 1) | VECTOR_GROUPS});
+                                     (union arg){.i = ARG_PACK(VECTOR, lanes, 0, 1, true)});
     expand_need(e, v);
     map_set(&e->value, u, v);
 }
@@ -187,9 +187,9 @@ static void expand_bytes(struct expander *e, struct uop *u)
 static void store_bytes(struct expander *e, struct uop *u, struct uop *const *src)
 {
     scopes_forget_loads(&e->scopes, u->src[0]);
-    expand_push(
-        e, uop_intern(e->t, OP_STORE, u->dtype, src, 3,
-                      (union arg){.i = VECTOR_BITS(bytes_at(e, u->src[1]), 0, 1) | VECTOR_GROUPS}));
+    expand_push(e,
+                uop_intern(e->t, OP_STORE, u->dtype, src, 3,
+                           (union arg){.i = ARG_PACK(VECTOR, bytes_at(e, u->src[1]), 0, 1, true)}));
 }
 
 static void expand_load(struct expander *e, struct uop *u)
@@ -213,10 +213,11 @@ static void expand_load(struct expander *e, struct uop *u)
     }
     if (nsrc == 4 || part == 0)
         src[3] = expand_splat(e, expand_value_of(e, u->src[3]), lanes);
-    v = part == 0 ? src[3]
-                  : uop_intern(e->t, OP_LOAD, u->dtype, src, nsrc,
-                               (union arg){
-                                   .i = lanes == 1 ? 0 : VECTOR_BITS(lanes, part % lanes, stride)});
+    v = part == 0
+            ? src[3]
+            : uop_intern(
+                  e->t, OP_LOAD, u->dtype, src, nsrc,
+                  (union arg){.i = lanes == 1 ? 0 : ARG_PACK(VECTOR, lanes, part % lanes, stride)});
     expand_need(e, v);
     map_set(&e->value, u, v);
 }
@@ -299,8 +300,9 @@ static void expand_store(struct expander *e, struct uop *u)
     if (cross_store(e, u, src[1], src[2], part, stride))
         return;
     int lanes = src[2]->lanes;
-    expand_push(e, uop_intern(e->t, OP_STORE, u->dtype, src, 3,
-                              (union arg){.i = lanes > 1 ? VECTOR_BITS(lanes, part, stride) : 0}));
+    expand_push(
+        e, uop_intern(e->t, OP_STORE, u->dtype, src, 3,
+                      (union arg){.i = lanes > 1 ? ARG_PACK(VECTOR, lanes, part, stride) : 0}));
 }
 
 static bool opens_group(const struct expander *e, int at);

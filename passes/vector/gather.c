@@ -371,7 +371,7 @@ static struct uop *load_index(struct gather *g, struct uop *u)
     if (!index_stride(g->e->t, u->src[1], g->range, &stride))
         TGC_BUG(g->e->t, "an index has no stride");
     return narrow(g, uop_intern(g->e->t, OP_LOAD, u->dtype, src, 2,
-                                (union arg){.i = VECTOR_BITS(g->e->lanes, 0, stride)}));
+                                (union arg){.i = ARG_PACK(VECTOR, g->e->lanes, 0, stride)}));
 }
 
 static struct uop *make_index(struct gather *g, struct uop *u)

@@ -144,7 +144,7 @@ static void rewrite(struct halves *h, struct uop *u)
     if ((u->op == OP_SPLAT || u->op == OP_RAMP) && half)
         arg.i = h->wide / 2;
     else if ((u->op == OP_LOAD || u->op == OP_STORE) && half)
-        arg.i = VECTOR_BITS(h->wide / 2, 0, VECTOR_STRIDE(u->arg.i));
+        arg.i = ARG_PACK(VECTOR, h->wide / 2, 0, VECTOR_STRIDE(u->arg.i));
     if (changed || arg.i != u->arg.i) {
         struct uop *now = uop_intern(h->t, u->op, u->dtype, src, u->nsrc, arg);
         map_set(&h->now, u, now);

@@ -68,7 +68,7 @@ static void mark_loads(struct tgc *t, struct code *c, const struct kernel *k)
         }
         for (int j = 0; u->op == OP_LOAD && u->src[0]->op == OP_BUFFER && j < k->nbuffer; j++)
             if (k->is_image[j] && k->buffer[j] == u->src[0]->arg.p)
-                arg.i |= VECTOR_IMAGE;
+                arg.i = arg_with(arg.i, ARG_VECTOR_IS_PIXEL, true);
         if (!changed && arg.i == u->arg.i)
             continue;
         c->linear[i] = uop_intern(t, u->op, u->dtype, src, u->nsrc, arg);

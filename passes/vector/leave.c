@@ -80,9 +80,9 @@ static void write_box(struct expander *e, const struct box *b, const struct buff
     for (int k = 0; k < n; k++)
         if (!op_takes_memory(OP_BULK_STORE, k))
             expand_need(e, src[k]);
-    expand_push(
-        e, uop_intern(t, OP_BULK_STORE, DTYPE_VOID, src, n,
-                      (union arg){.i = BULK_BITS(memory->panel ? PANEL_ROW_NBYTES : 0, 1, 0)}));
+    expand_push(e,
+                uop_intern(t, OP_BULK_STORE, DTYPE_VOID, src, n,
+                           (union arg){.i = ARG_PACK(BULK, memory->panel ? PANEL_ROW_NBYTES : 0)}));
 }
 
 /* Writes the boxes, started by the block's first thread, in place of the nest. */

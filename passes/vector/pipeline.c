@@ -333,7 +333,7 @@ static void write_asynchronous(struct steps *s)
     }
     for (int i = s->start; i < s->begin; i++)
         steps_copy(e, e->in[i]);
-    steps_push(e, OP_WAIT, WAIT_BITS(s->parts - 2, e->next_acc++));
+    steps_push(e, OP_WAIT, ARG_PACK(WAIT, e->next_acc++, s->parts - 2));
     steps_copy(e, e->in[s->begin]);
     struct uop *guard = steps_open(e, sym_lt(t, ahead, s->count));
     write_transfers(s, ahead, sym_mod(t, ahead, parts));
@@ -442,7 +442,7 @@ static void begin_bands(struct steps *s)
     for (int k = 0; k < s->parts - 1; k++)
         write_turn(s, uop_int(t, k), uop_int(t, k));
     steps_copy(e, s->loop[0]);
-    steps_push(e, OP_WAIT, WAIT_BITS(s->parts - 2, e->next_acc++));
+    steps_push(e, OP_WAIT, ARG_PACK(WAIT, e->next_acc++, s->parts - 2));
     steps_push(e, OP_BARRIER, e->next_acc++);
     write_turn(s, ahead, sym_mod(t, ahead, uop_int(t, s->parts)));
 }

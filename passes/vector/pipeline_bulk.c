@@ -73,9 +73,9 @@ static void write_box(struct steps *s, int i, struct uop *n, struct uop *part, i
     }
     src[BULK_AXES] = sym_addi(t, src[BULK_AXES], panel * row);
     src[BULK_AXES + 3] = uop_int(t, row);
-    push_statement(
-        s->e, OP_BULK, src, BULK_AXES + b->rank * BULK_AXIS,
-        BULK_BITS(to->panel ? PANEL_ROW_NBYTES : 0, to->cluster ? to->cluster : 1, to->cluster_of));
+    push_statement(s->e, OP_BULK, src, BULK_AXES + b->rank * BULK_AXIS,
+                   ARG_PACK(BULK, to->panel ? PANEL_ROW_NBYTES : 0, to->cluster_of,
+                            to->cluster ? to->cluster : 1));
 }
 
 static void write_boxes(struct steps *s, struct uop *n, struct uop *part)
@@ -141,9 +141,9 @@ static void begin_barriers(struct steps *s)
     struct expander *e = s->e;
     s->full = new_barriers(s);
     s->empty = new_barriers(s);
-    push_statement(e, OP_MBAR_INIT, &s->full, 1, MBAR_BITS(1, 1));
+    push_statement(e, OP_MBAR_INIT, &s->full, 1, ARG_PACK(MBAR, 1, 1));
     push_statement(e, OP_MBAR_INIT, &s->empty, 1,
-                   MBAR_BITS(count_threads(s) / wave_lanes(s), s->cluster));
+                   ARG_PACK(MBAR, count_threads(s) / wave_lanes(s), s->cluster));
     steps_push(e, OP_BARRIER, e->next_acc++);
     if (s->cluster > 1)
         steps_push(e, OP_CLUSTER_BARRIER, e->next_acc++);
@@ -185,7 +185,7 @@ static void write_consumed(struct steps *s, struct uop *step, int lanes)
     push_statement(s->e, OP_MBAR_WAIT, until_full, 3, 0);
     for (int i = s->second + 1; i < s->end; i++)
         steps_write(s, s->e->in[i], part);
-    push_statement(s->e, OP_MBAR_RELEASE, release, 2, RELEASE_BITS(1, lanes, s->cluster));
+    push_statement(s->e, OP_MBAR_RELEASE, release, 2, ARG_PACK(RELEASE, lanes, 1, s->cluster));
 }
 
 /* Waits as if there were more steps, until all released stages are empty. After that no block of
@@ -247,7 +247,7 @@ void steps_in_bulk(struct steps *s)
 
 static struct uop *open_role(struct steps *s, enum thread_role role)
 {
-    int64_t bits = ROLE_BITS(role, count_threads(s));
+    int64_t bits = ARG_PACK(ROLE, role, count_threads(s));
     return steps_open(s->e,
                       uop_intern(s->e->t, OP_ROLE, DTYPE_BOOL, NULL, 0, (union arg){.i = bits}));
 }
@@ -257,7 +257,7 @@ static void write_registers(struct steps *s, enum thread_role role)
 {
     int64_t n = device_role_registers(s->e->t, count_threads(s), s->producers, role);
     if (n)
-        steps_push(s->e, OP_REGISTERS, REGISTERS_BITS(n, role == ROLE_CONSUMERS));
+        steps_push(s->e, OP_REGISTERS, ARG_PACK(REGISTERS, n, role == ROLE_CONSUMERS));
 }
 
 static void write_produced(struct steps *s)
@@ -297,8 +297,9 @@ struct uop *steps_begin_roles(struct steps *s)
 
 struct uop *steps_barrier(const struct steps *s, const struct uop *of_all)
 {
-    return uop_intern(s->e->t, OP_BARRIER, DTYPE_VOID, NULL, 0,
-                      (union arg){.i = BARRIER_BITS(BARRIER_ID(of_all->arg.i), count_threads(s))});
+    return uop_intern(
+        s->e->t, OP_BARRIER, DTYPE_VOID, NULL, 0,
+        (union arg){.i = ARG_PACK(BARRIER, BARRIER_ID(of_all->arg.i), count_threads(s))});
 }
 
 void steps_of_consumers(struct steps *s)
@@ -330,6 +331,6 @@ void bands_end_in_bulk(struct steps *s)
 {
     struct tgc *t = s->e->t;
     struct uop *read[2] = {s->empty, sym_mod(t, s->loop[0], uop_int(t, s->parts))};
-    push_statement(s->e, OP_MBAR_RELEASE, read, 2, RELEASE_BITS(0, wave_lanes(s), 1));
+    push_statement(s->e, OP_MBAR_RELEASE, read, 2, ARG_PACK(RELEASE, wave_lanes(s), 0));
     write_turn(s, sym_addi(t, s->loop[0], s->parts - 1), true);
 }

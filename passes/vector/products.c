@@ -167,7 +167,7 @@ static int loops_around(const struct products *p, const struct uop *sum)
 static void put_wait(struct products *p, struct uop **sum, int n, int left)
 {
     push(p, uop_intern(p->t, OP_MATRIX_WAIT, DTYPE_VOID, sum, n,
-                       (union arg){.i = WAIT_BITS(left, p->next_id++)}));
+                       (union arg){.i = ARG_PACK(WAIT, p->next_id++, left)}));
     p->flying = left ? sum : NULL;
     p->nflying = left ? n : 0;
     for (int i = 0; i < p->nflying; i++)

@@ -60,8 +60,7 @@ bool groups_expand(struct expander *e, const struct groups *g, struct uop *u)
     if (u == g->load) {
         struct uop *src[2] = {u->src[0], expand_value_of(e, u->src[1])};
         struct uop *v = uop_intern(t, OP_LOAD, u->dtype, src, 2,
-                                   (union arg){.i = VECTOR_BITS(g->bytes, 0, g->step) |
-                                                    VECTOR_GROUPS});
+                                   (union arg){.i = ARG_PACK(VECTOR, g->bytes, 0, g->step, true)});
         expand_need(e, v);
         map_set(&e->value, u, v);
         return true;
@@ -70,7 +69,7 @@ bool groups_expand(struct expander *e, const struct groups *g, struct uop *u)
         struct uop *src[3] = {u->src[0], expand_value_of(e, u->src[1]),
                               expand_value_of(e, u->src[2])};
         expand_push(e, uop_intern(t, OP_STORE, u->dtype, src, 3,
-                                  (union arg){.i = VECTOR_BITS(g->bytes, 0, 1) | VECTOR_GROUPS}));
+                                  (union arg){.i = ARG_PACK(VECTOR, g->bytes, 0, 1, true)}));
         return true;
     }
     if (u == g->inner)

@@ -32,8 +32,8 @@ void tile_load(struct expander *e, struct uop *u)
     if (stride_along(e, offset, e->group) != 1 || stride_along(e, offset, along) != DOT_BYTES ||
         (weights && stride_along(e, offset, e->fragment) != 0))
         TGC_BUG(e->t, "bytes of a tile lie apart");
-    union arg arg = {.i = TILE_BITS(size_of(row), DOT_BYTES * size_of(along),
-                                    stride_along(e, offset, row))};
+    union arg arg = {.i = ARG_PACK(TILE, size_of(row), DOT_BYTES * size_of(along),
+                                   stride_along(e, offset, row))};
     struct uop *v = uop_intern(e->t, OP_LOAD, u->dtype, src, 2, arg);
     expand_need(e, v);
     map_set(&e->value, u, v);
@@ -45,8 +45,9 @@ void tile_store(struct expander *e, const struct uop *u, struct uop *const *src)
     if (stride_along(e, u->src[1], e->vector) != 1)
         TGC_BUG(e->t, "columns of a tile lie apart");
     scopes_forget_loads(&e->scopes, u->src[0]);
-    expand_push(e, uop_intern(e->t, OP_STORE, u->dtype, src, 3,
-                              (union arg){.i = TILE_BITS(size_of(e->fragment), e->lanes, stride)}));
+    expand_push(
+        e, uop_intern(e->t, OP_STORE, u->dtype, src, 3,
+                      (union arg){.i = ARG_PACK(TILE, size_of(e->fragment), e->lanes, stride)}));
 }
 
 struct uop *tile_dot(struct expander *e, struct uop *const *src)

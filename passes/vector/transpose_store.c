@@ -97,7 +97,7 @@ bool cross_store(struct expander *e, const struct uop *u, struct uop *place, str
         expand_need(e, src[1]);
         expand_need(e, src[2]);
         expand_push(e, uop_intern(e->t, OP_STORE, u->dtype, src, 3,
-                                  (union arg){.i = VECTOR_BITS(lanes, nrows % lanes, 1)}));
+                                  (union arg){.i = ARG_PACK(VECTOR, lanes, nrows % lanes, 1)}));
     }
     return true;
 }

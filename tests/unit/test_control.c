@@ -249,11 +249,14 @@ static void test_graph_verify(void **state)
     assert_false(graph_is_fine(f, make(f, OP_EXP, DTYPE_I32, &i, 1, 0)));
     assert_false(graph_is_fine(f, make(f, OP_SHL, DTYPE_F32, (struct uop *[]){x, x}, 2, 0)));
     assert_false(graph_is_fine(f, make(f, OP_PERMUTE, DTYPE_F32, &x, 1, 0)));
-    assert_false(graph_is_fine(f, make(f, OP_REDUCE, DTYPE_F32, &x, 1, REDUCE_BITS(OP_SUB, 1))));
-    assert_false(graph_is_fine(f, make(f, OP_REDUCE, DTYPE_F32, &x, 1, REDUCE_BITS(OP_ADD, 4))));
+    assert_false(
+        graph_is_fine(f, make(f, OP_REDUCE, DTYPE_F32, &x, 1, ARG_PACK(REDUCE, OP_SUB, 1))));
+    assert_false(
+        graph_is_fine(f, make(f, OP_REDUCE, DTYPE_F32, &x, 1, ARG_PACK(REDUCE, OP_ADD, 4))));
     assert_false(graph_is_fine(f, make(f, OP_LOAD, DTYPE_F32, (struct uop *[]){x, r}, 2, 0)));
     assert_false(graph_is_fine(
-        f, make(f, OP_WINDOW, DTYPE_F32, (struct uop *[]){x, six, six}, 3, WINDOW_BITS(1, 1, 1))));
+        f, make(f, OP_WINDOW, DTYPE_F32, (struct uop *[]){x, six, six}, 3,
+                ARG_PACK(WINDOW, 1, 1, 1))));
     struct loop *l = new_loop(f, 1, 0, NULL, NULL, 0);
     struct uop *p = uop_param(f->t, &l->param[0]), *one = uop_constf(f->t, DTYPE_F64, 1),
                *on = uop_bool(f->t, true), *n = uop_int(f->t, 3);

@@ -184,7 +184,7 @@ enum damage {
 
 static void band(struct program_text *p, struct uop *x, struct uop *y, enum damage d, struct uop *t)
 {
-    int64_t bits = RANGE_BITS(0, AXIS_BAND, d == THREADS ? WORKER_TEAM : WORKER_EACH);
+    int64_t bits = ARG_PACK(RANGE, 0, AXIS_BAND, d == THREADS ? WORKER_TEAM : WORKER_EACH);
     bool masked = d == MASKED || d == MASKED_BY_DATA;
     struct uop *b = PUT(p, OP_RANGE, DTYPE_INDEX, bits, uop_int(p->t, 4));
     struct uop *i = open_loop(p, d == TOO_FEW ? 7 : 8, 1), *at = i;
@@ -437,9 +437,9 @@ static void test_nearest(void **state)
         for (int i = 0; i < 4; i++)
             a.v[i].f = value[i];
         struct program_text p = {.t = f->t};
-        struct uop *v = PUT(&p, OP_LOAD, DTYPE_F32, VECTOR_BITS(4, 0, 1), x, uop_int(f->t, 0));
+        struct uop *v = PUT(&p, OP_LOAD, DTYPE_F32, ARG_PACK(VECTOR, 4, 0, 1), x, uop_int(f->t, 0));
         v = PUT(&p, OP_NEAREST, d, 0, v);
-        PUT(&p, OP_STORE, d, VECTOR_BITS(4, 0, 1), y, uop_int(f->t, 0), v);
+        PUT(&p, OP_STORE, d, ARG_PACK(VECTOR, 4, 0, 1), y, uop_int(f->t, 0), v);
         assert_true(verifies(f, &p) && runs(f, &p));
         for (int i = 0; i < 4; i++)
             assert_true((double)out.v[i].i == want[k][i]);

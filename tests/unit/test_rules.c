@@ -455,7 +455,7 @@ static struct uop *random_move(struct builder *b, enum op op, struct uop *x, str
         int64_t stride = between(&b->r, 1, 2), k = between(&b->r, 1, extent(x, axis));
         src[n++] = uop_int(t, (extent(x, axis) - k) / stride + 1);
         src[n++] = uop_int(t, k);
-        bits = WINDOW_BITS(axis, stride, 1);
+        bits = ARG_PACK(WINDOW, axis, stride, 1);
         break;
     }
     default: break;

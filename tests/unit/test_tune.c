@@ -124,7 +124,7 @@ static struct uop *store_of(struct tgc *t, int64_t rows, int64_t columns, int64_
     struct uop *sum[2] = {uop_intern(t, OP_MUL, DTYPE_F32, load, 2, (union arg){0}), r[2]};
     struct uop *src[5] = {out, sym_add(t, sym_muli(t, r[0], columns), r[1]),
                           uop_intern(t, OP_REDUCE, DTYPE_F32, sum, 2,
-                                     (union arg){.i = REDUCE_BITS(OP_ADD, 0)}),
+                                     (union arg){.i = ARG_PACK(REDUCE, OP_ADD, 0)}),
                           r[0], r[1]};
     return uop_intern(t, OP_STORE, DTYPE_VOID, src, 5, (union arg){0});
 }

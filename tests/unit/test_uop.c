@@ -189,9 +189,52 @@ static void test_weights_bounds(void **state)
     tgc_free(t);
 }
 
+/* The rows of ops.def: fields of a layout are apart, and hold what they may. */
+static void test_fields(void **state)
+{
+    (void)state;
+    uint64_t taken = 0;
+    int n = 0;
+    for (int i = 0; i < ARG_COUNT; i++) {
+        const struct arg_field *f = arg_field((enum argkind)i);
+        taken = f->text ? taken : 0;
+        if (!f->text)
+            continue;
+        uint64_t mask = (UINT64_MAX >> (64 - f->bits)) << f->at;
+        const int64_t value[] = {f->least, f->most};
+        assert_true(f->at + f->bits <= 64 && (taken & mask) == 0);
+        taken |= mask;
+        n++;
+        for (int k = 0; k < 2; k++) {
+            int64_t zeros = arg_with(0, (enum argkind)i, value[k]),
+                    ones = arg_with(-1, (enum argkind)i, value[k]);
+            assert_true(arg_get(zeros, (enum argkind)i) == value[k]);
+            assert_true(arg_get(ones, (enum argkind)i) == value[k]);
+            assert_true(((uint64_t)zeros & ~mask) == 0 && ((uint64_t)ones | mask) == UINT64_MAX);
+        }
+        assert_false(arg_fits((enum argkind)i, f->most + 1));
+        assert_false(arg_fits((enum argkind)i, f->least - 1));
+    }
+    assert_true(n > 40);
+    int64_t load = ARG_PACK(VECTOR, 16, 3, -5, true);
+    assert_true(VECTOR_LANES(load) == 16 && VECTOR_PART(load) == 3 && VECTOR_STRIDE(load) == -5);
+    assert_true(VECTOR_IS_GROUPS(load) && !VECTOR_IS_ALIGNED(load) && !VECTOR_IS_IMAGE(load));
+    assert_true(op_layout(OP_LOAD, load) == ARG_VECTOR && op_layout(OP_STORE, 0) == ARG_NONE);
+    int64_t tile = ARG_PACK(TILE, 8, 16, 1 << 20, true);
+    assert_true(TILE_ROWS(tile) == 8 && TILE_COLUMNS(tile) == 16 && TILE_STRIDE(tile) == 1 << 20);
+    assert_true(TILE_IS_BY_ROWS(tile) && op_layout(OP_LOAD, tile) == ARG_TILE);
+    assert_true(arg_is_valid(OP_LOAD, tile) && !arg_is_valid(OP_LOAD, ARG_PACK(TILE, 0, 16, 1)));
+    assert_true(REDUCE_MATRIX(ARG_PACK(REDUCE, OP_ADD, 6)) == 0);
+    assert_true(REDUCE_MATRIX(ARG_PACK(REDUCE, OP_ADD, 0, 4)) == 5);
+    assert_false(arg_is_valid(OP_SHUFFLE, ARG_PACK(SHUFFLE, OP_ADD, 6)));
+    assert_false(arg_is_valid(OP_ROLE, ARG_PACK(ROLE, ROLE_COUNT, 128)));
+    assert_false(arg_is_valid(OP_WAIT, ARG_PACK(WAIT, 1, 1) | (int64_t)1 << 50));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_bounds_hold),
+                                       cmocka_unit_test(test_fields),
                                        cmocka_unit_test(test_weights_bounds),
                                        cmocka_unit_test(test_square_of_u32),
                                        cmocka_unit_test(test_dimensions_stay_exact)};
