@@ -70,11 +70,24 @@ static enum exit_status dispatch(struct tgc *t, struct options *o)
     TGC_BUG(t, "no function for the command %s", command_name(o->command));
 }
 
+static void print_hints(const struct tgc *t, const struct options *o, enum exit_status status)
+{
+    if (o->diagnostics_json)
+        return;
+    if (status == EXIT_USAGE)
+        fputs("tgc help lists commands and options, tgc help COMMAND those of one\n", stderr);
+    if (t->bug)
+        fputs("This is a bug in tgc " TGC_VERSION ", not in your model. Please report it with the "
+                                                  "line above, the command line and, if you can,\n"
+              "the model; -O0 may get you around it meanwhile.\n",
+              stderr);
+}
+
 /* VIZ=1, of commands that write no report themselves. */
-static enum exit_status add_report(struct tgc *t, const struct options *o)
+static enum exit_status add_report(const struct options *o)
 {
     struct tgc *own = tgc_new(0);
-    bool ok = false;
+    volatile bool ok = false;    /* what setjmp() returns to */
     if (!own)
         return EXIT_FAILED;
     struct options copy = *o;
@@ -83,10 +96,11 @@ static enum exit_status add_report(struct tgc *t, const struct options *o)
         own->listener = listen_for_terminal(own, &copy);
         ok = viz_write(own, &copy);
     }
+    enum exit_status status = own->bug ? EXIT_BUG : ok ? EXIT_DONE : EXIT_FAILED;
     messages_print(own, &copy, stderr);
-    (void)t;
+    print_hints(own, &copy, status);
     tgc_free(own);
-    return ok ? EXIT_DONE : EXIT_FAILED;
+    return status;
 }
 
 static enum exit_status run(struct tgc *t, int argc, const char *const *argv, struct options *o)
@@ -99,26 +113,13 @@ static enum exit_status run(struct tgc *t, int argc, const char *const *argv, st
     double start = clock_seconds();
     enum exit_status status = dispatch(t, o);
     if (viz_is_apart(o) && status == EXIT_DONE)
-        status = add_report(t, o);
+        status = add_report(o);
     report_stage(t, "total", start);
     if ((fflush(stdout) != 0 || ferror(stdout)) && status == EXIT_DONE) {
         diag_error(t, NULL, "writing to standard output failed");
         status = EXIT_FAILED;
     }
     return status;
-}
-
-static void print_hints(const struct tgc *t, const struct options *o, enum exit_status status)
-{
-    if (o->diagnostics_json)
-        return;
-    if (status == EXIT_USAGE)
-        fputs("tgc help lists commands and options, tgc help COMMAND those of one\n", stderr);
-    if (t->bug)
-        fputs("This is a bug in tgc " TGC_VERSION ", not in your model. Please report it with the "
-                                                  "line above, the command line and, if you can,\n"
-              "the model; -O0 may get you around it meanwhile.\n",
-              stderr);
 }
 
 int main(int argc, char **argv)

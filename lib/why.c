@@ -4,6 +4,7 @@
 #include "backends/program/program.h"
 #include "passes/analysis/kernel_cost.h"
 
+#include <math.h>
 #include <string.h>
 
 static void put_tile(struct text *x, const struct tile *v)
@@ -292,12 +293,13 @@ static void put_tiles_json(struct text *out, const struct choice *c)
     text_putc(out, ']');
 }
 
-/* ,"us":[...]: each candidate's time by the cost model */
+/* ,"us":[...]: each candidate's time by the cost model; null: it cannot be */
 static void put_costs_json(struct text *out, const struct choice *c)
 {
     text_puts(out, ",\"us\":[");
     for (int i = 0; i < c->n && i < TUNE_SIDES_MAX; i++)
-        text_printf(out, "%s%.4g", i ? "," : "", c->cost[i] / 1000);
+        text_printf(out, isfinite(c->cost[i]) ? "%s%.4g" : "%snull", i ? "," : "",
+                    c->cost[i] / 1000);
     text_puts(out, "]");
 }
 

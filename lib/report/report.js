@@ -500,15 +500,16 @@ class GraphView {
     }
   }
   paintText(c, k, n, px, py, ink) {
-    const fit = (s, size) => { const most = Math.floor(NODE_W * k / (size * 0.58)); return s.length > most ? `${s.slice(0, Math.max(1, most - 1))}…` : s; };
+    /* the end of a long name tells more: names are paths */
+    const fit = (s, size) => { const most = Math.floor(NODE_W * k / (size * 0.58)); return s.length > most ? `…${s.slice(1 - Math.max(2, most))}` : s; };
     const size = Math.min(13, 13 * k), two = k > 0.6 && n.name && n.name !== n.title;
     c.fillStyle = ink;
     c.font = `600 ${size}px system-ui, sans-serif`;
-    c.fillText(fit(visible(n.title.slice(0, 60)), size), px, py - (two ? size * 0.6 : 0));
+    c.fillText(fit(visible(n.title.slice(-60)), size), px, py - (two ? size * 0.6 : 0));
     if (!two) return;
     c.fillStyle = n.us > this.most / 8 ? ink : colour("muted");
     c.font = `${size * 0.9}px system-ui, sans-serif`;
-    c.fillText(fit(visible(n.name.slice(0, 60)), size * 0.9), px, py + size * 0.7);
+    c.fillText(fit(visible(n.name.slice(-60)), size * 0.9), px, py + size * 0.7);
   }
   /* The minimap: all nodes once, then the frame of what is in view. */
   drawMap() {
@@ -600,19 +601,21 @@ function choiceList(k, index, isas) {
       lists.push([`Tile, ${isa}`, c.tiles.map(t => ({taken: t.taken, text: t.text, rank: -t.share, words: t.taken ? "" : `, ${percent(t.share)} of the best by the cost model`}))]);
     if (!c.kernel && c.us && main && c.node && c.node === main.name) {
       const seen = new Set();
-      const all = c.candidates.map((line, i) => ({taken: line === c.taken, text: winogradText(line), rank: c.us[i], words: `, ${time(c.us[i])} of the layer`}));
+      const all = c.candidates.map((line, i) => c.us[i] === null ? null : ({taken: line === c.taken, text: winogradText(line), rank: c.us[i], words: `, ${time(c.us[i])} of the layer`})).filter(Boolean);
       lists.push([`Layer ${short(c.node, 60)}`, all.filter(x => x.taken || !seen.has(x.text + x.words) && seen.add(x.text + x.words))]);
     }
   }
   return lists.flatMap(([title, all]) => [make("h4", {}, title), make("ul", {}, ...candidateItems(all))]);
 }
 
-/* Of a device: the kinds of schedules that were compared. */
-function comparedTable(k) {
-  const c = doc.compared.find(x => x.kernel === k.name);
-  if (!c) return null;
-  return make("div", {class: "scroll"}, make("table", {}, make("caption", {}, "Schedules that were compared"), make("tbody", {}, ...c.candidates.map(r =>
-    make("tr", {}, make("td", {}, r.state), make("td", {}, r.is || r.kind), make("td", {class: "n"}, r.us ? time(r.us) : ""), make("td", {}, [r.text, r.why].filter(Boolean).join("; ")))))));
+/* Of a device: the kinds of schedules that were compared, the chosen one first. */
+function comparedList(k) {
+  const c = doc.compared.find(x => x.kernel === k.name), order = ["chosen", "slower", "rule", "refused", "inapplicable"];
+  if (!c) return [];
+  const rank = r => order.indexOf(r.state) + (r.us ? 1 - 1 / (1 + r.us) : 1), words = r => [r.text, r.why].filter(Boolean).join("; ");
+  const items = [...c.candidates].sort((x, y) => rank(x) - rank(y)).map(r => make("li", {class: r.us ? null : "muted"},
+    r.state === "chosen" ? make("b", {}, "taken: ") : r.us ? "rejected: " : "not applicable: ", r.is || r.kind, r.us ? `, ${time(r.us)}` : "", words(r) ? `: ${words(r)}` : ""));
+  return [make("h4", {}, "Schedules"), make("ul", {}, ...items)];
 }
 
 /* Why what it reads was stored by another kernel, and its own result for others. */
@@ -649,8 +652,8 @@ function showKernel(name) {
   const heading = make("h3", {tabindex: -1}, k.name);
   pane.replaceChildren(make("div", {class: "detail"}, heading, make("p", {}, short(k.title || "copies", 400)), make("p", {class: "muted"}, facts.join(" · ")),
     make("div", {class: "columns"},
-      make("div", {}, ...(choices.length ? choices : [make("h4", {}, "Tile"), make("p", {class: "muted"}, "No tile suits it: vectors along its innermost loops, where they fit.")]),
-           comparedTable(k), make("h4", {}, "Why not one kernel with its neighbours"),
+      make("div", {}, ...(choices.length ? choices : doc.compared.length ? [] : [make("h4", {}, "Tile"), make("p", {class: "muted"}, "No tile suits it: vectors along its innermost loops, where they fit.")]),
+           ...comparedList(k), make("h4", {}, "Why not one kernel with its neighbours"),
            fusion.length ? make("ul", {}, ...fusion) : make("p", {class: "muted"}, "It reads inputs and weights alone, and no kernel reads its result."),
            ...(shown.length ? shown : schedules.slice(-1)).flatMap(s => [make("h4", {}, `What was done to its loops (${s.isa})`), optList(s.opts)])),
       make("div", {}, make("h4", {}, "Source"), sourcePane(k)))));
