@@ -570,10 +570,11 @@ function touchedBy(id) {
 
 const kernelLinks = names => names.slice(0, 6).flatMap((n, i) => [i ? ", " : "", make("a", {class: "k", href: `#kernels/${n}`}, n)]);
 
-/* "lanes 0 axis=3 n=13": its sentence is the one of its first word. */
+/* "lanes 0 axis=3 n=13": its sentence is the one of its first word, which is said once. */
 function optList(opts) {
   if (!opts.length) return make("p", {class: "muted"}, "None: the loops are as they were lowered.");
-  return make("ol", {}, ...opts.map(o => make("li", {}, make("code", {}, o), ` ${doc.opts[o.split(" ")[0]] || ""}`)));
+  const said = new Set(), sentence = kind => said.has(kind) ? "" : (said.add(kind), ` ${doc.opts[kind] || ""}`);
+  return make("ol", {}, ...opts.map(o => make("li", {}, make("code", {}, o), sentence(o.split(" ")[0]))));
 }
 
 /* "winograd 27c1 side=4x2": what such a line of a tune file says, for people. */
@@ -601,7 +602,7 @@ function choiceList(k, index, isas) {
       lists.push([`Tile, ${isa}`, c.tiles.map(t => ({taken: t.taken, text: t.text, rank: -t.share, words: t.taken ? "" : `, ${percent(t.share)} of the best by the cost model`}))]);
     if (!c.kernel && c.us && main && c.node && c.node === main.name) {
       const seen = new Set();
-      const all = c.candidates.map((line, i) => c.us[i] === null ? null : ({taken: line === c.taken, text: winogradText(line), rank: c.us[i], words: `, ${time(c.us[i])} of the layer`})).filter(Boolean);
+      const all = c.candidates.map((line, i) => c.us[i] === null ? null : ({taken: line === c.taken, text: winogradText(line), rank: c.us[i], words: `, ${time(c.us[i])} by the cost model`})).filter(Boolean);
       lists.push([`Layer ${short(c.node, 60)}`, all.filter(x => x.taken || !seen.has(x.text + x.words) && seen.add(x.text + x.words))]);
     }
   }

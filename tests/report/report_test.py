@@ -465,11 +465,11 @@ def write_pictures(folder):
     """Those of the guide, of the model there."""
     out = SCRATCH / "pictures"
     out.mkdir(exist_ok=True)
-    tgc(out, MODEL, "-o", "m.html")
+    tgc(out, MODEL, "-o", "mnist_cnn.html")
     with Browser() as b:
-        for name, view, height in (("overview", "overview", 860), ("kernel", "kernels/conv2d_2", 860), ("memory", "memory", 620)):
-            b.open(out / "m.html", f"#{view}", 1200, height)
-            b.shot(Path(folder) / f"report-{name}.png")
+        for name, view, height in (("overview", "overview", 860), ("kernel", "kernels/conv2d_2", 720), ("memory", "memory", 620)):
+            b.open(out / "mnist_cnn.html", f"#{view}", 1200, height)
+            b.shot(Path(folder) / f"report-{name}.webp")
 
 
 if OPTIONS.pictures:
