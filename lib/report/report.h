@@ -112,8 +112,8 @@ void html_heading(struct text *out, const char *id, const char *title, const cha
 /* columns: titles between |; # before one of numbers. */
 void table_begin(struct text *out, const char *id, const char *caption, const char *columns);
 void table_end(struct text *out);
-/* A cell: plain text; a number by which rows are sorted, as text; a share of 0 to 1, with a bar that
- * is full at `most`. */
+/* A cell: plain text; a number by which rows are sorted, as text; a share of 0 to 1, with a bar
+ * that is full at `most`. */
 void cell_text(struct text *out, const char *s);
 void cell_number(struct text *out, double v, const char *s);
 void cell_bar(struct text *out, double share, double most);
