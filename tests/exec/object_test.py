@@ -15,6 +15,7 @@ sys.path[:0] = [str(HERE.parent / "lib"), str(HERE.parent / "onnx")]
 
 import node_test as N
 import tgc as T
+from board import START
 from clang_test import BY_CLANG, CLANG
 from llvm_test import BY_LLVM, LLVM
 from suite import Failure, Skip, Suite, expect
@@ -120,16 +121,6 @@ NUMBERS = {"s390x-linux-gnu": ["--weights=array"]}       # bytes of weights woul
 QUICK = ("aarch64-linux-gnu", "i686-linux-gnu", "s390x-linux-gnu")         # whose compilers scripts/setup.sh check installs
 TOO_LARGE = ("layer_norm", "mnist_cnn")                  # for the memory of qemu's mps2-an386
 # Before newlib's start: a vector table, and the floating-point unit.
-START = """#include <stdint.h>
-extern void _start(void);
-static void reset(void)
-{
-    *(volatile uint32_t *)0xE000ED88 |= 0xFu << 20;
-    _start();
-}
-__attribute__((section(".vectors"), used))
-static void (*const vectors[])(void) = {(void (*)(void))STACK, reset};
-"""
 # Where boards have code and a stack, if not at 0: the secure memory of a Cortex-M33.
 BOARDS = {"mps2-an505": (0x10000000, 0x10400000)}
 

@@ -21,6 +21,7 @@ from onnx import helper, numpy_helper
 
 import tgc as T
 import train_digits
+from board import START
 from networks import NETWORKS, cnn, mlp, samples, save, weights_of
 from suite import Skip, Suite, expect
 
@@ -403,6 +404,91 @@ def the_program_under_sanitizers(folder):
                                     "out.onnx", "--json"], cwd=folder)).out)
     got = {k: float(v) for k, v in re.findall(r"(\w+) ([0-9.]+)", done.out.decode().partition(": ")[2])}
     expect(got["accuracy"] == 1 == want["accuracy"] and got["step"] == want["step"] == 60, f"{got}, {want}")
+
+
+BOARD = """
+#include "net.h"
+#include "data.h"
+#include <stdalign.h>
+#include <stdio.h>
+
+static alignas(NET_ARENA_ALIGN) unsigned char arena[NET_ARENA_BYTES];
+static alignas(NET_PARAMS_ALIGN) unsigned char params[NET_PARAMS_BYTES];
+static alignas(NET_GRADIENTS_ALIGN) unsigned char gradients[NET_GRADIENTS_BYTES];
+static alignas(NET_OPTIMIZER_ALIGN) unsigned char optimizer[NET_OPTIMIZER_BYTES];
+
+static int count_right(net *model, int from, int to)
+{
+    int right = 0;
+    for (int i = from; i < to; i++) {
+        float y[10];
+        net_inputs in = {picture[i]};
+        net_outputs out = {y};
+        int best = 0;
+        if (net_run(model, &in, &out) != NET_OK)
+            return -1;
+        for (int k = 1; k < 10; k++)
+            best = y[k] > y[best] ? k : best;
+        right += best == label[i];
+    }
+    return right;
+}
+
+int main(void)
+{
+    net_options options = {.params = params, .gradients = gradients, .optimizer = optimizer};
+    net_train_inputs in = {.learning_rate = NET_LEARNING_RATE};
+    const float share = 1.0f / RUNS;
+    net *model;
+    int status = net_init(&model, arena, sizeof arena, &options);
+    if (status == NET_OK)
+        status = net_params_init(model, 1);
+    printf("before %d\\n", count_right(model, TRAINED, ALL));
+    in.sample_weight = &share;
+    for (int i = 0; i < EPOCHS * TRAINED && status == NET_OK; i++) {
+        float loss;
+        const int64_t target = label[i % TRAINED];
+        in.data.picture = picture[i % TRAINED];
+        status = net_gradients(model, &in, &target, &loss);
+        if (status == NET_OK && i % RUNS == RUNS - 1) {
+            in.step++;
+            status = net_update(model, &in);
+        }
+    }
+    printf("after %d, status %d\\n", count_right(model, TRAINED, ALL), status);
+    net_close(model);
+    return 0;
+}
+"""
+BARE = "-mcpu=cortex-m4 -mthumb -mfloat-abi=hard -mfpu=fpv4-sp-d16".split()
+
+
+@case("a Cortex-M4 learns the digits in 256 KB")
+def a_cortex_m4_learns(folder):
+    for program in "arm-none-eabi-gcc", "qemu-system-arm":
+        if not shutil.which(program):
+            raise Skip(f"{program} is not installed")
+    x, labels = train_digits.pictures(np.random.default_rng(1), 400)
+    rows = ",\n".join("{" + ",".join(f"{v:.4f}f" for v in row) + "}" for row in x.reshape(400, 64))
+    (folder / "data.h").write_text("enum { ALL = 400, TRAINED = 300, RUNS = 15, EPOCHS = 8 };\n"
+                                   f"static const float picture[400][64] = {{{rows}}};\n"
+                                   f"static const unsigned char label[400] = {{{','.join(map(str, labels))}}};\n")
+    (folder / "learn.c").write_text(BOARD)
+    (folder / "start.c").write_text(START)
+    emit(folder, DIGITS, "--loss=cross_entropy", "--optimizer=adam", "--lr=0.01", "--cpu=generic")
+    T.must(T.run(["arm-none-eabi-gcc", *BARE, "-O2", "learn.c", "net.c", "start.c", "-DSTACK=0x20400000", "--specs=rdimon.specs",
+                  "-Wl,--section-start=.vectors=0", "-Wl,-Ttext-segment=0x8000", "-lm", "-o", "learn"], cwd=folder, timeout=120))
+    T.must(T.run(["arm-none-eabi-gcc", *BARE, "-O2", "-c", "learn.c", "net.c"], cwd=folder, timeout=120))
+    sizes = [line.split() for line in T.must(T.run(["arm-none-eabi-size", "learn.o", "net.o"], cwd=folder)).out.decode().splitlines()[1:]]
+    stack = int(re.search(r"STACK_BYTES (\d+)", (folder / "net.h").read_text())[1])
+    memory = sum(int(data) + int(bss) for _, data, bss, *_ in sizes) + stack
+    expect(memory < 256 * 1024, f"{memory} bytes of memory")
+    said = T.must(T.run(["qemu-system-arm", "-M", "mps2-an386", "-nographic", "-semihosting-config", "enable=on,target=native",
+                         "-kernel", "learn"], cwd=folder, timeout=300)).out.decode()
+    before, after, status = map(int, re.findall(r"\d+", said))
+    expect(status == 0 and before < 30 and after >= 90, f"{said}, of 100 that were not trained; {memory} bytes of memory")
+    T.must(T.run(["gcc", "-O2", "learn.c", "net.c", "-lm", "-o", "here"], cwd=folder, timeout=120))
+    expect(T.must(T.run([folder / "here"], cwd=folder)).out.decode().split() == said.split(), f"{said}, and here otherwise")
 
 
 @case("options that do not go together")
