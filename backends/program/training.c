@@ -84,7 +84,7 @@ static const char example_text[] =
     " *     if (status == MODEL_OK)\n"
     " *         status = model_params_init(model, 0);\n"
     " *     for (int step = 1; step <= 10 && status == MODEL_OK; step++) {\n"
-    " *         FLOAT loss;\n"
+    " *         VALUE loss;\n"
     " *         model_train_inputs in = {.data = {INPUTS}, .learning_rate = MODEL_LEARNING_RATE,\n"
     " *                                  .weight_decay = MODEL_WEIGHT_DECAY, .step = step};\n"
     " *         status = model_train(model, &in, PASSED, &loss);\n"
@@ -112,7 +112,7 @@ void training_write_example(struct program *p, struct text *out)
 {
     const struct schedule *s = p->s;
     const struct text_word word[] = {
-        {"FLOAT", loss_type(p)},
+        {"VALUE", loss_type(p)},
         {"INPUTS", list_fields(p, s->input, program_count_inputs(s))},
         {"OUTPUTS", list_fields(p, s->output, program_count_outputs(s))},
         {"PASSED", has_target(p) ? "targets" : "NULL"},
@@ -158,10 +158,10 @@ const char *training_options(const struct program *p)
 }
 
 static const char header_text[] =
-    "/* Training: LOSS, by OPTIMIZER. What a run takes beside the model's inputs. */\n"
+    "/* Training: LOSS_NAME, by OPTIMIZER_NAME. What a run takes beside the model's inputs. */\n"
     "typedef struct {\n"
     "    model_inputs data;\n"
-    "    const WEIGHT *sample_weight;     /* [samples]: what each counts in the loss; NULL: their "
+    "    const WEIGHT_TYPE *sample_weight;     /* [samples]: what each counts in the loss; NULL: their "
     "mean */\n"
     "    float learning_rate, weight_decay;\n"
     "    int64_t step;                   /* the step's number, from 1 on */\n"
@@ -172,24 +172,24 @@ static const char header_text[] =
     " * a file and given again need no model_params_init: training goes on as without the break.\n"
     " * A block of another model, or one that was not begun, is the status MODEL_BAD_STATE. */\n"
     "int model_params_init(model_self *self, uint64_t seed);\n"
-    "/* One step. targets: TARGETS; *loss: before the\n"
-    " * step. A target that is no class is MODEL_BAD_VALUE, and changes nothing. */\n"
-    "int model_train(model_self *self, const model_train_inputs *in, const TARGET *targets, FLOAT "
+    "/* One step. targets: TARGET_SHAPE. *loss is that before the step.\n"
+    " * A target that is no class is MODEL_BAD_VALUE, and changes nothing. */\n"
+    "int model_train(model_self *self, const model_train_inputs *in, const TARGET_TYPE *targets, LOSS_TYPE "
     "*loss);\n"
     "/* Adds gradients to the block of these. Of several runs that make a step, sample_weight is of "
     "all\n"
     " * of them: 1 / (runs x samples) is their mean. */\n"
-    "int model_gradients(model_self *self, const model_train_inputs *in, const TARGET *targets,\n"
-    "                    FLOAT *loss);\n"
+    "int model_gradients(model_self *self, const model_train_inputs *in, const TARGET_TYPE *targets,\n"
+    "                    LOSS_TYPE *loss);\n"
     "/* The step by the sums of gradients, which are 0 then. Reads learning_rate, weight_decay and "
     "step. */\n"
     "int model_update(model_self *self, const model_train_inputs *in);\n"
     "/* The loss, and nothing changes. *correct, unless correct is NULL: the samples whose class is "
     "right,\n"
     " * of those that count; -1: there are no classes. */\n"
-    "int model_evaluate(model_self *self, const model_train_inputs *in, const TARGET *targets, "
-    "FLOAT *loss,\n"
-    "                   FLOAT *correct);\n"
+    "int model_evaluate(model_self *self, const model_train_inputs *in, const TARGET_TYPE *targets, "
+    "LOSS_TYPE *loss,\n"
+    "                   LOSS_TYPE *correct);\n"
     "/* A parameter, from 0 on, then running statistics: name, dtype, shape, and the offset of its "
     "data in\n"
     " * the block. NULL: there are no more. */\n"
@@ -211,12 +211,12 @@ static const char *targets_text(struct program *p)
 static const struct text_word *words_of(struct program *p)
 {
     const struct graph_training *x = program_training(p->s);
-    const struct text_word word[] = {{"LOSS", x->loss},
-                                     {"OPTIMIZER", x->optimizer},
-                                     {"WEIGHT", weight_type(p)},
-                                     {"TARGETS", targets_text(p)},
-                                     {"TARGET", target_type(p)},
-                                     {"FLOAT", loss_type(p)},
+    const struct text_word word[] = {{"LOSS_NAME", x->loss},
+                                     {"OPTIMIZER_NAME", x->optimizer},
+                                     {"WEIGHT_TYPE", weight_type(p)},
+                                     {"TARGET_SHAPE", targets_text(p)},
+                                     {"TARGET_TYPE", target_type(p)},
+                                     {"LOSS_TYPE", loss_type(p)},
                                      {NULL, NULL}};
     struct text_word *copy = mem_array(p->t, sizeof word / sizeof *word, sizeof *word);
     memcpy(copy, word, sizeof word);
@@ -392,17 +392,17 @@ static const char check_text[] =
     "    return status;\n"
     "}\n\n";
 
-/* The fields of the structs of all entries, by the entry's number of the run. */
+/* Fills the struct of all entries for one of them; from: "in->", where the data are. */
 static void write_data(struct program *p, const struct train_entry *e, const char *from,
                        struct text *out)
 {
     const struct schedule *s = p->s;
     for (int i = 0; i < program_training(s)->ninput && e->input >= 0; i++)
-        text_printf(out, "    all.%s = %s->%s;\n", p->buffer_name[s->input[e->input + i]->id], from,
+        text_printf(out, "    all.%s = %s%s;\n", p->buffer_name[s->input[e->input + i]->id], from,
                     p->buffer_name[s->input[i]->id]);
     for (int i = 0; i < s->nvar; i++)
         if (program_is_field(p, s->var[i]) && s->var[i] != s->graph->entry_number)
-            text_printf(out, "    all.dim_%s = %s->dim_%s;\n", p->var_name[s->var[i]->id], from,
+            text_printf(out, "    all.dim_%s = %sdim_%s;\n", p->var_name[s->var[i]->id], from,
                         p->var_name[s->var[i]->id]);
     text_printf(out, "    all.dim_%s = %d;\n", p->var_name[s->graph->entry_number->id], e->number);
 }
@@ -426,7 +426,7 @@ static void write_run(struct program *p, struct text *out)
     write_begin(p, mem_printf(p->t, "int %s_run(%s *self, const %s_inputs *in, %s_outputs *out)",
                               p->name, p->name, p->name, p->name),
                 "!self || !in || !out", 1, out);
-    write_data(p, &program_training(s)->run, "in", out);
+    write_data(p, &program_training(s)->run, "in->", out);
     for (int i = 0; i < n; i++) {
         const char *name = p->buffer_name[s->output[i]->id];
         text_printf(out, "    results.%s = out->%s;\n", name, name);
@@ -442,17 +442,22 @@ static void write_run(struct program *p, struct text *out)
     text_puts(out, "    return status;\n}\n\n");
 }
 
-static void write_dim_checks(struct program *p, struct text *out)
+/* Returns whether there are sizes that the caller passes. */
+static bool write_dim_checks(struct program *p, struct text *out)
 {
+    bool any = false;
     for (int i = 0; i < p->s->nvar; i++) {
         const struct var *v = p->s->var[i];
         const char *name = p->var_name[v->id];
-        if (program_is_field(p, v) && v != p->s->graph->entry_number)
-            text_printf(out,
-                        "    if (all.dim_%s < %lld || all.dim_%s > %s_MAX_%s)\n"
-                        "        return %s_DIM_OUT_OF_RANGE;\n",
-                        name, (long long)v->min, name, p->upper, name_upper(p->t, name), p->upper);
+        if (!program_is_field(p, v) || v == p->s->graph->entry_number)
+            continue;
+        any = true;
+        text_printf(out,
+                    "    if (all.dim_%s < %lld || all.dim_%s > %s_MAX_%s)\n"
+                    "        return %s_DIM_OUT_OF_RANGE;\n",
+                    name, (long long)v->min, name, p->upper, name_upper(p->t, name), p->upper);
     }
+    return any;
 }
 
 /* The number of a tensor's elements, of the run whose inputs are `all`. */
@@ -523,11 +528,9 @@ static void write_function(struct program *p, const char *name, const struct tra
                 blocks, out);
     if (!has_target(p))
         text_puts(out, "    (void)targets;\n");
-    text_printf(out, "    const %s_inputs *const data = &given->data;\n"
-                     "    const %s_all_inputs *const in = &all;\n    (void)data;\n    (void)in;\n",
-                p->name, p->name);
-    write_data(p, e, "data", out);
-    write_dim_checks(p, out);
+    write_data(p, e, "given->data.", out);
+    if (write_dim_checks(p, out))
+        text_printf(out, "    const %s_all_inputs *const in = &all;\n    (void)in;\n", p->name);
     write_samples(p, e, out);
     write_scalars(p, e, out);
     text_printf(out, "    results.%s = loss;\n", p->buffer_name[s->output[e->loss]->id]);

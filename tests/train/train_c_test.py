@@ -232,6 +232,8 @@ def example(folder):
     draw("mlp", folder)
     emit(folder, "m.onnx", "--loss=cross_entropy", "--optimizer=adam", "--dim=N=1..24", "--cpu=generic")
     head = (folder / "net.h").read_text().split("*/")[0]
+    expect("targets: i64[N], class numbers" in (folder / "net.h").read_text(), "the header does not say what targets are")
+    expect("is NET_BAD_VALUE, and changes nothing" in (folder / "net.h").read_text(), "the header's words are replaced wrongly")
     body = re.findall(r"^ \*     (.*)$", head, re.M)
     text = "".join(f"    {line}\n" for line in body).replace("{.x = x}", "{.x = x, .dim_N = 24}").replace("     else: net_strerror(status)", "")
     (folder / "example.c").write_text("""
@@ -489,6 +491,26 @@ def a_cortex_m4_learns(folder):
     expect(status == 0 and before < 30 and after >= 90, f"{said}, of 100 that were not trained; {memory} bytes of memory")
     T.must(T.run(["gcc", "-O2", "learn.c", "net.c", "-lm", "-o", "here"], cwd=folder, timeout=120))
     expect(T.must(T.run([folder / "here"], cwd=folder)).out.decode().split() == said.split(), f"{said}, and here otherwise")
+
+
+@case("a loss that is an output of the model, and sizes of run time")
+def a_loss_of_the_model(folder):
+    """An autoencoder of one layer whose loss is its own output: it has no target."""
+    r = np.random.default_rng(3)
+    w = {"w": (0.3 * r.standard_normal((6, 6))).astype(np.float32)}
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"]), helper.make_node("Sub", ["y", "x"], ["d"]),
+             helper.make_node("Mul", ["d", "d"], ["q"]), helper.make_node("ReduceMean", ["q"], ["loss"], keepdims=0)]
+    save(folder / "m.onnx", nodes, [("x", ["N", 6])], [("y", ["N", 6]), ("loss", [])], w)
+    np.savez(folder / "d.npz", x=r.standard_normal((24, 6)).astype(np.float32))
+    np.savez(folder / "t.npz", x=np.load(folder / "d.npz")["x"], target=np.load(folder / "d.npz")["x"])
+    said = []
+    for loss, data, *words in (("output:loss", "d.npz", "--batch=24"), ("output:loss", "d.npz", "--dim=N=..24"),
+                               ("mse:y", "t.npz", "--dim=N=..24"), ("mse", "t.npz", "--batch=24")):
+        emit(folder, "m.onnx", f"--loss={loss}", "--optimizer=adam", "--lr=0.01", *words, *T.HERE)
+        T.must(T.run(["gcc", *T.WARNINGS, "-O1", "-DNET_MAIN", "net.c", "-o", "net", "-lm", "-lpthread"], cwd=folder, timeout=300))
+        done = learn(folder, "--data", data, "--batch=24", "--epochs=100", "-o", "block.bin")
+        said.append(float(re.search(r"loss ([0-9.]+)", done.out.decode())[1]))
+    expect(np.allclose(said, said[0], 1e-3) and said[0] < 0.2, f"{said}")
 
 
 @case("options that do not go together")
