@@ -34,7 +34,7 @@ static void random_words(uint64_t seed, uint64_t counter, uint32_t word[2])
     word[1] = b;
 }
 
-//@ blocks
+//@ train_blocks
 /* How a block begins, in the machine's byte order. */
 struct block_head {
     char magic[8];                  /* "tgcblock" */
@@ -71,7 +71,7 @@ static inline unsigned char *block_at(void *block, size_t offset)
     return block ? (unsigned char *)block + offset : NULL;
 }
 
-//@ next_draw blocks random_words
+//@ next_draw train_blocks random_words
 /* The number by which the next run drops elements, not negative. */
 static int64_t next_draw(const void *params, uint64_t seed)
 {

@@ -570,7 +570,7 @@ void training_write_functions(struct program *p, struct text *out)
     const struct graph_training *x = program_training(p->s);
     if (!x)
         return;
-    snippet_use(&p->snippets, "blocks");
+    snippet_use(&p->snippets, "train_blocks");
     write_blocks(p, out);
     write_params_init(p, out);
     write_parameter(p, out);

@@ -13,7 +13,7 @@
  * LOADER_API is `static inline`. MODEL_NO_MMAP: files are read, not mapped. MODEL_NO_PTHREADS:
  * batches are made in the caller's thread.
  */
-//@ loader
+//@ loader_interface
 #ifndef LOADER_H
 #define LOADER_H
 

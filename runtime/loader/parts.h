@@ -4,7 +4,7 @@
  * file as errors name it. */
 #include "runtime/loader/loader.h"
 
-//@ loader_parts loader
+//@ loader_parts loader_interface
 #ifndef LOADER_PARTS_H
 #define LOADER_PARTS_H
 

@@ -493,6 +493,30 @@ def a_cortex_m4_learns(folder):
     expect(T.must(T.run([folder / "here"], cwd=folder)).out.decode().split() == said.split(), f"{said}, and here otherwise")
 
 
+def check_network(network, *words):
+    """A whole training by the program, and by tgc train."""
+    folder = T.scratch(SCRATCH / network)
+    make, shape = NETWORKS[network]
+    make(folder)
+    samples(folder, shape, "cross_entropy")
+    of_both = ["--loss=cross_entropy", "--optimizer=adamw:weight_decay=0.1", "--lr=0.01", "--batch=24"]
+    emit(folder, "m.onnx", *of_both, *words, *T.HERE)
+    T.must(T.run(["gcc", *T.WARNINGS, "-O1", "-DNET_MAIN", "net.c", "-o", "net", "-lm", "-lpthread"], cwd=folder, timeout=300))
+    said = learn(folder, "--data", "d.npz", "--epochs=20", "-o", "block.bin").out.decode()
+    want = T.must(T.run([TGC, "train", "m.onnx", "--data", "d.npz", *of_both, "--epochs=20", "-o", "want.onnx"], cwd=folder))
+    expect(said.split(": ")[1].split()[:6] == want.out.decode().split(": ")[1].split()[:6], f"{said}, by tgc train {want.out.decode()}")
+    weights(folder, "m.onnx", "block.bin", "got.onnx")
+    got, begun = weights_of(folder / "got.onnx"), weights_of(folder / "m.onnx")
+    for name, w in weights_of(folder / "want.onnx").items():
+        expect(np.allclose(got[name], w, 1e-4, 1e-5), f"{name}: {abs(got[name] - w).max()}")
+    expect(sum((got[n] != begun[n]).any() for n in got) >= 5, "few weights have changed")
+    shutil.rmtree(folder)
+
+
+suite.add("a recurrent network by the program", check_network, "lstm")
+suite.add("a transformer's block by the program", check_network, "transformer", "--shape=target=24x6")
+
+
 @case("a loss that is an output of the model, and sizes of run time")
 def a_loss_of_the_model(folder):
     """An autoencoder of one layer whose loss is its own output: it has no target."""
