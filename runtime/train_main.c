@@ -11,7 +11,8 @@
 struct trainer {
     struct dataset data, valid;
     int ndata, nvalid, epochs;
-    const char *augment, *output, *start;
+    const char *augment, *output, *start, *weights;
+    void *weights_memory;
     int64_t batch;
     uint64_t seed, init;
     double rate;
@@ -25,10 +26,10 @@ struct trainer {
     MAIN_VALUE weight[MAIN_SAMPLES];
 };
 
-static alignas(MODEL_PARAMS_ALIGN) unsigned char main_params[MODEL_PARAMS_BYTES];
-static alignas(MODEL_GRADIENTS_ALIGN) unsigned char main_gradients[MODEL_GRADIENTS_BYTES];
-static alignas(MODEL_OPTIMIZER_ALIGN) unsigned char main_optimizer[MODEL_OPTIMIZER_BYTES];
-static alignas(MODEL_ARENA_ALIGN) unsigned char main_arena[MODEL_ARENA_BYTES];
+alignas(MODEL_PARAMS_ALIGN) static unsigned char main_params[MODEL_PARAMS_BYTES];
+alignas(MODEL_GRADIENTS_ALIGN) static unsigned char main_gradients[MODEL_GRADIENTS_BYTES];
+alignas(MODEL_OPTIMIZER_ALIGN) static unsigned char main_optimizer[MODEL_OPTIMIZER_BYTES];
+alignas(MODEL_ARENA_ALIGN) static unsigned char main_arena[MODEL_ARENA_BYTES];
 
 static void fail(const char *what, const char *why)
 {
@@ -196,7 +197,7 @@ static double train_step(struct trainer *r, const struct stream_batch *b)
     MAIN_LOSS loss = 0;
     r->in.step++;
     for (int64_t at = 0; at < b->n; at += MAIN_SAMPLES) {
-        const int64_t n = b->n - at < MAIN_SAMPLES ? b->n - at : MAIN_SAMPLES;
+        const int64_t n = b->n - at < MAIN_SAMPLES ? b->n - at : (int64_t)MAIN_SAMPLES;
         take_samples(r, b, at, n, 1 / (double)b->n);
         if (r->batch <= MAIN_SAMPLES)
             check(model_train(r->self, &r->in, target, &loss), "a step");
@@ -277,6 +278,23 @@ static void train(struct trainer *r)
 
 /* ---- the block */
 
+/* Weights that are not in the program: at a multiple of 64 bytes. */
+static void read_weights(struct trainer *r, const char *path)
+{
+    FILE *f = fopen(path, "rb");
+    if (!f || fseek(f, 0, SEEK_END) != 0)
+        fail(path, "the model's weights cannot be read; --weights=FILE says where they are");
+    const long n = ftell(f);
+    rewind(f);
+    r->weights_memory = get_memory((size_t)n + 64);
+    char *at = (char *)r->weights_memory + (64 - (uintptr_t)r->weights_memory % 64) % 64;
+    if (n < 0 || fread(at, 1, (size_t)n, f) != (size_t)n)
+        fail(path, "the model's weights cannot be read");
+    fclose(f);
+    r->options.weights = at;
+    r->options.weights_bytes = (size_t)n;
+}
+
 static void read_params(const char *path)
 {
     FILE *f = fopen(path, "rb");
@@ -313,6 +331,7 @@ static int usage(FILE *out, int status)
             "       --epochs=N --batch=N --lr=X --seed=N --threads=N\n"
             "       --init=SEED     weights that are drawn; the model's otherwise\n"
             "       --params=BLOCK  weights of a block\n"
+            "       --weights=FILE  where MODEL_FILE.weights is, of a program that was made so\n"
             "       --augment=shift:N,flip,crop:HxW,normalize:MEAN:STD\n"
             "tgc weights MODEL --params BLOCK -o OUT.onnx makes a model of the block.\n");
     return status;
@@ -353,6 +372,8 @@ static int read_option(struct trainer *r, char **argv, int argc, int *i)
         r->init = strtoull(v, NULL, 10);
     else if ((v = value_of("--params", argv, argc, i)))
         r->start = v;
+    else if ((v = value_of("--weights", argv, argc, i)))
+        r->weights = v;
     else if ((v = value_of("--augment", argv, argc, i)))
         r->augment = v;
     else if ((v = value_of("--threads", argv, argc, i)))
@@ -368,7 +389,7 @@ static void open_all(struct trainer *r, char **argv, int argc)
             if ((v = value_of(pass ? "--valid" : "--data", argv, argc, &i)))
                 open_data(r, pass ? &r->valid : &r->data, v);
     if (!r->batch)
-        r->batch = r->data.nsample < MAIN_BATCH ? r->data.nsample : MAIN_BATCH;
+        r->batch = r->data.nsample < MAIN_BATCH ? r->data.nsample : (int64_t)MAIN_BATCH;
     if (r->batch > r->data.nsample)
         fail("--batch", "is more than the samples of --data");
     match_data(r);
@@ -379,6 +400,8 @@ static void open_model(struct trainer *r)
     r->options.params = main_params;
     r->options.gradients = main_gradients;
     r->options.optimizer = main_optimizer;
+    if (model_describe()->weights_external)
+        read_weights(r, r->weights ? r->weights : "MODEL_FILE.weights");
     check(model_init(&r->self, main_arena, sizeof main_arena, &r->options), "MODEL_FILE");
     check(model_params_init(r->self, r->init), "MODEL_FILE");
     if (r->start)
@@ -419,6 +442,7 @@ int main(int argc, char **argv)
         free(r->buffer[k]);
     dataset_close(&r->data);
     dataset_close(&r->valid);
+    free(r->weights_memory);
     free(r);
     return 0;
 }

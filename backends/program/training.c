@@ -624,7 +624,8 @@ static void write_loader(struct program *p, struct text *out)
     main.snippets = (struct snippet_set){.t = p->t};
     snippet_use(&main.snippets, "train_main");
     snippets_leave_out(&main.snippets, &p->snippets);
-    text_puts(out, "#define LOADER_API static inline\n\n");
+    text_puts(out, "#define LOADER_API static inline\n"
+                   "#ifdef __cplusplus\n#define _Static_assert static_assert\n#endif\n\n");
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         snippets_write(&main, out, files[i], NULL);
 }

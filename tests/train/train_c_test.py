@@ -400,6 +400,8 @@ def the_program_under_sanitizers(folder):
         (folder / "data" / "abc"[k % 3] / f"{k}.pgm").write_bytes(b"P5 12 12 255\n" + shade.astype(np.uint8).tobytes())
     emit(folder, "m.onnx", "--loss=cross_entropy", "--lr=0.02", "--batch=4", "--threads=2", *T.HERE)
     T.must(T.run(["gcc", *T.WARNINGS, *T.SANITIZE, "-DNET_MAIN", "net.c", "-o", "net", "-lm", "-lpthread"], cwd=folder, timeout=300))
+    T.must(T.run(["g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-DNET_MAIN", "-x", "c++", "-fsyntax-only", "net.c"],
+                 cwd=folder, timeout=300))
     words = ["--augment=shift:1,flip,normalize:127:64", "--batch=6", "--epochs=20"]
     done = learn(folder, "--data", "data", *words, "-o", "block.bin")
     want = json.loads(T.must(T.run([TGC, "train", "m.onnx", "--data", "data", "--loss=cross_entropy", "--lr=0.02", *words, "-o",
@@ -528,7 +530,7 @@ def a_loss_of_the_model(folder):
     np.savez(folder / "d.npz", x=r.standard_normal((24, 6)).astype(np.float32))
     np.savez(folder / "t.npz", x=np.load(folder / "d.npz")["x"], target=np.load(folder / "d.npz")["x"])
     said = []
-    for loss, data, *words in (("output:loss", "d.npz", "--batch=24"), ("output:loss", "d.npz", "--dim=N=..24"),
+    for loss, data, *words in (("output:loss", "d.npz", "--batch=24", "--weights=file"), ("output:loss", "d.npz", "--dim=N=..24"),
                                ("mse:y", "t.npz", "--dim=N=..24"), ("mse", "t.npz", "--batch=24")):
         emit(folder, "m.onnx", f"--loss={loss}", "--optimizer=adam", "--lr=0.01", *words, *T.HERE)
         T.must(T.run(["gcc", *T.WARNINGS, "-O1", "-DNET_MAIN", "net.c", "-o", "net", "-lm", "-lpthread"], cwd=folder, timeout=300))
