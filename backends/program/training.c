@@ -94,8 +94,8 @@ static const char example_text[] =
     " *     if (status == MODEL_OK)\n"
     " *         status = model_run(model, &in, &out);     else: model_strerror(status)\n"
     " *     model_close(model);\n"
-    " *\n * No heap, no files, no global state: what changes is in the arena and the blocks, and what is "
-    "learned in\n * the blocks alone.\n";
+    " *\n * No heap, no files, no global state: what changes is in the arena and the blocks, and\n"
+    " * what is learned in the blocks alone.\n";
 
 static const char *list_fields(struct program *p, struct buffer *const *b, int n)
 {
@@ -139,7 +139,8 @@ void training_write_macros(struct program *p, struct text *out)
                 p->upper, x->nparam, x->nstatistic);
     text_printf(out, "#define %s_LEARNING_RATE ", p->upper);
     text_float(out, (float)x->learning_rate);
-    text_printf(out, "      /* where you know no better one */\n#define %s_WEIGHT_DECAY ", p->upper);
+    text_puts(out, "      /* where you know no better one */\n");
+    text_printf(out, "#define %s_WEIGHT_DECAY ", p->upper);
     text_float(out, (float)x->weight_decay);
     text_putc(out, '\n');
     if (x->nclass > 0 && x->nclass < INT64_MAX)
@@ -161,38 +162,35 @@ static const char header_text[] =
     "/* Training: LOSS_NAME, by OPTIMIZER_NAME. What a run takes beside the model's inputs. */\n"
     "typedef struct {\n"
     "    model_inputs data;\n"
-    "    const WEIGHT_TYPE *sample_weight;     /* [samples]: what each counts in the loss; NULL: their "
-    "mean */\n"
+    "    const WEIGHT_TYPE *sample_weight;     /* [samples]: what each counts in the loss; NULL: "
+    "their mean */\n"
     "    float learning_rate, weight_decay;\n"
     "    int64_t step;                   /* the step's number, from 1 on */\n"
     "} model_train_inputs;\n\n"
     "/* Fills the block of parameters, and makes the other blocks those before the first step.\n"
-    " * seed 0: the model's own weights; otherwise matrices and filters are drawn. Blocks that are "
-    "kept in\n"
-    " * a file and given again need no model_params_init: training goes on as without the break.\n"
+    " * seed 0: the model's own weights; otherwise matrices and filters are drawn. Blocks that\n"
+    " * are kept in a file and given again need no model_params_init: training goes on as without\n"
+    " * the break.\n"
     " * A block of another model, or one that was not begun, is the status MODEL_BAD_STATE. */\n"
     "int model_params_init(model_self *self, uint64_t seed);\n"
     "/* One step. targets: TARGET_SHAPE. *loss is that before the step.\n"
     " * A target that is no class is MODEL_BAD_VALUE, and changes nothing. */\n"
-    "int model_train(model_self *self, const model_train_inputs *in, const TARGET_TYPE *targets, LOSS_TYPE "
-    "*loss);\n"
-    "/* Adds gradients to the block of these. Of several runs that make a step, sample_weight is of "
-    "all\n"
-    " * of them: 1 / (runs x samples) is their mean. */\n"
-    "int model_gradients(model_self *self, const model_train_inputs *in, const TARGET_TYPE *targets,\n"
-    "                    LOSS_TYPE *loss);\n"
-    "/* The step by the sums of gradients, which are 0 then. Reads learning_rate, weight_decay and "
-    "step. */\n"
+    "int model_train(model_self *self, const model_train_inputs *in, const TARGET_TYPE *targets,\n"
+    "                LOSS_TYPE *loss);\n"
+    "/* Adds gradients to the block of these. Of several runs that make a step, sample_weight is\n"
+    " * of all of them: 1 / (runs x samples) is their mean. */\n"
+    "int model_gradients(model_self *self, const model_train_inputs *in,\n"
+    "                    const TARGET_TYPE *targets, LOSS_TYPE *loss);\n"
+    "/* The step by the sums of gradients, which are 0 then. Reads learning_rate, weight_decay\n"
+    " * and step. */\n"
     "int model_update(model_self *self, const model_train_inputs *in);\n"
-    "/* The loss, and nothing changes. *correct, unless correct is NULL: the samples whose class is "
-    "right,\n"
-    " * of those that count; -1: there are no classes. */\n"
-    "int model_evaluate(model_self *self, const model_train_inputs *in, const TARGET_TYPE *targets, "
-    "LOSS_TYPE *loss,\n"
-    "                   LOSS_TYPE *correct);\n"
-    "/* A parameter, from 0 on, then running statistics: name, dtype, shape, and the offset of its "
-    "data in\n"
-    " * the block. NULL: there are no more. */\n"
+    "/* The loss, and nothing changes. *correct, unless correct is NULL: the samples whose class\n"
+    " * is right, of those that count; -1: there are no classes. */\n"
+    "int model_evaluate(model_self *self, const model_train_inputs *in, const TARGET_TYPE "
+    "*targets,\n"
+    "                   LOSS_TYPE *loss, LOSS_TYPE *correct);\n"
+    "/* A parameter, from 0 on, then running statistics: name, dtype, shape, and the offset of\n"
+    " * its data in the block. NULL: there are no more. */\n"
     "const struct model_tensor *model_parameter(int index);\n\n";
 
 static const char *targets_text(struct program *p)
@@ -511,6 +509,21 @@ static void write_scalars(struct program *p, const struct train_entry *e, struct
                         p->buffer_name[p->s->input[scalar[i].input]->id], scalar[i].value);
 }
 
+static const char *signature_of(struct program *p, const char *name, bool evaluates)
+{
+    struct text x = {.t = p->t};
+    text_printf(&x, "int %s_%s(", p->name, name);
+    struct text_list list = {.out = &x, .separator = ",", .indent = x.n, .tail = strlen(")")};
+    list_put(&list, mem_printf(p->t, "%s *self", p->name));
+    list_put(&list, mem_printf(p->t, "const %s_train_inputs *given", p->name));
+    list_put(&list, mem_printf(p->t, "const %s *targets", target_type(p)));
+    list_put(&list, mem_printf(p->t, "%s *loss", loss_type(p)));
+    if (evaluates)
+        list_put(&list, mem_printf(p->t, "%s *correct", loss_type(p)));
+    text_puts(&x, ")");
+    return x.s;
+}
+
 /* One of the functions that know the loss. */
 static void write_function(struct program *p, const char *name, const struct train_entry *e,
                            unsigned blocks, bool evaluates, struct text *out)
@@ -518,12 +531,7 @@ static void write_function(struct program *p, const char *name, const struct tra
     const struct schedule *s = p->s;
     bool draws = e->draw >= 0;
     const char *value = loss_type(p);
-    write_begin(p,
-                mem_printf(p->t,
-                           "int %s_%s(%s *self, const %s_train_inputs *given, const %s *targets, "
-                           "%s *loss%s)",
-                           p->name, name, p->name, p->name, target_type(p), value,
-                           evaluates ? mem_printf(p->t, ", %s *correct", value) : ""),
+    write_begin(p, signature_of(p, name, evaluates),
                 has_target(p) ? "!self || !given || !targets || !loss" : "!self || !given || !loss",
                 blocks, out);
     if (!has_target(p))
