@@ -260,6 +260,82 @@ static bool vote_terms(struct layout *l, const struct nest *m)
     return any;
 }
 
+/* Whether the offset walks along one axis by r and by s: of the two, neither's elements lie between
+ * those of the other. */
+static bool walks_by_both(struct tgc *t, struct uop *offset, const struct uop *r,
+                          const struct uop *s)
+{
+    int64_t along, across;
+    return index_stride(t, offset, r, &along) && index_stride(t, offset, s, &across) && along > 0 &&
+           across > 0 && across < sat_mul(along, r->src[0]->vmax) &&
+           along < sat_mul(across, s->src[0]->vmax);
+}
+
+/* The operand that windows walk over, the range of the store and that of the reduction by which
+ * they do. */
+struct windows { int operand; const struct uop *stored, *reduced; };
+
+static bool find_windows(const struct nest *m, struct windows *w)
+{
+    for (int i = 0; i < m->nload; i++)
+        for (int k = m->first; k < m->store->nsrc; k++)
+            for (int j = 1; j < m->reduce->nsrc; j++) {
+                *w = (struct windows){i, m->store->src[k], m->reduce->src[j]};
+                if (w->stored->op == OP_RANGE && w->reduced->op == OP_RANGE &&
+                    walks_by_both(m->t, m->load[i]->src[1], w->reduced, w->stored))
+                    return true;
+            }
+    return false;
+}
+
+/* Whether r is one of the ranges by which the operand is walked over. */
+static bool is_of_window(const struct nest *m, int operand, const struct uop *r)
+{
+    struct uop *offset = m->load[operand]->src[1];
+    for (int k = m->first; k < m->store->nsrc; k++)
+        for (int j = 1; j < m->reduce->nsrc; j++)
+            if ((m->store->src[k] == r || m->reduce->src[j] == r) &&
+                walks_by_both(m->t, offset, m->reduce->src[j], m->store->src[k]))
+                return true;
+    return false;
+}
+
+/* A convolution whose weights are the run's, as those in training, and its derivatives:
+ *
+ *      y[n, oc, oy]   = sum over ic, ky    x[n, ic, oy + ky] * w[oc, ic, ky]
+ *      dw[oc, ic, ky] = sum over n, oy     x[n, ic, oy + ky] * dy[n, oc, oy]
+ *
+ * Vectors run along an axis of the result that the other operand alone has, oc. x is read element
+ * by element: its channels, ic, should be contiguous in either. On processors alone: the tiles of
+ * a device go through pixels. false: there are no windows, or too few such columns. */
+static bool vote_windows(struct layout *l, const struct nest *m)
+{
+    struct windows w;
+    bool any = false;
+    if (operands_any(m->stationary) || device_has_grid(m->t) || !find_windows(m, &w))
+        return false;
+    bool is_layer = w.reduced->src[0]->vmax <= w.stored->src[0]->vmax;
+    for (int columns = 1; columns >= 0; columns--)
+        for (int k = m->first; k < m->store->nsrc && (columns || any); k++) {
+            struct uop *r = m->store->src[k];
+            struct nest_axis axis = nest_axis(m, r);
+            bool walked = operands_has(axis.reads, w.operand);
+            if (r->op != OP_RANGE || r->src[0]->vmax < COLUMNS_MIN || walked == columns ||
+                (walked && is_layer) || is_of_window(m, w.operand, r))
+                continue;
+            for (int i = 0; i < m->nload; i++)
+                if (operands_has(axis.reads, i))
+                    (void)vote(l, m->load[i], r, trips_of(m));
+            if (columns && is_layer)
+                (void)vote(l, m->store, r, stores_of(m));
+            any = true;
+        }
+    for (int j = 1; j < m->reduce->nsrc && any && is_layer; j++)
+        if (!is_of_window(m, w.operand, m->reduce->src[j]))
+            (void)vote(l, m->load[w.operand], m->reduce->src[j], trips_of(m));
+    return any;
+}
+
 /* A layer's votes: the axes that its values share with its weights should be innermost. */
 static void vote_layer(struct layout *l, struct uop *store)
 {
@@ -274,7 +350,7 @@ static void vote_layer(struct layout *l, struct uop *store)
         return;
     bool by_terms = vote_terms(l, &m);
     if (!has_columns(&m)) {
-        if (by_terms)
+        if (by_terms || vote_windows(l, &m))
             return;
         if (nest_sums_bytes(&m, &values, &weights))
             for (int k = 1; k < m.reduce->nsrc; k++)
