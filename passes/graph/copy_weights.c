@@ -1,7 +1,7 @@
 /* copy_weights.c - weights that each run may change, as training does, are copied before a
  * convolution reads them.
  *
- *      y[n, oc, oy] = sum over ic, ky  x[n, ic, oy + ky] * w[oc, ic, ky]      w: an input, or a state
+ *      y[n, oc, oy] = sum over ic, ky  x[n, ic, oy + ky] * w[oc, ic, ky]     w: an input or a state
  *
  * Known weights are packed when the model is compiled. Of others the columns, oc, are strided where
  * the model has them first. A copy is a tensor of the plan, whose order of axes is free
