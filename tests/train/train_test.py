@@ -148,6 +148,26 @@ suite.add("lamb", check_against_formula, "lamb", lamb)
 suite.add("muon", check_against_formula, "muon", muon)
 
 
+@case("cross entropy of distributions")
+def cross_entropy_of_distributions(folder):
+    w = random_weights({"w": (6, 4)})
+    save(folder / "m.onnx", [helper.make_node("MatMul", ["x", "w"], ["y"])], [("x", ["N", 6])], [("y", ["N", 4])], w)
+    x, _ = samples(folder, (6,), "mse", 4)
+    target = np.random.default_rng(8).dirichlet(np.ones(4), len(x)).astype(np.float32)
+    np.savez(folder / "d.npz", x=x, target=target)
+    train(folder, "m.onnx", "--data", "d.npz", "--loss=cross_entropy", "--optimizer=sgd", "--epochs=3", "--batch=24", "--lr=0.5",
+          "-o", "out.onnx", "--log=log.jsonl")
+    p, want = w["w"].astype(np.float64), []
+    for _ in range(3):
+        y = x @ p
+        log = y - np.log(np.exp(y).sum(1, keepdims=True))
+        want.append(-(target * log).sum(1).mean())
+        p = p - 0.5 * x.T @ (np.exp(log) - target) / len(x)
+    got = [json.loads(line)["loss"] for line in open(folder / "log.jsonl")]
+    expect(np.allclose(got, want, 1e-4), f"losses {got}, expected {want}")
+    expect(np.allclose(weights_of(folder / "out.onnx")["w"], p, 1e-3, 1e-4), "other weights than by the formula")
+
+
 # --------------------------------------------------------------------------- what people do with it
 
 def digits(folder):
