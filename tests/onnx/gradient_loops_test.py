@@ -71,6 +71,14 @@ def loop(nodes, state, scans=None, inits=()):
                 {"c2": [], **{f"{n}2": shape for n, shape in state.items()}, **(scans or {})}, inits)
 
 
+@suite.case("Loop: fewer iterations than rows, which begin with the second")
+def some_rows():
+    inner = loop([G.node("Add", ["i", "one"], ["at"]), G.node("Gather", ["rows", "at"], ["row"]), G.node("Mul", ["h", "row"], ["p"]),
+                  G.node("Sin", ["p"], ["h2"])], {"h": [3]})
+    along("some rows", [G.node("Loop", ["n", "", "x"], ["r"], body=inner)], {"x": draw(3), "rows": draw(5, 3)},
+          [("n", np.array(2)), ("one", np.array(1))], twice=True)
+
+
 @suite.case("Loop: products with a weight, stacked states, a row by its number")
 def with_weight():
     inner = loop([G.node("MatMul", ["h", "w"], ["m"]), G.node("Gather", ["rows", "i"], ["row"]),
