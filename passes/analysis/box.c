@@ -97,7 +97,7 @@ static bool take_coordinate(struct reader *r, const struct sum *e, struct box_ax
         if (e->times[i] == 0)
             continue;
         if (times_of(&r->rest, e->term[i]) != sat_mul(e->times[i], x->stride))
-            return refuse(r, "a condition is of no coordinate along an axis");
+            return refuse(r, "a condition does not bound a coordinate of an axis");
         (void)add_term(&r->rest, e->term[i], -sat_mul(e->times[i], x->stride));
         if (e->term[i] != own)
             at = sym_add(r->t, at, sym_muli(r->t, e->term[i], e->times[i]));
@@ -134,7 +134,7 @@ static bool take_bound(struct reader *r, struct uop *e, int64_t size)
     struct uop *own = NULL;
     int64_t stride = 0;
     if (!add_sum(&s, e, 1) || !multiply_out(&s, &size))
-        return refuse(r, "a condition of many terms");
+        return refuse(r, "a condition has too many terms");
     for (int i = 0; i < s.n; i++)
         for (int k = 0; k < r->nloop; k++)
             if (s.term[i] == r->loop[k] && s.times[i] != 0) {
@@ -151,7 +151,7 @@ static bool take_bound(struct reader *r, struct uop *e, int64_t size)
             return take_coordinate(r, &s, &r->b->axis[i], own, size);
         }
     if (own)
-        return refuse(r, "a condition of a loop along which nothing changes");
+        return refuse(r, "a condition bounds a loop that moves no coordinate");
     for (int i = 0; i < s.n && !stride; i++)
         if (s.times[i] > 0 && times_of(&r->rest, s.term[i]) % s.times[i] == 0)
             stride = times_of(&r->rest, s.term[i]) / s.times[i];
@@ -177,7 +177,7 @@ static bool list_bounds(struct reader *r, struct uop *cond, struct bound *bound,
     if (below)
         e = cond->src[0];
     else if (cond->op != OP_LT || !uop_const_int(cond->src[0], &c) || c != -1)
-        return refuse(r, "a condition is of something else than a coordinate");
+        return refuse(r, "a condition is on something other than a coordinate");
     int i = 0;
     while (i < *n && bound[i].e != e)
         i++;
@@ -211,12 +211,14 @@ static bool take_loops(struct reader *r)
         int64_t extent = range_fixed_size(r->loop[k]), stride = times_of(&r->rest, r->loop[k]);
         struct uop *own = r->loop[k];
         if (extent < 1 || extent > BULK_EXTENT || stride < 1)
-            return refuse(r, "a loop of a copy has more than 256 turns, or is along no axis");
+            return refuse(
+                r, "a loop of the copy has more than 256 iterations, or moves along no axis");
         for (int i = 0; i < r->rest.n; i++)
             if (r->rest.term[i] != own && uop_depends_on(r->t, r->rest.term[i], own))
-                return refuse(r, "a loop of a copy is divided: rows are of several rows of pixels");
+                return refuse(
+                    r, "a loop of the copy is divided: its rows span several rows of pixels");
         if (!add_axis(r, own, stride, extent))
-            return refuse(r, "a copy of more axes than a box has");
+            return refuse(r, "the copy has more axes than a box");
         r->b->nelem = sat_mul(r->b->nelem, extent);
     }
     return true;
@@ -275,7 +277,7 @@ static bool sort_axes(struct reader *r)
         for (int k = i; k > 0 && b->axis[k - 1].stride > b->axis[k].stride; k--) {
             struct box_axis x = b->axis[k];
             if (b->axis[k - 1].extent > 1 && x.extent > 1)
-                return refuse(r, "a copy whose rows are not those of memory");
+                return refuse(r, "the copy's rows are not rows of memory");
             b->axis[k] = b->axis[k - 1];
             b->axis[k - 1] = x;
         }
@@ -288,21 +290,21 @@ static bool fits(struct reader *r, const struct buffer *of)
     int64_t nbytes = (int64_t)dtype_nbytes(of->dtype), nelem = 1, last = b->first;
     for (int a = 0; a < of->ndim; a++) {
         if (of->dim[a]->op != OP_CONST)
-            return refuse(r, "only the run knows the tensor's sizes");
+            return refuse(r, "the tensor's sizes are unknown at compile time");
         nelem = sat_mul(nelem, of->dim[a]->arg.i);
     }
     b->row = b->axis[0].extent;
     if (b->axis[0].stride != 1 || b->row * nbytes % BULK_ALIGNED)
-        return refuse(r, "rows of a copy are no neighbours, or of no multiple of 16 bytes");
+        return refuse(r, "the copy's rows are not contiguous, or no multiple of 16 bytes");
     for (int i = 0; i < b->rank; i++) {
         const struct box_axis *x = &b->axis[i];
         if (i > 0 &&
             (x->stride * nbytes % BULK_ALIGNED || x->stride >= ((int64_t)1 << 40) / nbytes ||
              (i > 1 && x->stride % b->axis[i - 1].stride)))
-            return refuse(r, "rows of the tensor begin at no multiples of 16 bytes");
+            return refuse(r, "the tensor's rows are not aligned to 16 bytes");
         if (x->size > UINT32_MAX || x->coordinate->vmin < INT32_MIN ||
             x->coordinate->vmax > INT32_MAX - BULK_EXTENT)
-            return refuse(r, "an axis is longer than a box's");
+            return refuse(r, "an axis exceeds a box's extent");
         last = sat_add(last, sat_mul(x->size - 1, x->stride));
     }
     return last < nelem || refuse(r, "an axis reaches beyond the tensor");
@@ -329,7 +331,7 @@ static bool is_in_order(struct reader *r, struct uop *at, int64_t panel, int64_t
     if (panel && r->b->row * nbytes % PANEL_ROW_NBYTES == 0 &&
         step / r->b->row * (PANEL_ROW_NBYTES / nbytes) == panel)
         place = panel_place(r->t, place, r->b->row, step, nbytes);
-    return place == at || refuse(r, "the copy has another order than a box");
+    return place == at || refuse(r, "the copy's order of elements is not a box's");
 }
 
 bool box_read(struct tgc *t, struct uop *value, struct uop *at, struct uop *const *loop, int nloop,
@@ -343,7 +345,7 @@ bool box_read(struct tgc *t, struct uop *value, struct uop *at, struct uop *cons
     *why = NULL;
     if (load->op != OP_LOAD || load->arg.i || load->src[0]->op != OP_BUFFER ||
         (load->nsrc > 2 && !load_is_zero_elsewhere(load)))
-        return refuse(&r, "more is computed for a copy than its operand");
+        return refuse(&r, "the copied operand is computed, not loaded");
     const struct buffer *of = uop_buffer_of(load->src[0]);
     int64_t nbytes = (int64_t)dtype_nbytes(of->dtype), aligned = BULK_ALIGNED / nbytes;
     b->memory = load->src[0];
@@ -353,7 +355,7 @@ bool box_read(struct tgc *t, struct uop *value, struct uop *at, struct uop *cons
             &r,
             "elements that are no bytes of the tensor's, which begins at multiples of 16 of them");
     if (!add_sum(&r.rest, load->src[1], 1))
-        return refuse(&r, "an offset of many terms");
+        return refuse(&r, "an offset has too many terms");
     if (!take_loops(&r) || (load->nsrc > 2 && !take_conditions(&r, load->src[2])))
         return false;
     for (int i = 0; i < b->rank; i++)                 /* unconditional loops leave the offset */

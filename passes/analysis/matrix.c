@@ -414,7 +414,7 @@ static bool read_product(struct tgc *t, const struct uop *store, const struct uo
     for (int i = axes.n - 1; i >= lanes; i--)
         p->element[p->nelement++] = axes.v[i].range;
     if (range_fixed_size(k) != row->size[MATRIX_K])
-        return fail(why, "the sum's last loop is not as long as the instruction's");
+        return fail(why, "the sum's last loop does not have the instruction's K iterations");
     axes.v[axes.n++] = (struct matrix_axis){k, MATRIX_K, 1};
     for (int exchanged = 0; exchanged < 2; exchanged++) {
         bool fits = matrix_factors(sum, row, exchanged, factor);
@@ -437,7 +437,7 @@ static bool read_product(struct tgc *t, const struct uop *store, const struct uo
             return true;
     }
     return fail(why,
-                "the factors are not in local memory, in the order that the instruction takes");
+                "the factors are not in shared memory, in the order that the instruction takes");
 }
 
 bool matrix_read(struct tgc *t, const struct uop *store, const struct uop *sum,

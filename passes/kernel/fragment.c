@@ -299,14 +299,15 @@ bool apply_fragment(struct work *w, const struct opt *opt)
     struct uop *store = w->ast->src[opt->store];
     if (opt->of != OF_STORE || !nest_find(t, store, &m) || !find_factors(&m, &f) ||
         m.reduce->nsrc > MAX_RANK)
-        return work_refuse(w, "no sum of products of bytes, all of whose groups are neighbours");
+        return work_refuse(w, "there is no sum of products of bytes with contiguous groups");
     if (!take_extent(&m, opt->axis, &x))
-        return work_refuse(w, "the rows are the last loop, outside of a tile's columns alone");
+        return work_refuse(w, "the rows must be the last loop before the tile's columns");
     if (opt->n < 2 || opt->n > TILE_ROWS_MAX || range_fixed_size(x.row) % opt->n)
-        return work_refuse(w, "a tile has 2 to 16 rows, which divide the loop");
+        return work_refuse(w, "n must be 2 to 16 and divide the loop");
     if (!rows_suit(&m, &f, x.row) || !columns_suit(&m, &f, x.vector))
-        return work_refuse(w, "values change with the columns, or weights with the rows, or their "
-                              "bytes lie apart");
+        return work_refuse(
+            w,
+            "values vary along columns, or weights along rows, or their bytes are not contiguous");
     struct uop *stage = stage_of(w, &m, &f, &x, opt->n);
     int64_t lanes = range_fixed_size(x.vector), wide = x.block ? range_fixed_size(x.block) : 1;
     struct uop *at = sym_add(t, sym_muli(t, x.row, wide * lanes), x.vector);

@@ -22,10 +22,10 @@ static bool apply_order(struct work *w, const struct opt *opt)
     while (first < o->n && range_is(o->range[first], AXIS_BAND))
         first++;
     if (opt->axis < first || opt->axis >= last || opt->to < first || opt->to >= last)
-        return work_refuse(w, "bands stand outside of all loops, lanes inside");
+        return work_refuse(w, "bands must stay outside all loops, and lanes inside");
     struct uop *r = o->range[opt->axis], *was = o->was[opt->axis];
     if (range_is(r, AXIS_ORDER))
-        return work_refuse(w, "the loop's turns may store at the same place: it stays as it is");
+        return work_refuse(w, "iterations of the loop may store to the same element: it stays as it is");
     work_remove_range(o, opt->axis);
     work_insert_range(o, opt->to, r, was);
     return true;
@@ -38,7 +38,7 @@ static bool apply_panel(struct work *w, const struct opt *opt)
     if (!work_take_axis(w, opt, &r, &size))
         return false;
     if (opt->n < 2 || size % opt->n || RANGE_AXIS(r->arg.i) != AXIS_LOOP)
-        return work_refuse(w, "a panel is a loop's part, of two turns or more, which divides it");
+        return work_refuse(w, "n must be 2 or more and divide the loop");
     struct uop *was = w->open.was[opt->axis];
     struct uop *outer = work_new_range(w->t, size / opt->n, AXIS_LOOP),
                *part = work_new_range(w->t, opt->n, AXIS_PART);
@@ -80,15 +80,15 @@ static bool apply_lanes(struct work *w, const struct opt *opt)
     struct uop *was = w->open.was[opt->axis], *size = r->src[0];
     bool inner = range_is_lane(r);
     if (opt->n < 1 || !uop_is_int(sym_mod(w->t, size, uop_int(w->t, opt->n)), 0))
-        return work_refuse(w, "the lanes do not divide the loop: it is to be cut before");
+        return work_refuse(w, "n does not divide the loop's iterations: cut it first");
     if (inner && !range_is(r, AXIS_LANE))
-        return work_refuse(w, "such a lane is not divided");
+        return work_refuse(w, "a lane of this kind cannot be divided");
     if (opt->kind != AXIS_LANE && opt->kind != AXIS_KEPT && opt->kind != AXIS_VECTOR)
-        return work_refuse(w, "a lane is of the kind lane, kept or vector");
+        return work_refuse(w, "a lane's kind must be lane, kept or vector");
     if (is_staged_along(w, was))
         return work_refuse(w, "a stage depends on the loop");
     if (opt->kind == AXIS_VECTOR && !vectors_fit(w, was))
-        return work_refuse(w, "something along the loop is no vector");
+        return work_refuse(w, "an access or operation along the loop has no vector form");
     struct uop *turns = sym_div(w->t, size, uop_int(w->t, opt->n));
     struct uop *outer = uop_is_int(turns, 1)
                             ? uop_int(w->t, 0)
@@ -113,7 +113,7 @@ static bool apply_unroll(struct work *w, const struct opt *opt)
     if (!work_take_axis(w, opt, &r, &size))
         return false;
     if (size > TURNS_MAX || range_is_lane(r))
-        return work_refuse(w, "straight-line code is for loops of few turns that are no lanes");
+        return work_refuse(w, "only a loop of at most 64 iterations that is no lane can be unrolled");
     struct uop *was = w->open.was[opt->axis], *lane = work_new_range(w->t, size, AXIS_UNROLLED);
     work_name_like(w->t, lane, r);
     work_remove_range(&w->open, opt->axis);
@@ -141,20 +141,20 @@ static bool apply_thread(struct work *w, const struct opt *opt)
     if (!work_open(w, opt))
         return false;
     if (o->stage)
-        return work_refuse(w, "a stage is each thread's own");
+        return work_refuse(w, "a stage is private to each thread");
     if (opt->axis < 0 || opt->axis >= work_loops_before_lanes(o))
-        return work_refuse(w, "the nest has no such loop outside of its lanes");
+        return work_refuse(w, "the nest has no such loop outside its lanes");
     if (range_is(o->range[opt->axis], AXIS_ORDER))
-        return work_refuse(w, "threads would meet in what the loop stores");
+        return work_refuse(w, "iterations of the loop may store to the same element: threads would race");
     for (int i = 0; i < o->n; i++)
         if (RANGE_WORKER(o->range[i]->arg.i) == worker ||
             (i == opt->axis && RANGE_WORKER(o->range[i]->arg.i) != WORKER_EACH))
-            return work_refuse(w, "threads share a loop of the nest already");
+            return work_refuse(w, "a loop of the nest is distributed over threads already");
     if (w->kernel->is_serial || kernel_reads_results(w->t, w->kernel))
-        return work_refuse(w, "threads would meet in what the kernel stores");
+        return work_refuse(w, "the kernel reads what it stores: threads would race");
     if (worker == WORKER_BLOCK &&
         (opt->n < 2 || opt->n > BLOCK_MAX || (w->block && w->block != opt->n)))
-        return work_refuse(w, "the blocks of a kernel have 2 to 256 threads, all of them as many");
+        return work_refuse(w, "a block has 2 to 256 threads, the same number in all stores of a kernel");
     w->block = worker == WORKER_BLOCK ? (int)opt->n : w->block;
     work_give(w, opt->axis, worker);
     return true;
@@ -168,11 +168,11 @@ static bool apply_alone(struct work *w, const struct opt *opt)
     bool grid = w->is_placed;
     for (int i = 0; i < o->n; i++) {
         if (range_is_shared(o->range[i]))
-            return work_refuse(w, "threads share a loop of the nest already");
+            return work_refuse(w, "a loop of the nest is distributed over threads already");
         grid |= range_is_grid(o->range[i]);
     }
     if (o->n >= RANGES_MAX || o->stage)
-        return work_refuse(w, "a stage, or too many loops in each other");
+        return work_refuse(w, "a stage, or too many nested loops");
     w->is_placed |= grid;
     struct uop *one = uop_axis(w->t, uop_int(w->t, 1), AXIS_LOOP, grid ? WORKER_GRID : WORKER_TEAM);
     work_insert_range(o, 0, one, one);
@@ -204,7 +204,7 @@ static bool apply_divide(struct work *w, const struct opt *opt)
     if (!work_take_axis(w, opt, &r, &size))
         return false;
     if (opt->n < 2 || size % opt->n || size / opt->n < 2 || RANGE_AXIS(r->arg.i) != AXIS_LOOP)
-        return work_refuse(w, "a loop is divided by a number that divides its turns");
+        return work_refuse(w, "n must divide the loop's iterations and leave two loops");
     struct uop *was = w->open.was[opt->axis];
     struct uop *q = uop_range(t, uop_int(t, size / opt->n), t->next_range++),
                *p = uop_range(t, uop_int(t, opt->n), t->next_range++);
@@ -218,7 +218,7 @@ static bool apply_divide(struct work *w, const struct opt *opt)
     struct uop *now = w->ast->src[opt->store];
     /* on a device threads compute their position once, whatever divisions that needs */
     return device_has_grid(t) || (!work_is_divided(t, now, q) && !work_is_divided(t, now, p)) ||
-           work_refuse(w, "another division of its parts would be left");
+           work_refuse(w, "another division of the two loops would remain");
 }
 
 struct merge { struct uop *outer, *inner, *both; int64_t size; };
@@ -272,14 +272,14 @@ static bool apply_merge(struct work *w, const struct opt *opt)
         return false;
     if (opt->axis + 1 >= o->n || range_is_lane(o->range[opt->axis + 1]) || range_is_lane(r) ||
         range_is(o->range[opt->axis + 1], AXIS_ORDER))
-        return work_refuse(w, "there is no loop inside of it to merge it with");
+        return work_refuse(w, "there is no loop inside it to merge with");
     struct merge m = {r, o->range[opt->axis + 1], NULL, range_fixed_size(o->range[opt->axis + 1])};
     if (m.size < 1 || __builtin_mul_overflow(n, m.size, &total))
-        return work_refuse(w, "only the run knows how many turns the loops have");
+        return work_refuse(w, "the loops' numbers of iterations are unknown at compile time");
     m.both = uop_range(t, uop_int(t, total), t->next_range++);
     if (opt->op == OPT_MERGE && o->nsubstitution == 0 && n > 1 && m.size > 1 &&
         is_apart(t, o->store, &m))
-        return work_refuse(w, "offsets tell the two loops apart");
+        return work_refuse(w, "offsets depend on the two loops separately: use flatten");
     work_remove_range(o, opt->axis + 1);
     o->range[opt->axis] = m.both;
     work_substitute(w, m.outer, sym_div(t, m.both, uop_int(t, m.size)));
@@ -289,7 +289,7 @@ static bool apply_merge(struct work *w, const struct opt *opt)
     for (int i = 0; i < o->first; i++) {
         part[i] = uop_substitute_all(t, o->store->src[i], &by);
         if (opt->op == OPT_MERGE && i > 0 && work_is_split_again(t, part[i], m.both))
-            return work_refuse(w, "a division of the merged loop would be left");
+            return work_refuse(w, "a division of the merged loop would remain");
     }
     work_close(w);
     return true;
@@ -390,7 +390,7 @@ static bool count_items(struct work *w)
             any = true;
         }
     if (any && (threads < 2 || threads > ITEMS_MAX))
-        return work_refuse(w, "a store's items are 2 to 512 threads of a block");
+        return work_refuse(w, "a block has 2 to 512 threads");
     w->block = any ? (int)threads : w->block;
     return true;
 }
@@ -400,7 +400,7 @@ static bool is_fit_for_blocks(struct work *w)
 {
     struct violation found;
     if (kernel_local_nbytes(w->kernel) > device_local_nbytes(w->t))
-        return work_refuse(w, mem_printf(w->t, "a block has no more than %lld KB of local memory",
+        return work_refuse(w, mem_printf(w->t, "a block has at most %lld KB of shared memory",
                                          (long long)device_local_nbytes(w->t) >> 10));
     return kernel_check(w->t, w->ast, &found) || work_refuse(w, found.what);
 }

@@ -46,13 +46,13 @@ static bool is_box(struct work *w, const struct uop *store)
             item = r;
         else if (range_is_item(r) || range_is_lane(r) ||
                  (!range_is(r, AXIS_BAND) && RANGE_WORKER(r->arg.i) != WORKER_EACH))
-            return work_refuse(w, "the block's first thread does not store all by itself");
+            return work_refuse(w, "the block's first thread alone must run the store");
         else if (!range_is(r, AXIS_BAND))
             loop[n++] = r;
     }
     struct uop *valid = store_first_range(store) == 4 ? store->src[3] : NULL;
     if (!item || !box_is_of_first(valid, item))
-        return work_refuse(w, "the block's first thread does not store all by itself");
+        return work_refuse(w, "the block's first thread alone must run the store");
     return box_read_leaving(w->t, store, valid, item, loop, n, &box, &why) || work_refuse(w, why);
 }
 
@@ -66,9 +66,9 @@ bool apply_bulk_epilogue(struct work *w, const struct opt *opt)
     if (opt->of != OF_STORE || was->kind != BUFFER_SCRATCH || buffer_space(was) != SPACE_LOCAL ||
         was->leaves || !(reader = find_reader(w, memory)))
         return work_refuse(
-            w, "the store passes nothing on in local memory that another one stores as it is");
+            w, "the store writes no scratch in shared memory that another store copies unchanged");
     if (t->device && !device_copies_boxes(t))
-        return work_refuse(w, "the device copies no boxes");
+        return work_refuse(w, "the device has no bulk copies of boxes");
     if (!is_box(w, reader))
         return false;
     struct buffer *b = work_copy_memory(w, was);

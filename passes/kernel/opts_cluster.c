@@ -59,7 +59,7 @@ static bool has_parts(struct work *w, struct uop *stage, int64_t n)
         outer = b.axis[a].extent > 1 ? a : outer;
     int64_t nbytes = (of->panel ? of->panel : b.nelem) * (int64_t)dtype_nbytes(of->dtype);
     return (outer > 0 && b.axis[outer].extent % n == 0 && nbytes / n % BULK_MEMORY_ALIGNED == 0) ||
-           work_refuse(w, "a box's parts begin at no multiples of 1024 bytes");
+           work_refuse(w, "a box's parts are not aligned to 1024 bytes");
 }
 
 bool apply_cluster_multicast(struct work *w, const struct opt *opt)
@@ -74,11 +74,11 @@ bool apply_cluster_multicast(struct work *w, const struct opt *opt)
     if (opt->n != 2 && opt->n != 4 && opt->n != 8)
         return work_refuse(w, "a cluster has 2, 4 or 8 blocks");
     if (t->device && device_cluster(t) < opt->n)
-        return work_refuse(w, "the device has no clusters of so many blocks");
+        return work_refuse(w, "the device has no clusters of n blocks");
     if (!(loop = grid_loop(store, opt->axis)) || range_fixed_size(loop) % opt->n ||
         range_fixed_size(loop) < 1 || !all_have(w->ast, opt->axis, loop))
         return work_refuse(
-            w, "the loop is none over the grid of all stores, or no whole number of clusters");
+            w, "the loop must be over the grid in all stores, with a whole number of clusters");
     struct uop **order = uop_toposort(t, &sum, 1, &n);
     for (int i = 0; i < n; i++) {
         struct uop *stage = order[i];
@@ -95,8 +95,7 @@ bool apply_cluster_multicast(struct work *w, const struct opt *opt)
         found++;
     }
     if (!found)
-        return work_refuse(
-            w, "the sum has no copies in bulk that such blocks share, or they are shared");
+        return work_refuse(w, "the blocks share no bulk copy of the sum, or share it already");
     struct uop *now = uop_substitute_all(t, store, &by);
     work_put_stores(w, opt->store, &now, 1);
     return true;

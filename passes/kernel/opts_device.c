@@ -26,14 +26,14 @@ bool work_scratch_fits(struct work *w)
             buffer_space(order[i]->arg.p) == SPACE_SCRATCH &&
             !uop_buffer_of(order[i])->is_register &&
             buffer_most_nbytes(order[i]->arg.p) > STACK_SCRATCH_NBYTES)
-            return work_refuse(w, "the kernel has more scratch than is on a thread's stack");
+            return work_refuse(w, "the kernel's scratch exceeds a thread's stack");
     return true;
 }
 
 static bool may_be_placed(struct work *w)
 {
     return (!w->kernel->is_serial && !kernel_reads_results(w->t, w->kernel)) ||
-           work_refuse(w, "threads would meet in what the kernel stores");
+           work_refuse(w, "the kernel reads what it stores: threads would race");
 }
 
 /* Whether clusters of blocks share copies: their opts have fixed the grid's dimensions. */
@@ -55,25 +55,26 @@ bool apply_place(struct work *w, const struct opt *opt)
     if (!work_open(w, opt))
         return false;
     if (o->stage)
-        return work_refuse(w, "a stage is each thread's own");
+        return work_refuse(w, "a stage is private to each thread");
     if (worker == WORKER_GRID && has_clusters(w, o->store))
-        return work_refuse(w, "blocks of clusters have their grid");
+        return work_refuse(w, "a cluster fixes the grid");
     if (opt->axis < 0 || opt->axis >= work_loops_before_lanes(o) ||
         (opt->op == OPT_ITEM && range_is(o->range[opt->axis], AXIS_BAND)))
-        return work_refuse(w, "the nest has no such loop outside of its lanes");
+        return work_refuse(w, "the nest has no such loop outside its lanes");
     if (range_is(o->range[opt->axis], AXIS_ORDER))
-        return work_refuse(w, "threads would meet in what the loop stores");
+        return work_refuse(
+            w, "iterations of the loop may store to the same element: threads would race");
     for (int i = 0; i < o->n; i++) {
         enum worker other = RANGE_WORKER(o->range[i]->arg.i);
         if (other == WORKER_TEAM || other == WORKER_BLOCK ||
             (i == opt->axis && other != WORKER_EACH))
-            return work_refuse(w, "threads share a loop of the nest already");
+            return work_refuse(w, "a loop of the nest is distributed over threads already");
         same += other == worker;
     }
     if (worker == WORKER_GRID && same == GRID_RANK)
-        return work_refuse(w, "a grid has no more than three dimensions");
+        return work_refuse(w, "a grid has at most three dimensions");
     if (worker == WORKER_ITEM && range_fixed_size(o->range[opt->axis]) < 1)
-        return work_refuse(w, "only the run knows how many turns the loop has");
+        return work_refuse(w, "the loop's number of iterations is unknown at compile time");
     if (!may_be_placed(w))
         return false;
     w->is_placed = true;
@@ -101,11 +102,12 @@ bool apply_first(struct work *w, const struct opt *opt)
     if (!work_open(w, opt))
         return false;
     if (o->stage || o->n >= RANGES_MAX || opt->n < 2 || opt->n > BLOCK_MAX)
-        return work_refuse(w, "the blocks of a kernel have 2 to 256 threads, all of them as many");
+        return work_refuse(
+            w, "a block has 2 to 256 threads, the same number in all stores of a kernel");
     for (int i = 0; i < o->n; i++)
         if (range_is_item(o->range[i]) || range_is_shared(o->range[i]) ||
             range_is_of_block(o->range[i]))
-            return work_refuse(w, "threads share a loop of the nest already");
+            return work_refuse(w, "a loop of the nest is distributed over threads already");
     if (!may_be_placed(w))
         return false;
     struct uop *thread = uop_axis(w->t, uop_int(w->t, opt->n), AXIS_LOOP, WORKER_ITEM);
@@ -170,8 +172,8 @@ static bool cut_in_blocks(struct work *w, struct uop *r, int64_t n, struct uop *
     int64_t size = range_fixed_size(r);
     if (n < 2 || n > INT32_MAX || RANGE_AXIS(r->arg.i) != AXIS_LOOP ||
         RANGE_WORKER(r->arg.i) != WORKER_EACH || depends_on_loops(t, r->src[0]))
-        return work_refuse(
-            w, "whole blocks are for a loop that is nothing else yet, of two turns or more");
+        return work_refuse(w,
+                           "only a plain loop can be covered by blocks, of two iterations or more");
     struct uop *blocks = sym_ceildiv(t, r->src[0], n);
     *q = uop_is_int(blocks, 1) ? uop_int(t, 0) : uop_axis(t, blocks, AXIS_LOOP, WORKER_EACH);
     *p = uop_axis(t, uop_int(t, n), AXIS_LOOP, WORKER_EACH);
@@ -210,7 +212,7 @@ static bool cover_sum(struct work *w, const struct opt *opt)
         return false;
     struct uop *r = sum->src[opt->axis + 1];
     if (sum->nsrc > MAX_RANK + 6 || !is_zero_of_zeros(sum))
-        return work_refuse(w, "the terms beyond the sum would not be products of zeros");
+        return work_refuse(w, "terms masked off would not be zero");
     if (!cut_in_blocks(w, r, opt->n, &q, &p, &valid))
         return false;
     struct uop *value = uop_substitute(t, sum->src[0], r, sym_add(t, sym_muli(t, q, opt->n), p));
@@ -241,7 +243,7 @@ bool apply_cover(struct work *w, const struct opt *opt)
     if (!work_open(w, opt))
         return false;
     if (o->stage || opt->axis < 0 || opt->axis >= work_loops_before_lanes(o) || o->n >= RANGES_MAX)
-        return work_refuse(w, "the nest has no such loop outside of its lanes");
+        return work_refuse(w, "the nest has no such loop outside its lanes");
     struct uop *r = o->range[opt->axis], *was = o->was[opt->axis];
     if (!cut_in_blocks(w, r, opt->n, &q, &p, &valid))
         return false;
@@ -274,11 +276,11 @@ static bool take_shared_sum(struct work *w, const struct opt *opt, struct shared
     const struct uop *around = work_stage_of(w, store, sum);
     for (int i = 2; around && i < around->nsrc; i++)
         if (uop_depends_on(t, sum, around->src[i]))
-            return work_refuse(w, "the sum changes with the loops of a stage");
+            return work_refuse(w, "the sum depends on a loop of the stage around it");
     if (work_is_of_sum(w, store, sum))
         return work_refuse(w, "the sum is a term of another one");
     if (opt->n > BLOCK_MAX || sum->nsrc > MAX_RANK + 4)
-        return work_refuse(w, "a block has no more than 256 threads");
+        return work_refuse(w, "a block has at most 256 threads");
     if (!cut_in_blocks(w, r, opt->n, &q, &x->thread, &valid))
         return false;
     struct uop *value =
@@ -333,17 +335,18 @@ static bool may_be_sliced(struct work *w, const struct uop *store, int to, int64
 {
     int first = store_first_range(store);
     if (to < 0 || first + to >= store->nsrc)
-        return work_refuse(w, "the store has no such loop for threads");
+        return work_refuse(w, "the store has no such loop");
     const struct uop *columns = store->src[first + to];
     for (int i = first; i < store->nsrc; i++)
         if (range_is_item(store->src[i]) || range_is_shared(store->src[i]) ||
             range_is_of_block(store->src[i]))
-            return work_refuse(w, "threads share a loop of the nest already");
+            return work_refuse(w, "a loop of the nest is distributed over threads already");
     if (RANGE_AXIS(columns->arg.i) != AXIS_LOOP || RANGE_WORKER(columns->arg.i) != WORKER_EACH ||
         range_fixed_size(columns) < 2)
-        return work_refuse(w, "the loop is a lane, or only the run knows how many turns it has");
+        return work_refuse(
+            w, "the loop is a lane, or its number of iterations is unknown at compile time");
     return range_fixed_size(columns) * n <= BLOCK_MAX ||
-           work_refuse(w, "a block has no more than 256 threads");
+           work_refuse(w, "a block has at most 256 threads");
 }
 
 /* SLICE_K and SLICE_K_ADJACENT: row length of the partial sums in shared memory, and whether rows
@@ -371,7 +374,7 @@ bool apply_slice_k(struct work *w, const struct opt *opt)
         return false;
     struct uop *column = store->src[store_first_range(store) + opt->to];
     if (!uop_depends_on(t, x.sum, column))
-        return work_refuse(w, "the sum is the same in all turns of the loop");
+        return work_refuse(w, "the sum is invariant in the loop");
     int64_t n = range_fixed_size(column), threads = n * opt->n;
     bool adjacent = opt->op == OPT_SLICE_K_ADJACENT;
     struct part_place l = {adjacent ? opt->n + 1 : n, adjacent};
@@ -411,7 +414,7 @@ bool apply_shuffle_reduce(struct work *w, const struct opt *opt)
     if (!take_shared_sum(w, opt, &x))
         return false;
     if (x.sum->dtype != DTYPE_F32)
-        return work_refuse(w, "what threads exchange is f32");
+        return work_refuse(w, "only sums of f32 are reduced by shuffles");
     struct uop *thread = uop_axis(t, uop_int(t, opt->n), AXIS_LOOP, WORKER_BLOCK);
     src[0] = x.value;
     src[1] = x.thread;
@@ -468,7 +471,7 @@ bool apply_share_stage(struct work *w, const struct opt *opt)
     const struct buffer *was = stage->arg.p;
     if (was->ndim != 1 || was->dim[0]->vmax > INT32_MAX / 8 || was->dim[0]->vmax < 1 ||
         RANGE_AXIS(stage->src[2]->arg.i) != AXIS_LOOP)
-        return work_refuse(w, "the stage is no row that local memory could hold");
+        return work_refuse(w, "the stage is not one loop of bounded size");
     struct uop *thread = uop_axis(t, stage->src[2]->src[0], AXIS_LOOP, WORKER_BLOCK);
     work_name_like(t, thread, stage->src[2]);
     src[0] = uop_substitute(t, stage->src[0], stage->src[2], thread);
@@ -495,13 +498,13 @@ bool apply_share_scratch(struct work *w, const struct opt *opt)
         if (b->kind != BUFFER_SCRATCH || b->is_local || b->is_global || map_get(&by, memory))
             continue;
         if (b->ndim != 1 || b->dim[0]->op != OP_CONST)
-            return work_refuse(w, "only the run knows how large the memory is");
+            return work_refuse(w, "the scratch's size is unknown at compile time");
         struct buffer *local = work_new_memory(w, b->dtype, b->dim[0]->arg.i, SPACE_LOCAL);
         map_set(&by, memory, uop_buffer(t, local));
         passed++;
     }
     if (!passed)
-        return work_refuse(w, "the kernel's stores pass nothing on");
+        return work_refuse(w, "the kernel has no scratch that its stores share");
     w->ast = uop_substitute_all(t, w->ast, &by);
     return true;
 }

@@ -54,16 +54,17 @@ static bool find_loops(struct work *w, const struct opt *opt, struct staged *x)
     int first = store_first_range(x->store), n = x->store->nsrc - first;
     if (opt->axis < 0 || opt->to < 0 || opt->axis >= n || opt->to >= n || opt->axis == opt->to ||
         n > RANGES_MAX - 4)
-        return work_refuse(w, "the store has no two such loops");
+        return work_refuse(w, "the store has no such two loops");
     x->row = x->store->src[first + opt->axis];
     x->column = x->store->src[first + opt->to];
     for (int i = first; i < x->store->nsrc; i++) {
         struct uop *r = x->store->src[i];
         if (!is_free_loop(r))
-            return work_refuse(w, "a loop of the store is a lane, a band or of threads already");
+            return work_refuse(
+                w, "a loop of the store is a lane, a band or distributed over threads already");
         if (r == x->row || r == x->column) {
             if (range_fixed_size(r) < 1)
-                return work_refuse(w, "only the run knows how many rows or columns a block has");
+                return work_refuse(w, "the tile's size is unknown at compile time");
             continue;
         }
         struct uop *band = uop_axis(t, r->src[0], AXIS_BAND, WORKER_EACH);
@@ -74,7 +75,7 @@ static bool find_loops(struct work *w, const struct opt *opt, struct staged *x)
     for (int i = first; i < x->store->nsrc; i++)
         for (int k = first; k < x->store->nsrc; k++)
             if (uop_depends_on(t, x->store->src[i]->src[0], x->store->src[k]))
-                return work_refuse(w, "a loop is as long as another one says");
+                return work_refuse(w, "a loop's size depends on another loop");
     return true;
 }
 
@@ -116,7 +117,7 @@ static struct uop *find_passed(struct work *w, const struct opt *opt, struct uop
     struct uop *passed = opt->of == OF_SUM ? rounded(w->t, value, sum) : value;
     int nbits = dtype_bits(passed->dtype);
     if (passed->op == OP_CONST || nbits != 8 * (int)dtype_nbytes(passed->dtype)) {
-        work_refuse(w, "what is passed on are no elements of memory");
+        work_refuse(w, "the value has a dtype that memory does not hold");
         return NULL;
     }
     return passed;
@@ -144,13 +145,13 @@ bool apply_stage_epilogue(struct work *w, const struct opt *opt)
     work_close(w);
     struct staged x = {.store = w->ast->src[opt->store], .as_band = {.t = t, .scratch = true}};
     if (opt->of == OF_STAGE || w->ast->nsrc != 1)
-        return work_refuse(w, "the kernel's only store, or its sum, goes through local memory");
+        return work_refuse(w, "only the single store of a kernel, or its sum, can be staged");
     if (!find_loops(w, opt, &x))
         return false;
     int64_t rows = range_fixed_size(x.row), columns = range_fixed_size(x.column),
             width = sat_add(columns, opt->n), nelem = sat_mul(rows, width);
     if (opt->n < 0 || opt->n > PAD_MOST || nelem > INT32_MAX)
-        return work_refuse(w, "rows of the tile are longer by 0 to 64 elements");
+        return work_refuse(w, "row padding must be 0 to 64 elements");
     struct uop *passed = find_passed(w, opt, x.store);
     if (!passed)
         return false;
@@ -174,7 +175,7 @@ bool apply_stage_epilogue(struct work *w, const struct opt *opt)
                                         &x.as_band)
                    : x.store->src[0];
     if (value_contains(t, src[2], OP_REDUCE, OP_STAGE))
-        return work_refuse(w, "what is left to compute has other sums");
+        return work_refuse(w, "the rest of the value has other sums");
     part[0] = store_of(t, &x, tile, 3, x.row, x.column);
     part[1] = store_of(t, &x, src, nvalue, row, column);
     work_put_stores(w, opt->store, part, 2);
@@ -218,7 +219,7 @@ static struct uop *loop_of_parts(struct work *w, const struct opt *opt, struct u
     for (int i = 1; i < sum->nsrc && fits; i++)
         fits = !uop_depends_on(w->t, sum->src[i]->src[0], loop);
     if (!fits)
-        work_refuse(w, "the sum has no such loop of known size beside others");
+        work_refuse(w, "the sum has no such loop of known size, or no other loop");
     return fits ? loop : NULL;
 }
 
@@ -237,8 +238,7 @@ bool work_is_whole(struct work *w)
     for (int i = 0; i < n; i++)
         if (order[i]->op == OP_TICKET)
             return work_refuse(
-                w,
-                "blocks have parts of a sum, which the last of them adds with all of its threads");
+                w, "the kernel uses split-K: its ticket counts all blocks, with all threads");
     return true;
 }
 
@@ -258,7 +258,7 @@ bool apply_split_k(struct work *w, const struct opt *opt)
     struct uop *place = place_of(t, &x, &places), *src[4], *store[2];
     int64_t nelem = sat_mul(sat_mul(places, parts), sat_mul(rows, columns));
     if (places < 1 || nelem > INT32_MAX)
-        return work_refuse(w, "only the run knows how many blocks there are, or they are too many");
+        return work_refuse(w, "the number of blocks is unknown at compile time, or too large");
     struct buffer *counters = work_new_memory(w, DTYPE_U32, places, SPACE_GLOBAL);
     counters->counts = true;
     struct uop *memory = uop_buffer(t, work_new_memory(w, sum->dtype, nelem, SPACE_GLOBAL)),
@@ -284,7 +284,7 @@ bool apply_split_k(struct work *w, const struct opt *opt)
     map_set(&x.as_band, x.column, column);
     struct uop *value = uop_substitute(t, x.store->src[2], sum, uop_consti(t, sum->dtype, 0));
     if (value_contains(t, value, OP_REDUCE, OP_STAGE))
-        return work_refuse(w, "what is left to compute has other sums");
+        return work_refuse(w, "the rest of the value has other sums");
     src[0] = x.store->src[0];
     src[1] = uop_substitute_all(t, x.store->src[1], &x.as_band);
     map_set(&x.as_band, sum, added);
@@ -310,11 +310,12 @@ bool apply_alias_epilogue(struct work *w, const struct opt *opt)
     const struct buffer *was = uop_buffer_of(memory);
     if (opt->of != OF_STORE || was->kind != BUFFER_SCRATCH || buffer_space(was) != SPACE_LOCAL ||
         was->is_over)
-        return work_refuse(w, "the store passes nothing on in local memory of its own");
+        return work_refuse(
+            w, "the store writes no scratch in shared memory, or it is an alias already");
     for (int i = store_first_range(store); i < store->nsrc; i++)
         if (RANGE_WORKER(store->src[i]->arg.i) == WORKER_EACH && !range_is_lane(store->src[i]))
             return work_refuse(
-                w, "copies of the next turn of a loop would come while the tile leaves");
+                w, "copies of a loop's next iteration would overwrite the tile while it is stored");
     for (int i = 0; i < w->ast->nsrc; i++) {
         order = uop_toposort(t, &w->ast->src[i], 1, &n);
         for (int k = 0; k < n; k++) {
@@ -322,11 +323,11 @@ bool apply_alias_epilogue(struct work *w, const struct opt *opt)
             copies += stage && i == opt->store;
             if ((stage && i != opt->store) || (order[k]->op == OP_BUFFER && order[k] != memory &&
                                                buffer_space(order[k]->arg.p) == SPACE_LOCAL))
-                return work_refuse(w, "other stores have local memory, too");
+                return work_refuse(w, "other stores use shared memory, too");
         }
     }
     if (!copies)
-        return work_refuse(w, "the store has no copies in local memory");
+        return work_refuse(w, "the store has no operand in shared memory");
     struct buffer *b = work_copy_memory(w, was);
     b->is_over = true;
     map_set(&by, memory, uop_buffer(t, b));

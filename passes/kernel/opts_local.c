@@ -85,7 +85,7 @@ static bool add_loop(struct work *w, struct copy *c, struct uop *value, struct u
         (void)index_stride(t, of[0], low, &l->stride);
         rest = high;
     }
-    return work_refuse(w, "the copy has more loops than it may, or one of unknown size");
+    return work_refuse(w, "the copy has too many loops, or one of unknown size");
 }
 
 /* Exchanges the loop with the one outside of it. */
@@ -156,7 +156,7 @@ static bool add_group(struct work *w, struct copy *c, const struct uop *load, st
     int64_t stride;
     if (!index_stride(w->t, load->src[1], group, &stride) || stride != 1 ||
         (load->nsrc > 2 && uop_depends_on(w->t, load->src[2], group)))
-        return work_refuse(w, "bytes of a group lie apart");
+        return work_refuse(w, "the bytes of a group are not contiguous");
     c->group = group;
     c->unit = range_fixed_size(group);
     return true;
@@ -188,7 +188,7 @@ static bool find_copy(struct work *w, const struct uop *store, const struct uop 
     c->of_tiles = REDUCE_MATRIX(sum->arg.i) && c->ndim > 0;
     if (c->of_tiles)
         order_tile(sum, c);
-    return c->ndim > 0 || work_refuse(w, "the block's threads read one element");
+    return c->ndim > 0 || work_refuse(w, "the block's threads all read the same element");
 }
 
 /* The loop with the smallest stride that is not done. */
@@ -364,12 +364,12 @@ static bool list_turns(struct work *w, struct copy *c, const struct uop *load, i
     for (int a = 0; a < c->ndim; a++)
         total = sat_mul(total, c->v[a].n);
     if (width < c->unit || width > 16 || width % c->unit)
-        return work_refuse(w, "neighbours that are copied at once are no aligned vector");
+        return work_refuse(w, "the elements of one copy are no aligned, contiguous vector");
     width /= c->unit;
     if (total % (threads * width))
-        return work_refuse(w, "each of the block's threads copies as many elements");
+        return work_refuse(w, "the elements do not divide evenly among the block's threads");
     if (width > 1 && !(c->of_tiles ? are_neighbours(c, width) : copies_vectors(w, c, load, width)))
-        return work_refuse(w, "neighbours that are copied at once are no aligned vector");
+        return work_refuse(w, "the elements of one copy are no aligned, contiguous vector");
     struct uop *turn = work_new_range(t, total / threads / width, AXIS_LOOP),
                *thread = uop_axis(t, uop_int(t, threads), AXIS_LOOP, WORKER_BLOCK),
                *lane = work_new_range(t, width, AXIS_VECTOR);
@@ -418,13 +418,13 @@ bool apply_stage_operand(struct work *w, const struct opt *opt)
     struct uop *value = matrix_operand(sum, load);
     load = value == load ? load : matrix_factor_load(value);
     if (threads < 2)
-        return work_refuse(w, "a copy in local memory is for a block's threads");
+        return work_refuse(w, "a copy in shared memory needs a block of two threads or more");
     if (!find_copy(w, store, sum, value, load, outside, &c))
         return false;
     if (opt->n < 0 || opt->n > 64 || opt->n % c.unit)
-        return work_refuse(w, "rows of a copy are longer by no whole groups");
+        return work_refuse(w, "row padding must be 0 to 64 elements, in whole groups of bytes");
     if (opt->to == 0 && (c.group || opt->n))
-        return work_refuse(w, "a box has no groups of bytes, and no longer rows");
+        return work_refuse(w, "a box has neither groups of bytes nor row padding");
     if (opt->to == 0)
         nloop = divide_box(t, &c, load, loop);
     else if (!list_turns(w, &c, load, threads, opt->to, loop, &nloop))
@@ -447,7 +447,7 @@ bool apply_stage_operand(struct work *w, const struct opt *opt)
     if (c.of_tiles && opt->to > 1 && !matrix_is_computed(value) &&
         !copied_read(t, uop_substitute_all(t, value, &by), at, loop, nloop, &words))
         return work_refuse(
-            w, "what an instruction takes is copied as it is, 4, 8 or 16 bytes at once");
+            w, "an operand of a matrix instruction is copied unchanged, 4, 8 or 16 bytes at once");
     struct uop *copy = copied(w, value, at, from, loop, nloop, &by, step);
     struct uop *now = uop_substitute(t, store, value, copy);
     work_put_stores(w, opt->store, &now, 1);

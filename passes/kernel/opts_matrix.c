@@ -55,9 +55,9 @@ static bool may_take_matrix(struct work *w, const struct opt *opt, struct uop *s
     const struct matrix_row *row = matrix_row(opt->by);
     struct uop *store = w->ast->src[opt->store];
     if (REDUCE_MATRIX(sum->arg.i) || work_stage_of(w, store, sum) || work_is_of_sum(w, store, sum))
-        return work_refuse(w, "an instruction computes a sum of the store's own, once");
+        return work_refuse(w, "a matrix instruction must compute a sum of the store itself, once");
     if (range_fixed_size(sum->src[sum->nsrc - 1]) != row->size[MATRIX_K])
-        return work_refuse(w, "the sum's last loop is not as long as the instruction's");
+        return work_refuse(w, "the sum's last loop does not have the instruction's K iterations");
     return true;
 }
 
@@ -125,7 +125,8 @@ static bool take_loops(struct work *w, const struct opt *opt, struct uop **loop)
         return false;
     if (opt->axis == opt->to || !loop_fits(w, opt->axis, row->size[MATRIX_M]) ||
         !loop_fits(w, opt->to, row->size[MATRIX_N]) || o->n + 8 > RANGES_MAX)
-        return work_refuse(w, "the store's two loops are not as long as the instruction's");
+        return work_refuse(
+            w, "the store's two loops do not have the instruction's M and N iterations");
     loop[0] = o->range[opt->axis];
     loop[1] = o->range[opt->to];
     return true;
@@ -146,7 +147,7 @@ bool apply_mma_row_layout(struct work *w, const struct opt *opt)
     if (!take_store(w, opt))
         return false;
     if (!loop_fits(w, opt->axis, row->size[MATRIX_M]) || o->n + 8 > RANGES_MAX)
-        return work_refuse(w, "the store's loop is not as long as the instruction's rows");
+        return work_refuse(w, "the store's loop does not have the instruction's M iterations");
     struct uop *loop = o->range[opt->axis];
     int nlane = make_ranges(w, row, true, MATRIX_NONE, lane, at),
         nelement = make_ranges(w, row, false, MATRIX_N, element, at);
@@ -174,11 +175,12 @@ bool apply_mma_row_reduce(struct work *w, const struct opt *opt)
     const struct uop *store = w->ast->src[opt->store], *loop = sum->src[opt->axis + 1];
     if (sum->dtype != DTYPE_F32 || sum->nsrc > MAX_RANK + 4 ||
         work_stage_of(w, w->ast->src[opt->store], sum))
-        return work_refuse(w, "what threads exchange is a sum of the store's own, of f32");
+        return work_refuse(w, "only a sum of f32 of the store itself is reduced by shuffles");
     if (!matrix_find_lanes(row, store, &lanes) || range_fixed_size(loop) != row->size[MATRIX_N] ||
         (w->t->device && w->t->device->shuffle < row->lanes))
-        return work_refuse(w, "the loop is not as long as the instruction's columns, or the "
-                              "block's last threads have no columns of it");
+        return work_refuse(
+            w,
+            "the loop does not have the instruction's N iterations, or no lanes that hold one row");
     int nelement = make_ranges(w, row, false, MATRIX_M, element, at);
     for (int i = 0; i < lanes.n; i++)
         if (lanes.v[i].of == MATRIX_N)
@@ -210,8 +212,8 @@ bool apply_mma(struct work *w, const struct opt *opt)
         !take_loops(w, opt, loop))
         return false;
     if (!sides_fit(w, sum, matrix_row(opt->by), loop[0], loop[1]))
-        return work_refuse(w, "the sum is none of products of the instruction's dtypes, one factor "
-                              "by rows, the other by columns");
+        return work_refuse(w, "the sum is no product of the instruction's dtypes, of one factor by "
+                              "rows and one by columns");
     if (!spread_loops(w, opt, loop) || !work_take_sum(w, opt, 0, &sum))
         return false;
     union arg arg = {.i = ARG_PACK(REDUCE, OP_ADD, 0, opt->by)};

@@ -44,13 +44,13 @@ static int64_t count_places(struct work *w, const struct opt *opt)
             continue;
         places = sat_mul(places, range_fixed_size(o->range[i]));
         if (range_is(o->range[i], AXIS_BAND) != together || range_fixed_size(o->range[i]) < 1)
-            return work_refuse(w, "a band's loop is that of other stores, too, or only the run "
-                                  "knows how many turns a loop has");
+            return work_refuse(w, "the loop is a band shared with other stores, or its size is "
+                                  "unknown at compile time");
     }
     if (!items)
-        return work_refuse(w, "no loop of the nest is a block's threads");
+        return work_refuse(w, "no loop of the nest is over the block's threads");
     if (places <= opt->n || places > INT32_MAX)
-        return work_refuse(w, "there are no more places than blocks");
+        return work_refuse(w, "there are no more output tiles than blocks");
     return places;
 }
 
@@ -111,8 +111,8 @@ static bool put_together(struct work *w, int n, struct uop *block, struct uop *t
     }
     for (int i = 0; i < w->ast->nsrc; i++)
         if (!(store[i] = in_turns(t, w->ast->src[i], first, n, &by, block, turn)))
-            return work_refuse(
-                w, "the kernel's stores are in other bands, or not all of these are over the grid");
+            return work_refuse(w,
+                               "the kernel's stores are not all in the same bands over the grid");
     w->ast = uop_intern(t, OP_SINK, DTYPE_VOID, store, w->ast->nsrc, w->ast->arg);
     return true;
 }
@@ -125,13 +125,12 @@ bool apply_persistent(struct work *w, const struct opt *opt)
         return false;
     bool together = w->ast->nsrc > 1;
     if (o->stage || o->n > RANGES_MAX - 2)
-        return work_refuse(w, "blocks go through the places of stores, with no more loops in each "
-                              "other than there may be");
+        return work_refuse(w,
+                           "only a store can be made persistent, and it has too many nested loops");
     if (opt->n < 2 || opt->n > INT32_MAX)
-        return work_refuse(w, "there are two blocks or more");
+        return work_refuse(w, "there must be two blocks or more");
     if (has_parts(w, o->store))
-        return work_refuse(
-            w, "the copies have parts: their steps are counted by the loops around them");
+        return work_refuse(w, "the operands are pipelined already: make blocks persistent first");
     int64_t places = count_places(w, opt);
     if (!places)
         return false;

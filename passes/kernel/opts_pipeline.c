@@ -83,10 +83,10 @@ static bool may_be_early(struct work *w, const struct opt *opt, const struct uop
         shared |= range_is_of_block(stage->src[i]) &&
                   range_fixed_size(stage->src[i]) == work_items(store);
     if (!shared)
-        return work_refuse(w, "the block's threads do not copy as many elements each");
+        return work_refuse(w, "the block's threads do not all copy the same number of elements");
     bool computed = opt->how == TRANSFER_REGISTERS && matrix_is_finite(load);
     return computed || (load->op == OP_LOAD && load->src[0]->op == OP_BUFFER) ||
-           work_refuse(w, "more is computed for a copy than its operand");
+           work_refuse(w, "the copied operand is computed, not loaded");
 }
 
 /* Whether all copies of the store are those of the sum. */
@@ -115,15 +115,16 @@ static bool may_be_counted(struct work *w, struct uop *store, const struct uop *
         bool outside =
             range_is_item(r) && !(how == TRANSFER_BULK && around && range_is(around, AXIS_BAND));
         if (around && (each || outside))
-            return work_refuse(w, "several loops of each thread stand around the sum, or one "
-                                  "outside of the block's threads");
+            return work_refuse(
+                w,
+                "several serial loops are around the sum, or one outside the loops over threads");
         around = each ? r : around;
     }
     for (int i = 0; i < w->ast->nsrc && around && only; i++)
         only = has_only_copies_of(w, w->ast->src[i], sum);
     return !around || (around->src[0]->vmin > 0 && only) ||
            work_refuse(
-               w, "the loop around the sum has no turn in some runs, or copies of another sum");
+               w, "the loop around the sum may have no iteration, or has copies of another sum");
 }
 
 /* Whether the number of steps is known, uniform over the threads, and at least the number of
@@ -139,9 +140,10 @@ static bool steps_are_known(struct work *w, const struct opt *opt, struct uop *s
             continue;
         count = sat_mul(count, range_fixed_size(sum->src[i]));
         if (range_fixed_size(sum->src[i]) < 1)
-            return work_refuse(w, "only the run knows how many steps the sum has");
+            return work_refuse(w, "the sum's number of steps is unknown at compile time");
     }
-    return count >= opt->n || work_refuse(w, "the sum has fewer steps than the copies have parts");
+    return count >= opt->n ||
+           work_refuse(w, "the sum has fewer steps than the pipeline has stages");
 }
 
 static bool may_come(struct work *w, const struct opt *opt, const struct uop *stage)
@@ -152,14 +154,14 @@ static bool may_come(struct work *w, const struct opt *opt, const struct uop *st
     if (opt->how == TRANSFER_REGISTERS)
         return true;
     if (opt->how == TRANSFER_BULK && w->t->device && !device_copies_boxes(w->t))
-        return work_refuse(w, "the device copies no boxes");
+        return work_refuse(w, "the device has no bulk copies of boxes");
     if (opt->how == TRANSFER_BULK)
         return box_read(w->t, stage->src[0], stage->src[1], stage->src + 2, stage->nsrc - 2,
                         uop_buffer_of(stage)->panel, &b, &why) ||
                work_refuse(w, why);
     if (!copied_read(w->t, stage->src[0], stage->src[1], stage->src + 2, stage->nsrc - 2, &c))
         return work_refuse(
-            w, "what is copied is not 4, 8 or 16 bytes as they are, of aligned neighbours");
+            w, "an asynchronous copy moves 4, 8 or 16 contiguous, aligned bytes unchanged");
     return !w->t->device || device_copies(w->t, c.nbytes) ||
            work_refuse(w, "the device does not copy so many bytes asynchronously");
 }
@@ -173,7 +175,7 @@ bool apply_pipeline(struct work *w, const struct opt *opt)
     if (!work_take_sum(w, opt, 0, &sum))
         return false;
     if (opt->n < 2 || opt->n > (opt->how == TRANSFER_REGISTERS ? 2 : RING_MAX))
-        return work_refuse(w, "the copies have 2 parts through registers, else 2 to 8");
+        return work_refuse(w, "a pipeline has 2 stages through registers, else 2 to 8");
     struct uop *store = w->ast->src[opt->store], **order = uop_toposort(t, &sum, 1, &n),
                *band = band_of(store);
     for (int i = 0; i < n; i++) {
@@ -184,7 +186,7 @@ bool apply_pipeline(struct work *w, const struct opt *opt)
             continue;
         const struct buffer *was = uop_buffer_of(stage);
         if (was->ring)
-            return work_refuse(w, "the copies have parts");
+            return work_refuse(w, "the operands are pipelined already");
         if (!may_be_early(w, opt, store, stage) ||
             (!of_band && !steps_are_known(w, opt, store, sum, stage)) || !may_come(w, opt, stage))
             return false;
@@ -199,7 +201,7 @@ bool apply_pipeline(struct work *w, const struct opt *opt)
         found++;
     }
     if (!found)
-        return work_refuse(w, "the sum has no copies in local memory");
+        return work_refuse(w, "the sum has no operand in shared memory");
     struct uop *now = uop_substitute_all(t, store, &by);
     work_put_stores(w, opt->store, &now, 1);
     return true;

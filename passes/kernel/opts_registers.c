@@ -50,7 +50,7 @@ static bool fail(const char **why, const char *text)
 static bool find_digits(struct tgc *t, const struct uop *store, struct uop *offset,
                         struct digits *d, const char **why)
 {
-    static const char shared[] = "several threads have the same element";
+    static const char shared[] = "several threads access the same element";
     *d = (struct digits){.n = 0};
     for (int i = store_first_range(store); i < store->nsrc; i++) {
         int64_t stride;
@@ -277,12 +277,12 @@ bool apply_keep_in_registers(struct work *w, const struct opt *opt)
     const struct buffer *was = uop_buffer_of(memory);
     if (opt->of != OF_STORE || was->kind != BUFFER_SCRATCH || !was->is_local || was->ndim != 1 ||
         was->dim[0]->op != OP_CONST)
-        return work_refuse(w, "the store passes nothing on in local memory");
+        return work_refuse(w, "the store writes no scratch in shared memory");
     int64_t nelem = own_elements(w->t, store);
     if (!nelem)
-        return work_refuse(w, "several threads have the same element");
+        return work_refuse(w, "several threads access the same element");
     if (nelem * (int64_t)dtype_nbytes(was->dtype) > REGISTERS_NBYTES)
-        return work_refuse(w, "no thread has registers for its elements");
+        return work_refuse(w, "a thread's elements do not fit its registers");
     struct buffer *b = work_new_memory(w, was->dtype, was->dim[0]->arg.i, SPACE_SCRATCH);
     b->is_register = true;
     w->why = NULL;

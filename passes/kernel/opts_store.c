@@ -30,7 +30,7 @@ struct uop *store_as_stage(struct tgc *t, const struct uop *store)
 static bool rest_has_place(struct work *w, const struct opt *opt)
 {
     return (opt->to > opt->store && opt->to <= w->ast->nsrc) ||
-           work_refuse(w, "the rest is a store behind the first part");
+           work_refuse(w, "the remainder's store must come after the first part");
 }
 
 static void put_parts(struct work *w, const struct opt *opt, struct uop *const *part)
@@ -48,9 +48,9 @@ bool apply_cut(struct work *w, const struct opt *opt)
     if (!work_take_axis(w, opt, &r, &turns))
         return false;
     if (w->open.stage || range_is_lane(r))
-        return work_refuse(w, "a store's loops are cut, no stage's, and no lane");
+        return work_refuse(w, "only a loop of a store that is no lane can be cut");
     if (opt->n < 1 || opt->n >= turns || opt->from < 1 || opt->from > opt->n)
-        return work_refuse(w, "a cut leaves turns on both sides");
+        return work_refuse(w, "a cut must leave iterations on both sides");
     if (opt->from < opt->n && t->threads > 1)
         return work_refuse(w, "two threads would store the same element");
     work_close(w);
@@ -70,13 +70,13 @@ bool apply_round(struct work *w, const struct opt *opt)
     if (!work_take_range(w, opt, &r))
         return false;
     if (w->open.stage || range_is_lane(r))
-        return work_refuse(w, "a store's loops are cut, no stage's, and no lane");
+        return work_refuse(w, "only a loop of a store that is no lane can be cut");
     if (r->src[0]->op == OP_CONST)
-        return work_refuse(w, "the number of the loop's turns is known: it is to be cut");
+        return work_refuse(w, "the loop's number of iterations is known: use cut");
     if (opt->n < 2 || r->src[0]->vmax < opt->n)
-        return work_refuse(w, "the loop never has so many turns");
+        return work_refuse(w, "the loop never has so many iterations");
     if (uop_is_int(sym_mod(w->t, r->src[0], uop_int(w->t, opt->n)), 0))
-        return work_refuse(w, "whole multiples leave no rest");
+        return work_refuse(w, "n divides the loop's iterations: there is no remainder");
     work_close(w);
     if (!rest_has_place(w, opt))
         return false;
@@ -125,11 +125,11 @@ bool apply_fill(struct work *w, const struct opt *opt)
     if (!work_take_axis(w, opt, &r, &size))
         return false;
     if (!range_is(r, AXIS_LANE) || opt->axis != w->open.n - 1 || w->open.stage)
-        return work_refuse(w, "a store's innermost lane is filled");
+        return work_refuse(w, "only a store's innermost lane can be padded");
     if (w->open.first != 3)
-        return work_refuse(w, "the store is conditional already");
+        return work_refuse(w, "the store has a condition already");
     if (opt->n < 2 || opt->n > 64 || size % opt->n == 0)
-        return work_refuse(w, "the lane is of whole vectors");
+        return work_refuse(w, "the lane needs no padding");
     struct uop *blocks = work_new_range(t, (size + opt->n - 1) / opt->n, AXIS_LANE),
                *lane = work_new_range(t, opt->n, AXIS_VECTOR);
     struct uop *column = sym_add(t, sym_muli(t, blocks, opt->n), lane);
@@ -149,7 +149,7 @@ bool apply_decide(struct work *w, const struct opt *opt)
     work_close(w);
     struct uop *store = w->ast->src[opt->store], *decided = stacks_decide(w->t, store);
     if (decided == store)
-        return work_refuse(w, "there is no STACK but those that a loop is unrolled for");
+        return work_refuse(w, "each STACK's index belongs to an unrolled loop");
     work_put_stores(w, opt->store, &decided, 1);
     return true;
 }
@@ -161,13 +161,13 @@ bool apply_rows(struct work *w, const struct opt *opt)
     if (!work_take_axis(w, opt, &r, &size))
         return false;
     if (opt->of != OF_STORE || opt->n < 2 || size % opt->n || range_is_lane(r))
-        return work_refuse(w, "rows are turns of a store's loop, which they divide");
+        return work_refuse(w, "n must be 2 or more and divide the iterations of a store's loop");
     work_close(w);
     struct uop *store = w->ast->src[opt->store];
     struct uop *by =
         rows_take(w->t, w->kernel, store, store_first_range(store) + opt->axis, opt->n);
     if (by == store)
-        return work_refuse(w, "no stage has a product that rows of the loop could share");
+        return work_refuse(w, "no stage has a product that the loop's iterations could share");
     work_put_stores(w, opt->store, &by, 1);
     return true;
 }
@@ -180,15 +180,17 @@ bool apply_points(struct work *w, const struct opt *opt)
         return false;
     if (opt->of != OF_STORE || opt->n < 2 || size % opt->n || opt->to < 0 ||
         opt->to >= w->open.n || range_fixed_size(w->open.range[opt->to]) < 2)
-        return work_refuse(w, "points are turns of a store's loop, which they divide");
+        return work_refuse(
+            w,
+            "n must be 2 or more and divide the iterations of a store's loop, along another loop");
     work_close(w);
     struct uop *store = w->ast->src[opt->store];
     int first = store_first_range(store);
     struct uop *by =
         points_take(w->t, w->kernel, store, first + opt->axis, first + opt->to, opt->n);
     if (by == store)
-        return work_refuse(w,
-                           "no rows are gathered for the loop's turns, contiguous along the other");
+        return work_refuse(
+            w, "no rows are gathered for the loop's iterations, contiguous along loop `to`");
     work_put_stores(w, opt->store, &by, 1);
     return true;
 }
@@ -198,7 +200,7 @@ bool apply_join(struct work *w, const struct opt *opt)
 {
     work_close(w);
     if (opt->to < 0 || opt->to >= opt->store || opt->of != OF_STORE)
-        return work_refuse(w, "a store joins one before it");
+        return work_refuse(w, "`to` must be an earlier store");
     const struct uop *store = w->ast->src[opt->to];
     struct uop *rest = w->ast->src[opt->store], *was = rest;
     for (int k = 3; k < store->nsrc && k < rest->nsrc; k++) {
@@ -213,7 +215,7 @@ bool apply_join(struct work *w, const struct opt *opt)
         rest = uop_substitute(w->t, rest, b, a);
     }
     if (rest == was)
-        return work_refuse(w, "the first loops are of other sizes");
+        return work_refuse(w, "the leading loops have other sizes");
     work_put_stores(w, opt->store, &rest, 1);
     return true;
 }
@@ -231,9 +233,9 @@ bool work_take_sum(struct work *w, const struct opt *opt, int axis, struct uop *
     if (REDUCE_MATRIX((*sum)->arg.i) && opt->op != OPT_STAGE_OPERAND &&
         opt->op != OPT_STAGE_WHOLE_OPERAND && opt->op != OPT_SWIZZLE && opt->op != OPT_PIPELINE &&
         opt->op != OPT_WARP_SPECIALIZE && opt->op != OPT_CLUSTER_MULTICAST && opt->op != OPT_MMA)
-        return work_refuse(w, "an instruction computes the sum: its loops stay as they are");
+        return work_refuse(w, "a matrix instruction computes the sum: its loops are fixed");
     return !range_is((*sum)->src[axis + 1], AXIS_GROUP) ||
-           work_refuse(w, "a group stays the innermost loop, as it is");
+           work_refuse(w, "a group of bytes must stay the innermost loop");
 }
 
 static bool put_sum(struct work *w, const struct opt *opt, struct uop *sum, struct uop *const *src,
@@ -259,11 +261,9 @@ bool apply_merge_sum(struct work *w, const struct opt *opt)
     for (int i = 0; i < 2; i++)
         if (sum->nsrc > MAX_RANK || !uop_const_int(r[i]->src[0], &size[i]) ||
             RANGE_AXIS(r[i]->arg.i) != AXIS_LOOP || RANGE_WORKER(r[i]->arg.i) != WORKER_EACH)
-            return work_refuse(
-                w,
-                "loops that are merged have as many turns in each run, and are nothing else yet");
+            return work_refuse(w, "only plain loops of fixed size can be merged");
     if (__builtin_mul_overflow(size[0], size[1], &total) || total > INT32_MAX)
-        return work_refuse(w, "the merged loop would have too many turns");
+        return work_refuse(w, "the merged loop would have too many iterations");
     struct uop *both = uop_range(t, uop_int(t, total), t->next_range++);
     work_name_like(t, both, r[1]);
     map_set(&by, r[0], sym_div(t, both, uop_int(t, size[1])));
@@ -273,7 +273,7 @@ bool apply_merge_sum(struct work *w, const struct opt *opt)
             src[n++] = i == opt->axis + 1 ? both : sum->src[i];
     src[0] = uop_substitute_all(t, sum->src[0], &by);
     if (opt->op == OPT_MERGE && work_is_split_again(t, src[0], both))
-        return work_refuse(w, "a division of the merged loop would be left");
+        return work_refuse(w, "a division of the merged loop would remain");
     return put_sum(w, opt, sum, src, n);
 }
 
@@ -301,10 +301,10 @@ bool apply_vector_load(struct work *w, const struct opt *opt)
     if (sum->nsrc > MAX_RANK || !uop_const_int(r->src[0], &size) ||
         RANGE_AXIS(r->arg.i) != AXIS_LOOP || RANGE_WORKER(r->arg.i) != WORKER_EACH || opt->n < 2 ||
         opt->n > TERMS_MOST || size % opt->n || (size == opt->n && sum->nsrc < 3))
-        return work_refuse(
-            w, "terms that are added up first divide the loop's turns, and a loop is left");
+        return work_refuse(w,
+                           "n must be 2 or more, divide the loop's iterations, and leave a loop");
     if (has_parts_along(t, sum->src[0], r))
-        return work_refuse(w, "a sum or a stage would be computed for each term");
+        return work_refuse(w, "a sum or stage would be recomputed for each term");
     bool all = size == opt->n;
     struct uop *q = all ? uop_int(t, 0) : uop_range(t, uop_int(t, size / opt->n), t->next_range++);
     if (!all)
@@ -335,7 +335,7 @@ bool apply_divide_sum(struct work *w, const struct opt *opt)
     struct uop *r = sum->src[opt->axis + 1];
     if (sum->nsrc > MAX_RANK || !uop_const_int(r->src[0], &size) || opt->n < 2 || size % opt->n ||
         size / opt->n < 2)
-        return work_refuse(w, "a loop is divided by a number that divides its turns");
+        return work_refuse(w, "n must divide the loop's iterations and leave two loops");
     struct uop *q = uop_range(t, uop_int(t, size / opt->n), t->next_range++),
                *p = uop_range(t, uop_int(t, opt->n), t->next_range++);
     work_name_like(t, q, r);
@@ -347,7 +347,7 @@ bool apply_divide_sum(struct work *w, const struct opt *opt)
     }
     src[0] = uop_substitute(t, sum->src[0], r, sym_add(t, sym_muli(t, q, opt->n), p));
     if (!device_has_grid(t) && (work_is_divided(t, src[0], q) || work_is_divided(t, src[0], p)))
-        return work_refuse(w, "another division of its parts would be left");
+        return work_refuse(w, "another division of the two loops would remain");
     return put_sum(w, opt, sum, src, n);
 }
 
@@ -358,7 +358,7 @@ bool apply_order_sum(struct work *w, const struct opt *opt)
     if (!work_take_sum(w, opt, opt->to, &sum) || !work_take_sum(w, opt, opt->axis, &sum))
         return false;
     if (sum->nsrc > MAX_RANK)
-        return work_refuse(w, "there are too many loops in each other");
+        return work_refuse(w, "too many nested loops");
     ARRAY_COPY(src, sum->src, sum->nsrc);
     r = src[from];
     memmove(&src[from], &src[from + 1], (size_t)(sum->nsrc - from - 1) * sizeof *src);
@@ -433,9 +433,9 @@ bool apply_stage(struct work *w, const struct opt *opt)
     struct uop_map by = {.t = t, .scratch = true};
     int64_t size, nelem = 1;
     if (!sum || work_is_of_sum(w, store, sum))
-        return work_refuse(w, "the store has no such sum, or it changes with another one's loops");
+        return work_refuse(w, "the store has no such sum, or it is a term of another one");
     if (opt->space != SPACE_SCRATCH && opt->space != SPACE_LOCAL)
-        return work_refuse(w, "sums are kept in scratch or in local memory");
+        return work_refuse(w, "a sum is staged in scratch or in shared memory");
     struct uop *stage = work_stage_of(w, store, sum);
     const struct uop *nest = stage ? stage : store;
     int n = 2, first = stage ? 2 : store_first_range(store);
@@ -445,9 +445,9 @@ bool apply_stage(struct work *w, const struct opt *opt)
     for (int i = first + opt->axis; i < nest->nsrc; i++) {
         if ((size = range_fixed_size(nest->src[i])) < 1 || range_is_lane(nest->src[i]) ||
             (nelem = sat_mul(nelem, size)) > INT32_MAX / 8)
-            return work_refuse(w, "scratch is for loops of fixed sizes that are no lanes");
+            return work_refuse(w, "only loops of fixed size that are no lanes can be staged");
         if (reads_stage_of(w, sum, nest->src[i]))
-            return work_refuse(w, "the sum reads a stage that changes with the loop");
+            return work_refuse(w, "the sum reads a stage that depends on the loop");
         struct uop *r = uop_axis(t, uop_int(t, size), AXIS_LOOP,
                                  n == 2 && opt->space == SPACE_LOCAL ? WORKER_BLOCK : WORKER_EACH);
         work_name_like(t, r, nest->src[i]);
@@ -476,7 +476,8 @@ bool apply_group(struct work *w, const struct opt *opt)
     }
     struct uop *by = opt->of == OF_SUM ? nest : tile_group_bytes(w->t, nest);
     if (by == nest)
-        return work_refuse(w, "no sum of products of bytes, four neighbours at a time");
+        return work_refuse(
+            w, "there is no sum of products of bytes in groups of four contiguous ones");
     by = stage ? uop_substitute(w->t, store, stage, store_as_stage(w->t, by)) : by;
     work_put_stores(w, opt->store, &by, 1);
     return true;

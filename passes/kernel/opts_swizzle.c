@@ -43,7 +43,7 @@ static struct buffer *new_panels(struct work *w, const struct buffer *was, int64
     if (was->ring || was->panel)
         why = "the copy has another order, or two halves";
     else if (n < 1 || nelem % n || n * nbytes % PANEL_ROW_NBYTES || nelem / n % PANEL_ROWS)
-        why = "the copy is no whole number of eight rows of so many times 128 bytes";
+        why = "the copy is no whole number of panels: eight rows of a multiple of 128 bytes";
     if (why) {
         (void)work_refuse(w, why);
         return NULL;
@@ -81,7 +81,7 @@ static bool swizzle_passed(struct work *w, const struct opt *opt)
     struct uop *memory = w->ast->src[opt->store]->src[0];
     const struct buffer *was = uop_buffer_of(memory);
     if (was->kind != BUFFER_SCRATCH || buffer_space(was) != SPACE_LOCAL || was->ndim != 1)
-        return work_refuse(w, "the store passes nothing on in local memory");
+        return work_refuse(w, "the store writes no scratch in shared memory");
     struct buffer *b = new_panels(w, was, opt->n);
     if (!b)
         return false;
@@ -109,7 +109,7 @@ bool apply_swizzle(struct work *w, const struct opt *opt)
     if (!work_take_sum(w, opt, 0, &sum))
         return false;
     if (!(copy = find_copy(w, opt, sum)) || copy->nsrc > (int)(sizeof src / sizeof *src))
-        return work_refuse(w, "the sum has no copy of such an operand in local memory");
+        return work_refuse(w, "the sum has no such operand in shared memory");
     struct buffer *b = new_panels(w, uop_buffer_of(copy), opt->n);
     if (!b)
         return false;

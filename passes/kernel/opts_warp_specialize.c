@@ -40,11 +40,11 @@ static bool leaves_threads_alone(struct work *w, struct uop *store, const struct
         const struct uop *u = order[i];
         if (u->op == OP_STAGE && buffer_space(uop_buffer_of(u)) == SPACE_LOCAL &&
             !map_get(copies, u))
-            return work_refuse(w, "threads copy to local memory, or pass on by it, what is none of "
-                                  "the sum's copies in bulk");
+            return work_refuse(
+                w, "the block's threads write shared memory other than by the sum's bulk copies");
         for (int k = 1; k < u->nsrc && u->op == OP_REDUCE; k++)
             if (range_is_item(u->src[k]) || range_is_of_block(u->src[k]))
-                return work_refuse(w, "threads exchange sums");
+                return work_refuse(w, "the block's threads reduce a sum together");
     }
     return true;
 }
@@ -79,19 +79,18 @@ bool apply_warp_specialize(struct work *w, const struct opt *opt)
     store = w->ast->src[opt->store];
     const int64_t wave = t->device ? t->device->wave : 1, threads = work_items(store);
     if (!is_consumers(w, store) || w->kernel->nvariant)
-        return work_refuse(w,
-                           "the kernel has other stores, or variants, whose threads have no roles");
+        return work_refuse(w, "the kernel has variants, or stores outside the tile loop");
     if (opt->n < wave || opt->n % wave || threads % wave || threads < 2 ||
         threads + opt->n > THREADS_OF_BLOCK)
         return work_refuse(
-            w, "producers and consumers are whole waves, of no more than 1024 threads together");
+            w, "producers and consumers must be whole subgroups, of at most 1024 threads together");
     struct uop **order = uop_toposort(t, &sum, 1, &n);
     for (int i = 0; i < n; i++) {
         struct uop *stage = order[i];
         if (!comes_in_bulk(stage))
             continue;
         if (uop_buffer_of(stage)->producers)
-            return work_refuse(w, "the block has producers");
+            return work_refuse(w, "the block has producer warps already");
         struct buffer *b = work_copy_memory(w, uop_buffer_of(stage));
         b->producers = (int)opt->n;
         map_set(
@@ -100,7 +99,7 @@ bool apply_warp_specialize(struct work *w, const struct opt *opt)
         found++;
     }
     if (!found)
-        return work_refuse(w, "the sum has no copies in bulk");
+        return work_refuse(w, "the sum has no bulk copies");
     for (int i = 0; i < w->ast->nsrc; i++)
         if (!leaves_threads_alone(w, w->ast->src[i], &by))
             return false;

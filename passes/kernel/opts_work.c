@@ -75,7 +75,7 @@ bool work_open(struct work *w, const struct opt *opt)
     struct uop *store = w->ast->src[opt->store];
     *o = (struct open){.at = opt->store, .of = opt->of, .number = opt->number};
     if (opt->of == OF_SUM)
-        return work_refuse(w, "the loops of a sum have no lanes, panels or threads");
+        return work_refuse(w, "the loops of a sum cannot become lanes, panels or threads");
     if (opt->of == OF_STAGE) {
         o->stage = work_find(w, store, OP_STAGE, opt->number);
         if (!o->stage)
@@ -84,7 +84,7 @@ bool work_open(struct work *w, const struct opt *opt)
     }
     o->first = store_first_range(store);
     if (store->nsrc - o->first > RANGES_MAX - 4)
-        return work_refuse(w, "there are too many loops in each other");
+        return work_refuse(w, "too many nested loops");
     for (int i = o->first; i < store->nsrc; i++)
         o->range[o->n] = o->was[o->n] = store->src[i], o->n++;
     o->store = store;
@@ -99,13 +99,14 @@ bool work_take_range(struct work *w, const struct opt *opt, struct uop **range)
         return work_refuse(w, "the nest has no such loop");
     *range = w->open.range[opt->axis];
     if (range_is(*range, AXIS_BAND))
-        return work_refuse(w, "a band's loop is that of other stores, too");
+        return work_refuse(w, "the loop is a band shared with other stores");
     if (RANGE_WORKER((*range)->arg.i) != WORKER_EACH)
-        return work_refuse(w, "threads share the loop");
+        return work_refuse(w, "the loop is distributed over threads");
     if (range_is(*range, AXIS_ORDER))
-        return work_refuse(w, "the loop's turns may store at the same place: it stays as it is");
+        return work_refuse(
+            w, "iterations of the loop may store to the same element: it stays as it is");
     if (w->open.n >= RANGES_MAX)
-        return work_refuse(w, "there are too many loops in each other");
+        return work_refuse(w, "too many nested loops");
     return true;
 }
 
@@ -114,7 +115,8 @@ bool work_take_axis(struct work *w, const struct opt *opt, struct uop **range, i
     if (!work_take_range(w, opt, range))
         return false;
     *size = range_fixed_size(*range);
-    return *size > 0 || work_refuse(w, "only the run knows how many turns the loop has");
+    return *size > 0 ||
+           work_refuse(w, "the loop's number of iterations is unknown at compile time");
 }
 
 int work_loops_before_lanes(const struct open *o)

@@ -181,7 +181,7 @@ static struct uop *pack_weight(struct work *w, const struct nest *m, const struc
     struct uop *offset;
     if (is_read_elsewhere(m, load) || !storage_view(m, load, inner, &view, &offset) ||
         offset == load->src[1]) {
-        work_refuse(w, "the operand is no weight that can be stored in another order");
+        work_refuse(w, "the operand is no weight whose storage order may change");
         return NULL;
     }
     struct buffer *b = packed_copy(w->t, w->kernel, uop_buffer_of(load->src[0]), &view);
@@ -221,7 +221,7 @@ static struct uop *pack_in_scratch(struct work *w, const struct nest *m, const s
     struct uop *src[MAX_RANK + 2], *from[4] = {load->src[0]}, *offset = uop_int(t, 0);
     if (load->src[0]->op == OP_STAGE || !find_copied(m, load, inner, &c) || c.ndim < 1 ||
         (!local && c.at[c.ndim - 1] != inner)) {
-        work_refuse(w, "the operand is in scratch, or has no place for each turn of the loop");
+        work_refuse(w, "the operand is in scratch, or does not vary along the loop");
         return NULL;
     }
     int64_t step = 1, size = c.n[c.ndim - 1], pitch = local ? size : scratch_pitch(t, wide);
@@ -292,7 +292,7 @@ static bool find_nest(struct work *w, const struct opt *opt, struct uop **stage,
     *stage = work_stage_of(w, store, sum);
     return (nest_find(w->t, *stage ? stage_as_store(w->t, *stage) : store, m) && m->contraction &&
             m->reduce == sum) ||
-           work_refuse(w, "the sum is no contraction of a nest");
+           work_refuse(w, "the sum is no contraction");
 }
 
 bool apply_pack(struct work *w, const struct opt *opt)
@@ -311,10 +311,11 @@ bool apply_pack(struct work *w, const struct opt *opt)
     int64_t size = range_fixed_size(inner);
     bool known = opt->space == SPACE_WEIGHTS, local = opt->space == SPACE_LOCAL;
     if (opt->space == SPACE_GLOBAL || local != range_is_of_block(inner) || (local && stage))
-        return work_refuse(w, "a copy in local memory is for a loop that a block's threads share");
+        return work_refuse(w,
+                           "a copy in shared memory needs a loop that the block's threads share");
     if (opt->n != size &&
         (known || local || opt->n < size || !is_row(stage) || !may_widen(&m, stage, load)))
-        return work_refuse(w, "only a row in scratch that reads nothing else has more elements");
+        return work_refuse(w, "only a row in scratch that reads nothing else can be padded");
     for (int i = m.first; i < m.store->nsrc; i++)
         if (range_is(m.store->src[i], AXIS_PART))
             m.part = m.store->src[i];

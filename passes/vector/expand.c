@@ -161,7 +161,7 @@ static int bytes_at(struct expander *e, struct uop *offset)
     int64_t stride = stride_of(e, offset), along;
     if (!index_stride(e->t, offset, e->group, &along) || along != 1 ||
         (stride != 0 && stride != DOT_BYTES))
-        TGC_BUG(e->t, "bytes of a group lie apart");
+        TGC_BUG(e->t, "the bytes of a group are not contiguous");
     return stride ? DOT_BYTES * e->lanes : DOT_BYTES;
 }
 

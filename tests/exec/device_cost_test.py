@@ -157,8 +157,8 @@ def order():
 @suite.case("what limits a kernel")
 def limited():
     for text, row, options, limit in (
-            (NETS["elements"], "generic-gpu", [], "bytes from memory"), (product(16, 16, 16), "sm_90a", [], "its launch"),
-            (NETS["a large product"], "sm_80", [], "the instructions of its threads")):
+            (NETS["elements"], "generic-gpu", [], "memory bandwidth"), (product(16, 16, 16), "sm_90a", [], "the launch"),
+            (NETS["a large product"], "sm_80", [], "instruction issue")):
         found = max(limits(text, row, *options), key=lambda kernel: kernel[1])[0]
         expect(found == limit, f"{text}: {found}")
 

@@ -423,7 +423,7 @@ def bound(folder, opts, more):
 def refused(folder):
     """What the engine does not take is refused, for the reason: rows of 534 bytes; a device without it."""
     T.scratch(folder)
-    for k, device, words in ((267, "sm_90a", "rows of the tensor begin at no multiples of 16 bytes"), (264, "sm_80", "the device copies no boxes")):
+    for k, device, words in ((267, "sm_90a", "the tensor's rows are not aligned to 16 bytes"), (264, "sm_80", "the device has no bulk copies of boxes")):
         done = tgtool(folder, TILE.format(step=64) + "pipeline 0.sum0 n=2 how=bulk\n", GEMM.format(m=96, n=40, k=k), device)
         expect(done.returncode == 1 and words in done.stderr, done.stderr)
 
