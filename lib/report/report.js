@@ -78,6 +78,8 @@ function addFilter(table) {
 }
 
 function enhanceTables() {
+  /* where links lead without a script; here they choose a view */
+  for (const row of document.querySelectorAll("tr[id]")) row.removeAttribute("id");
   for (const table of document.querySelectorAll("table")) {
     if (table.tBodies[0].rows.length > 1)
       [...table.tHead.rows[0].cells].forEach((th, i) => {
@@ -573,7 +575,7 @@ const kernelLinks = names => names.slice(0, 6).flatMap((n, i) => [i ? ", " : "",
 /* "lanes 0 axis=3 n=13": its sentence is the one of its first word, which is said once. */
 function optList(opts) {
   if (!opts.length) return make("p", {class: "muted"}, "None: the loops are as they were lowered.");
-  const said = new Set(), sentence = kind => said.has(kind) ? "" : (said.add(kind), ` ${doc.opts[kind] || ""}`);
+  const said = new Set(), sentence = kind => said.has(kind) ? "" : (said.add(kind), ` ${(doc.opts[kind] || "").replace(/`/g, "")}`);
   return make("ol", {}, ...opts.map(o => make("li", {}, make("code", {}, o), sentence(o.split(" ")[0]))));
 }
 

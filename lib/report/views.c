@@ -328,7 +328,9 @@ static void put_kernel(struct text *out, const struct page *p, int i)
     const struct json *k = p->kernel[i];
     double flop = json_number(k, "flop"), nbytes = json_number(k, "bytes"),
            estimate = json_number(k, "predicted_us");
-    text_puts(out, "<tr><th scope=\"row\">");
+    text_puts(out, "<tr id=\"kernels/");
+    html_put(out, json_string(k, "name"));
+    text_puts(out, "\"><th scope=\"row\">");
     put_kernel_link(out, json_string(k, "name"));
     text_puts(out, "</th>");
     cell_text(out, computed_by(p, i));
@@ -493,8 +495,9 @@ void view_passes(struct text *out, const struct page *p)
         const struct json *changes = json_get(pass[i], "changes");
         bool is_idle = json_number(pass[i], "changes") + json_number(pass[i], "uops") + fired[i] <= 0 &&
                        changes && changes->kind == JSON_NUMBER;
-        text_printf(out, "<tr%s><th scope=\"row\"><a class=\"p\" href=\"#passes/",
-                    is_idle ? " class=\"idle\"" : "");
+        text_printf(out, "<tr%s id=\"passes/", is_idle ? " class=\"idle\"" : "");
+        html_put(out, json_string(pass[i], "name"));
+        text_puts(out, "\"><th scope=\"row\"><a class=\"p\" href=\"#passes/");
         html_put(out, json_string(pass[i], "name"));
         text_puts(out, "\">");
         html_put(out, json_string(pass[i], "name"));

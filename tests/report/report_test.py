@@ -98,7 +98,7 @@ def check_page(page):
     expect(len(page.ids) == len(set(page.ids)), "an id twice")
     for tag, name, value in page.attributes:
         expect(not name.startswith("on") and name not in ("style", "src", "srcset", "action"), f"<{tag} {name}={value!r}>")
-        expect(name != "href" or value.startswith("#"), f"<{tag} href={value!r}> leads elsewhere")
+        expect(name != "href" or value[:1] == "#" and value[1:] in page.ids, f"<{tag} href={value!r}> leads elsewhere, or nowhere")
         expect(name not in ("aria-labelledby", "for") or value in page.ids, f"<{tag} {name}={value!r}>: no such element")
     policy = next(value for tag, name, value in page.attributes if tag == "meta" and name == "content" and "default-src" in value)
     expect(policy.startswith("default-src 'none'") and "unsafe" not in policy, policy)
