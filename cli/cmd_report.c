@@ -40,9 +40,11 @@ bool viz_write(struct tgc *t, const struct options *given)
 {
     struct options o = *given;
     struct model m;
-    if (strcmp(o.model, "-") == 0)
-        return diag_error(t, NULL, "VIZ=1: the model on standard input can be read only once; tgc - "
-                                   "-o NAME.html writes its report");
+    if (strcmp(o.model, "-") == 0) {
+        diag_warn(t, NULL, "VIZ=1: no report, since the model on standard input can be read only "
+                           "once; tgc - -o NAME.html writes it");
+        return true;
+    }
     o.command = COMMAND_COMPILE;
     o.emit = EMIT_HTML;
     o.any_target = false;
