@@ -87,6 +87,54 @@ void page_end(struct text *out, const char *json, size_t nbytes)
     text_puts(out, "</script>\n</body>\n</html>\n");
 }
 
+/* What a page reads of a document; of: the kind of a list's elements. */
+static const struct { const char *key; enum json_kind kind, of; const char *expected; } parts[] = {
+    {"name", JSON_STRING, JSON_NULL, "a string"},
+    {"machine", JSON_OBJECT, JSON_NULL, "an object"},
+    {"opts", JSON_OBJECT, JSON_NULL, "an object"},
+    {"kernel_list", JSON_LIST, JSON_OBJECT, "a list of objects"},
+    {"kernel_nodes", JSON_LIST, JSON_LIST, "a list of lists"},
+    {"buffers", JSON_LIST, JSON_OBJECT, "a list of objects"},
+    {"steps", JSON_LIST, JSON_STRING, "a list of strings"},
+    {"nodes", JSON_LIST, JSON_OBJECT, "a list of objects"},
+    {"edges", JSON_LIST, JSON_LIST, "a list of pairs"},
+    {"choices", JSON_LIST, JSON_OBJECT, "a list of objects"},
+    {"compared", JSON_LIST, JSON_OBJECT, "a list of objects"},
+    {"schedules", JSON_LIST, JSON_OBJECT, "a list of objects"},
+    {"sources", JSON_LIST, JSON_OBJECT, "a list of objects"},
+    {"passes", JSON_LIST, JSON_OBJECT, "a list of objects"},
+    {"changes", JSON_LIST, JSON_OBJECT, "a list of objects"},
+    {"rules", JSON_LIST, JSON_OBJECT, "a list of objects"},
+    {"advice", JSON_LIST, JSON_OBJECT, "a list of objects"},
+};
+
+static bool has_part(const struct json *v, enum json_kind kind, enum json_kind of)
+{
+    if (!v || v->kind != kind)
+        return false;
+    for (const struct json *c = kind == JSON_LIST ? v->child : NULL; c; c = c->next)
+        if (c->kind != of)
+            return false;
+    return true;
+}
+
+static bool check_parts(struct tgc *t, const struct place *at, const struct json *d)
+{
+    const struct json *bench = json_get(d, "bench");
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (!has_part(json_get(d, parts[i].key), parts[i].kind, parts[i].of))
+            return diag_error(t, at, "is a damaged report: \"%s\" is to be %s; make it anew",
+                              parts[i].key, parts[i].expected);
+    for (const struct json *k = json_get(d, "kernel_list")->child; k; k = k->next)
+        if (!has_part(json_get(k, "reads"), JSON_LIST, JSON_OBJECT) ||
+            !has_part(json_get(k, "writes"), JSON_LIST, JSON_OBJECT))
+            return diag_error(t, at, "is a damaged report: a kernel needs \"reads\" and \"writes\", "
+                                     "lists of objects; make it anew");
+    return !bench || has_part(json_get(bench, "kernel_times"), JSON_LIST, JSON_OBJECT) ||
+           diag_error(t, at, "is a damaged report: \"bench\" needs \"kernel_times\", a list of "
+                             "objects; make it anew");
+}
+
 const struct json *page_read(struct tgc *t, const char *file, const char *json, size_t nbytes)
 {
     const struct place at = {.file = file};
@@ -102,7 +150,7 @@ const struct json *page_read(struct tgc *t, const char *file, const char *json, 
                            "anew, or read it with the tgc that wrote it",
                    version, *json_string(d, "producer") ? json_string(d, "producer") : "nobody",
                    REPORT_VERSION);
-    else
+    else if (check_parts(t, &at, d))
         return d;
     return NULL;
 }
