@@ -337,7 +337,8 @@ function kernelGraph(times) {
   return {nodes, edges};
 }
 
-const EDGES_MOST = 6000;         /* drawn in one picture; of more, each n-th */
+const ROW_PIXELS = 3;            /* of a layer: below that, rows are drawn and not nodes */
+const EDGES_MOST = 4000;         /* drawn in one picture; of more, each n-th */
 
 class GraphView {
   constructor(times) {
@@ -436,6 +437,7 @@ class GraphView {
     if (!this.graph) return;
     const g = this.graph, {x, y, k} = camera, w = camera.width, h = camera.height;
     const first = Math.max(0, Math.floor(y / LAYER_H) - 1), last = Math.min(g.rows.length - 1, Math.ceil((y + h / k) / LAYER_H) + 1);
+    if (LAYER_H * k < ROW_PIXELS) { this.paintRows(c, camera, first, last); this.paintFrame(); return; }
     const shown = [];
     for (let r = first; r <= last; r++) {
       const row = g.rows[r], from = x - NODE_W;
@@ -479,37 +481,73 @@ class GraphView {
   }
   /* Levels of detail: blocks of colour; with the operator; with the name as well. */
   paintNodes(c, k, shown, place) {
-    const w = NODE_W * k, h = Math.max(1.5, NODE_H * k), ink = colour("text"), bg = colour("bg"), area = colour("area");
+    const of = {text: colour("text"), bg: colour("bg"), area: colour("area"), panel: colour("panel"), muted: colour("muted"), accent: colour("accent")};
+    if (k <= 0.1) { this.paintBlocks(c, k, shown, place, of); return; }
+    const w = NODE_W * k, h = NODE_H * k;
     c.textBaseline = "middle";
     c.textAlign = "center";
     for (const v of shown) {
-      const n = this.graph.nodes[v], [px, py] = place(v), share = Math.sqrt(n.us / this.most);
+      const n = this.graph.nodes[v], [px, py] = place(v), chosen = v === this.selected, moves = !n.kernels.length && n.kind === "node";
+      c.fillStyle = n.kind === "node" ? of.bg : of.panel;
+      c.fillRect(px - w / 2, py - h / 2, w, h);
+      c.globalAlpha = n.us ? 0.08 + 0.62 * Math.sqrt(n.us / this.most) : 0;
+      c.fillStyle = of.area;
+      c.fillRect(px - w / 2, py - h / 2, w, h);
       c.globalAlpha = 1;
-      c.fillStyle = n.kind === "node" ? bg : colour("panel");
-      if (k > 0.1) c.fillRect(px - w / 2, py - h / 2, w, h);
-      c.globalAlpha = k > 0.1 ? 0.08 + 0.62 * share : 0.25 + 0.75 * share;
-      c.fillStyle = area;
-      if (n.us || k <= 0.1) c.fillRect(px - w / 2, py - h / 2, w, h);
-      c.globalAlpha = 1;
-      if (k > 0.1) {
-        c.strokeStyle = v === this.selected ? colour("accent") : colour("muted");
-        c.lineWidth = v === this.selected ? 2.5 : n.kernels.length || n.kind !== "node" ? 1 : 0.5;
-        c.setLineDash(n.kernels.length || n.kind !== "node" ? [] : [3, 3]);
-        c.strokeRect(px - w / 2, py - h / 2, w, h);
-        c.setLineDash([]);
-      }
-      if (k > 0.32) this.paintText(c, k, n, px, py, ink);
+      c.strokeStyle = chosen ? of.accent : of.muted;
+      c.lineWidth = chosen ? 2.5 : moves ? 0.5 : 1;
+      c.setLineDash(moves ? [3, 3] : []);
+      c.strokeRect(px - w / 2, py - h / 2, w, h);
+      c.setLineDash([]);
+      if (k > 0.32) this.paintText(c, k, n, px, py, of);
     }
   }
-  paintText(c, k, n, px, py, ink) {
+  /* From so far away that rows are thinner than a few pixels: a block for each row that has some of its
+     own, as dark as its longest node. */
+  paintRows(c, camera, first, last) {
+    const g = this.graph, {x, y, k} = camera, step = Math.max(1, Math.floor(1 / (LAYER_H * k))), area = colour("area"), muted = colour("muted");
+    for (let r = first; r <= last; r += step) {
+      const row = g.rows[r];
+      if (!row.length) continue;
+      const from = (g.nodes[row[0]].x - NODE_W / 2 - x) * k, to = (g.nodes[row[row.length - 1]].x + NODE_W / 2 - x) * k;
+      const most = row.reduce((m, v) => Math.max(m, g.nodes[v].us), 0);
+      c.globalAlpha = 0.25 + 0.75 * Math.sqrt(most / this.most);
+      c.fillStyle = most ? area : muted;
+      c.fillRect(from, (r * LAYER_H - NODE_H / 2 - y) * k, Math.max(2, to - from), Math.max(1, NODE_H * k * step));
+    }
+    c.globalAlpha = 1;
+    if (this.selected === null) return;
+    const v = g.nodes[this.selected];
+    c.fillStyle = colour("text");
+    c.fillRect((v.x - x) * k - 6, (v.y - y) * k - 1.5, 12, 3);
+  }
+  /* From far away: a path for each of a few shades. */
+  paintBlocks(c, k, shown, place, of) {
+    const SHADES = 6, w = Math.max(1, NODE_W * k), h = Math.max(1.5, NODE_H * k), paths = Array.from({length: SHADES + 1}, () => new Path2D());
+    for (const v of shown) {
+      const [px, py] = place(v);
+      paths[Math.round(SHADES * Math.sqrt(this.graph.nodes[v].us / this.most))].rect(px - w / 2, py - h / 2, w, h);
+    }
+    paths.forEach((path, i) => {
+      c.globalAlpha = 0.25 + 0.75 * i / SHADES;
+      c.fillStyle = i ? of.area : of.muted;
+      c.fill(path);
+    });
+    c.globalAlpha = 1;
+    if (this.selected === null) return;
+    const [px, py] = place(this.selected);
+    c.fillStyle = of.accent;
+    c.fillRect(px - Math.max(4, w) / 2, py - Math.max(4, h) / 2, Math.max(4, w), Math.max(4, h));
+  }
+  paintText(c, k, n, px, py, of) {
     /* the end of a long name tells more: names are paths */
     const fit = (s, size) => { const most = Math.floor(NODE_W * k / (size * 0.58)); return s.length > most ? `…${s.slice(1 - Math.max(2, most))}` : s; };
     const size = Math.min(13, 13 * k), two = k > 0.6 && n.name && n.name !== n.title;
-    c.fillStyle = ink;
+    c.fillStyle = of.text;
     c.font = `600 ${size}px system-ui, sans-serif`;
     c.fillText(fit(visible(n.title.slice(-60)), size), px, py - (two ? size * 0.6 : 0));
     if (!two) return;
-    c.fillStyle = n.us > this.most / 8 ? ink : colour("muted");
+    c.fillStyle = n.us > this.most / 8 ? of.text : of.muted;
     c.font = `${size * 0.9}px system-ui, sans-serif`;
     c.fillText(fit(visible(n.name.slice(-60)), size * 0.9), px, py + size * 0.7);
   }
