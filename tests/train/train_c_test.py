@@ -467,8 +467,21 @@ int main(void)
 BARE = "-mcpu=cortex-m4 -mthumb -mfloat-abi=hard -mfpu=fpv4-sp-d16".split()
 
 
-@case("a Cortex-M4 learns the digits in 256 KB")
-def a_cortex_m4_learns(folder):
+def small_cnn(folder):
+    """One picture of 64 values: 8 filters of 3x3, the largest of 2x2, classes."""
+    r = np.random.default_rng(2)
+    w = {"c": (8, 1, 3, 3), "d": (8,), "w": (128, 10), "b": (10,)}
+    w = {n: (r.standard_normal(s) * (0.2 if len(s) > 1 else 0)).astype(np.float32) for n, s in w.items()}
+    nodes = [helper.make_node("Reshape", ["picture", "grid"], ["p"]),
+             helper.make_node("Conv", ["p", "c", "d"], ["v"], pads=[1, 1, 1, 1]), helper.make_node("Relu", ["v"], ["r"]),
+             helper.make_node("MaxPool", ["r"], ["m"], kernel_shape=[2, 2], strides=[2, 2]),
+             helper.make_node("Flatten", ["m"], ["f"]), helper.make_node("Gemm", ["f", "w", "b"], ["y"])]
+    save(folder / "m.onnx", nodes, [("picture", [1, 64])], [("y", [1, 10])], w | {"grid": np.array([1, 1, 8, 8])})
+    return "m.onnx"
+
+
+def check_board(name, make):
+    folder = T.scratch(SCRATCH / f"board-{name}")
     for program in "arm-none-eabi-gcc", "qemu-system-arm":
         if not shutil.which(program):
             raise Skip(f"{program} is not installed")
@@ -479,7 +492,7 @@ def a_cortex_m4_learns(folder):
                                    f"static const unsigned char label[400] = {{{','.join(map(str, labels))}}};\n")
     (folder / "learn.c").write_text(BOARD)
     (folder / "start.c").write_text(START)
-    emit(folder, DIGITS, "--loss=cross_entropy", "--optimizer=adam", "--lr=0.01", "--cpu=generic")
+    emit(folder, make(folder), "--loss=cross_entropy", "--optimizer=adam", "--lr=0.01", "--cpu=generic")
     T.must(T.run(["arm-none-eabi-gcc", *BARE, "-O2", "learn.c", "net.c", "start.c", "-DSTACK=0x20400000", "--specs=rdimon.specs",
                   "-Wl,--section-start=.vectors=0", "-Wl,-Ttext-segment=0x8000", "-lm", "-o", "learn"], cwd=folder, timeout=120))
     T.must(T.run(["arm-none-eabi-gcc", *BARE, "-O2", "-c", "learn.c", "net.c"], cwd=folder, timeout=120))
@@ -493,6 +506,11 @@ def a_cortex_m4_learns(folder):
     expect(status == 0 and before < 30 and after >= 90, f"{said}, of 100 that were not trained; {memory} bytes of memory")
     T.must(T.run(["gcc", "-O2", "learn.c", "net.c", "-lm", "-o", "here"], cwd=folder, timeout=120))
     expect(T.must(T.run([folder / "here"], cwd=folder)).out.decode().split() == said.split(), f"{said}, and here otherwise")
+    shutil.rmtree(folder)
+
+
+suite.add("a Cortex-M4 learns the digits in 256 KB, by an mlp", check_board, "mlp", lambda folder: DIGITS)
+suite.add("a Cortex-M4 learns the digits in 256 KB, by a cnn", check_board, "cnn", small_cnn)
 
 
 def check_network(network, *words):
