@@ -330,10 +330,10 @@ class Fuzzer:
         return f"the C does not compile: {built.describe()}" if built.status else None
 
     def judge_model(self, folder):
-        """A model that was written is read again."""
+        """A model that was written is read again, unless its sizes are beyond what may be computed, which the writer does not look at."""
         for out in (folder / "out.onnx", folder / "out.tg"):
             again = out.exists() and T.run([self.tgc, "info", out.name], cwd=folder, timeout=6 * self.seconds, env=self.environment())
-            if again and again.status:
+            if again and again.status and "smaller bounds" not in again.err:
                 return f"{out.name} is not read: {again.describe()}"
         return None
 

@@ -73,7 +73,24 @@ def transformer(folder):
     return w
 
 
-NETWORKS = {"mlp": (mlp, (6,)), "cnn": (cnn, (2, 12, 12)), "lstm": (lstm, (7, 3)), "transformer": (transformer, None)}
+def deep(folder):
+    """Eight layers with batch normalization: 94 states of a training by Adam."""
+    w = {f"c{k}": (6, 6 if k else 2, 3, 3) for k in range(8)} | {"w": (864, 3), "b": (3,)}
+    w = random_weights(w)
+    for k in range(8):
+        w |= {f"s{k}": np.ones(6, np.float32), f"h{k}": np.zeros(6, np.float32), f"m{k}": np.zeros(6, np.float32),
+              f"v{k}": np.ones(6, np.float32)}
+    node = helper.make_node
+    nodes = [n for k in range(8) for n in (
+        node("Conv", [f"r{k - 1}" if k else "x", f"c{k}"], [f"a{k}"], pads=[1, 1, 1, 1]),
+        node("BatchNormalization", [f"a{k}", f"s{k}", f"h{k}", f"m{k}", f"v{k}"], [f"b{k}"]), node("Relu", [f"b{k}"], [f"r{k}"]))]
+    save(folder / "m.onnx", [*nodes, node("Flatten", ["r7"], ["f"]), node("Gemm", ["f", "w", "b"], ["y"])],
+         [("x", ["N", 2, 12, 12])], [("y", ["N", 3])], w)
+    return w
+
+
+NETWORKS = {"mlp": (mlp, (6,)), "cnn": (cnn, (2, 12, 12)), "lstm": (lstm, (7, 3)), "transformer": (transformer, None),
+            "deep": (deep, (2, 12, 12))}
 
 
 def save(path, nodes, inputs, outputs, weights):

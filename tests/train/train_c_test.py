@@ -533,6 +533,7 @@ def check_network(network, *words):
     shutil.rmtree(folder)
 
 
+suite.add("a network of more than 64 states by the program", check_network, "deep")
 suite.add("a recurrent network by the program", check_network, "lstm")
 suite.add("a transformer's block by the program", check_network, "transformer", "--shape=target=24x6")
 
