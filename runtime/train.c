@@ -65,12 +65,6 @@ static int check_block(const void *block, const struct block_info *b)
                : MODEL_OK;
 }
 
-/* A place in a block; NULL: the caller gave none, and nothing that runs needs it. */
-static inline unsigned char *block_at(void *block, size_t offset)
-{
-    return block ? (unsigned char *)block + offset : NULL;
-}
-
 //@ next_draw train_blocks random_words
 /* The number by which the next run drops elements, not negative. */
 static int64_t next_draw(const void *params, uint64_t seed)

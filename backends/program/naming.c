@@ -309,7 +309,8 @@ void program_name_all(struct program *p)
         "update",      "evaluate",  "all_inputs",   "all_outputs"};
     static const char *const locals_of_training[] = {
         "all",  "results", "given", "data",    "samples", "ntarget", "targets",
-        "draw", "right",   "loss",  "correct", "blocks",  "block",   "index"};
+        "draw", "right",   "loss",  "correct", "blocks",  "block",   "index",
+        "params", "gradients", "optimizer"};
     const struct schedule *s = p->s;
     const struct host_call *h;
     p->file = names_of_files(p->t);

@@ -396,8 +396,8 @@ const char *program_var_in_run(const struct program *p, const struct var *v);
 
 /* ----------------------------------------------------------------------------------- training.c */
 
-/* The block that a state is in: a field of NAME_options. */
-const char *training_block(const struct state *st);
+/* A block's field of NAME_options, and its local in run_entry(). */
+const char *training_block(enum state_block block);
 /* Bytes of struct NAME for training_write_fields(). */
 size_t training_head_bytes(const struct schedule *s);
 void training_write_fields(struct program *p, struct text *out);

@@ -143,7 +143,9 @@ static size_t entry_bytes(const struct schedule *s)
 static size_t run_bytes(const struct schedule *s)
 {
     size_t own = program_is_on_stack(s) && s->arena_nbytes > 0 ? s->arena_nbytes + ALIGN : 0;
-    return RUN + 2 * WORD * (size_t)s->nvar + own + entry_bytes(s);
+    /* of a training, compilers keep the addresses of many tensors between its kernels */
+    size_t places = program_training(s) ? WORD * (size_t)(s->nbuffer + s->nstate + s->npart) : 0;
+    return RUN + 2 * WORD * (size_t)s->nvar + own + entry_bytes(s) + places;
 }
 
 /* The stack that a run takes in this step. */

@@ -394,10 +394,10 @@ static void write_place(struct program *p, struct text *out, const struct buffer
     size_t start = out->n;
     if (!p->buffer_used[b->id])
         return;
-    text_printf(out, "    %s *const %s = (%s *)(void *)", dtype_ctype(b->dtype),
-                p->buffer_name[b->id], dtype_ctype(b->dtype));
+    text_printf(out, "    %s *const %s = (%s *)%s", dtype_ctype(b->dtype), p->buffer_name[b->id],
+                dtype_ctype(b->dtype), b->block == BLOCK_ARENA ? "(void *)" : "");
     if (b->block != BLOCK_ARENA)
-        text_printf(out, "block_at(self->options.%s, %zu);", training_block(st), st->place[0]);
+        text_printf(out, "(%s + %zu);", training_block(b->block), st->place[0]);
     else if (state_has_two_places(st))
         text_printf(out, "(states + (%s ? %zu : %zu));", state_is_odd(p, st), st->place[!next],
                     st->place[next]);
@@ -414,10 +414,30 @@ static bool is_in_arena(const struct program *p, const struct buffer *b)
     return p->buffer_used[b->id] && b->block == BLOCK_ARENA;
 }
 
+/* The caller may give no block that nothing in a run needs: NULL has no places, numbers have. */
+static void write_blocks(struct program *p, struct text *out)
+{
+    bool used[BLOCK_COUNT] = {false};
+    for (int i = 0; i < p->s->nstate; i++) {
+        const struct buffer *const side[] = {p->s->state[i]->in, p->s->state[i]->out};
+        for (int k = 0; k < 2; k++)
+            used[side[k]->block] |= p->buffer_used[side[k]->id];
+    }
+    for (int b = BLOCK_PARAMS, any = 0; b < BLOCK_COUNT; b++) {
+        const char *name = training_block((enum state_block)b);
+        if (used[b] && any++ == 0)
+            text_puts(out, "\n    /* the caller's blocks; 0: there is none, and this run needs "
+                           "none */\n");
+        if (used[b])
+            text_printf(out, "    const uintptr_t %s = (uintptr_t)self->options.%s;\n", name, name);
+    }
+}
+
 void state_write_places(struct program *p, struct text *out)
 {
     const struct schedule *s = p->s;
     bool any = false;
+    write_blocks(p, out);
     for (int i = 0; i < s->nstate; i++)
         any |= is_in_arena(p, s->state[i]->in) || is_in_arena(p, s->state[i]->out);
     for (int i = 0; i < s->npart; i++)

@@ -14,7 +14,7 @@
 enum { VERSION = 1 };
 static const char *const block_word[] = {"", "params", "gradients", "optimizer"};
 
-const char *training_block(const struct state *st) { return block_word[st->in->block]; }
+const char *training_block(enum state_block block) { return block_word[block]; }
 
 /* The first dimension of the weights of samples; NULL: the loss has none. */
 static struct uop *samples_of(const struct schedule *s)
