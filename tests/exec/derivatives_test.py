@@ -458,6 +458,27 @@ def apart(folder):
         expect(info["kernels"] == kernels, f"{name}: {info['kernels']} kernels")
 
 
+@case("a parameter that training changes is copied for a product that sums along its rows, not where its columns are contiguous")
+def copied(folder):
+    def copies(shape, product, rows):
+        (folder / "m.tg").write_text(f"""tg 1
+input %x : f32[{rows}, 8]
+state %w : f32{shape} = uniform(seed=1)
+%y = {product}(%x, %w)
+%l = mul(%y, %y)
+%g = gradient(%l, %w)
+%s = mul(%g, 0.001)
+%next = sub(%w, %s)
+keep %w = %next
+output %y
+""")
+        tgc(folder, "verify", "m.tg", "--other=-O0")
+        kernels = json.loads(tgc(folder, "info", "m.tg", "--json").out)["kernel_list"]
+        return sum(k["flop"] == 0 and [r["shape"] for r in k["reads"]] == [shape] for k in kernels)
+    found = [copies([16, 8], "linear", 128), copies([16, 8], "linear", 63), copies([8, 16], "matmul", 128)]
+    expect(found == [1, 0, 0], f"copies: {found}")
+
+
 @case("mistakes name what is wrong, and what there is")
 def mistakes(folder):
     perceptron(folder)
