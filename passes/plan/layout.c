@@ -336,6 +336,34 @@ static bool vote_windows(struct layout *l, const struct nest *m)
     return any;
 }
 
+/* Whether the operand depends on all of the reduction's ranges. */
+static bool is_summed_whole(const struct nest *m, int operand)
+{
+    for (int k = 1; k < m->reduce->nsrc; k++)
+        if (!operands_has(nest_axis(m, m->reduce->src[k]).reads, operand))
+            return false;
+    return true;
+}
+
+/* Whether the sum is the same along a range of the store, and is of products of two tensors, as in
+ * the gradient of a batch's statistics, or of few terms, as in that of a pool's maximum. It is
+ * computed outside of that loop, and no layer. */
+static bool is_statistic(const struct nest *m)
+{
+    bool same = false, two = false;
+    int64_t terms = 1;
+    for (int k = 1; k < m->reduce->nsrc; k++)
+        terms = sat_mul(terms, m->reduce->src[k]->src[0]->vmax);
+    for (int k = m->first; k < m->store->nsrc; k++)
+        same |= m->store->src[k]->src[0]->vmax > 1 &&
+                nest_axis(m, m->store->src[k]).role == ROLE_NONE;
+    for (int i = 1; i < m->nload && same; i++)
+        for (int k = 0; k < i; k++)
+            two |= uop_buffer_of(m->load[i]->src[0]) != uop_buffer_of(m->load[k]->src[0]) &&
+                   is_summed_whole(m, i) && is_summed_whole(m, k);
+    return two || (same && terms < COLUMNS_MIN);
+}
+
 /* A layer's votes: the axes that its values share with its weights should be innermost. */
 static void vote_layer(struct layout *l, struct uop *store)
 {
@@ -346,7 +374,7 @@ static void vote_layer(struct layout *l, struct uop *store)
         vote_columns(l, store);
         return;
     }
-    if (!m.contraction || !has_values(&m) || gathers(&m))
+    if (!m.contraction || !has_values(&m) || gathers(&m) || is_statistic(&m))
         return;
     bool by_terms = vote_terms(l, &m);
     if (!has_columns(&m)) {
