@@ -345,9 +345,9 @@ static bool is_summed_whole(const struct nest *m, int operand)
     return true;
 }
 
-/* Whether the sum is the same along a range of the store, and is of products of two tensors, as in
- * the gradient of a batch's statistics, or of few terms, as in that of a pool's maximum. It is
- * computed outside of that loop, and no layer. */
+/* Whether the sum is the same along a range of the store: it is computed outside of that loop, and
+ * no layer. It has products of two tensors, as in the gradient of a batch's statistics, or few
+ * terms, as in that of a pool's maximum. */
 static bool is_statistic(const struct nest *m)
 {
     bool same = false, two = false;
