@@ -107,17 +107,21 @@ static bool is_zero(const struct uop *x)
 }
 
 /* MAX or MIN of two: the one that counts; of equal ones each counts half. Where only one depends on
- * the variables, it counts, as at the bounds of a clamp; but not beside 0, so that Relu has 0 at
- * 0. */
-static void give_larger(struct gradient *g, const struct uop *u, struct uop *d)
+ * the variables, it counts, as at the bounds of a clamp; but not beside 0, so that Relu has 0 at 0:
+ * there the result tells whether it counts, and the operand need not be kept. */
+static void give_larger(struct gradient *g, struct uop *u, struct uop *d)
 {
     const struct lib *l = g->l;
     struct uop *a = u->src[0], *b = u->src[1], *zero = lib_scalar(l, d, 0), *share = d;
     bool is_max = u->op == OP_MAX;
-    if (gradient_wants(g, a) && gradient_wants(g, b))
+    struct uop *other = !gradient_wants(g, a) ? a : !gradient_wants(g, b) ? b : NULL;
+    if (other && is_max && is_zero(other)) {
+        struct uop *counts = lib_binary(l, OP_LT, other, u);
+        gradient_give(g, other == b ? a : b, lib_where(l, counts, d, zero));
+        return;
+    }
+    if (!other)
         share = lib_binaryf(l, OP_MUL, d, 0.5);
-    else if (is_max && is_zero(gradient_wants(g, a) ? b : a))
-        share = zero;
     struct uop *equal = lib_where(l, lib_binary(l, OP_EQ, a, b), share, zero);
     struct uop *lower = is_max ? a : b, *upper = is_max ? b : a;
     gradient_give(g, a, lib_where(l, lib_binary(l, OP_LT, upper, lower), d, equal));
