@@ -21,7 +21,6 @@ static struct uop *slope(const struct lib *l, const struct uop *of, struct uop *
     case OP_RECIP: return lib_unary(l, OP_NEG, lib_mul(l, u, u));
     case OP_EXP: return u;
     case OP_EXP2: return lib_binaryf(l, OP_MUL, u, log(2));
-    case OP_EXP1: return lib_sub(l, one, u);
     case OP_LOG: return lib_div(l, one, x);
     case OP_SIN: return lib_unary(l, OP_COS, x);
     case OP_COS: return lib_unary(l, OP_NEG, lib_unary(l, OP_SIN, x));
@@ -75,8 +74,6 @@ static bool is_sum_of_squares(const struct uop *x)
             return true;
         if ((x->op == OP_MUL || x->op == OP_DIV) && x->src[1]->op == OP_CONST)
             x = x->src[0];
-        else if (x->op == OP_MUL && x->src[0]->op == OP_CONST)
-            x = x->src[1];
         else if (op_class(x->op) == CLASS_MOVE ? x->op == OP_RESHAPE || x->op == OP_PERMUTE ||
                                                      x->op == OP_EXPAND
                                                : x->op == OP_CAST || x->op == OP_CONTIGUOUS ||

@@ -148,6 +148,25 @@ suite.add("lamb", check_against_formula, "lamb", lamb)
 suite.add("muon", check_against_formula, "muon", muon)
 
 
+@case("scores whose exponentials are no floats")
+def far_scores(folder):
+    """Where e^y overflows or is 0, the losses and their slopes do not."""
+    save(folder / "m.onnx", [helper.make_node("MatMul", ["x", "w"], ["y"])], [("x", ["N", 4])], [("y", ["N", 4])], {"w": np.eye(4, dtype=np.float32)})
+    x = np.array([[200, -300, 150, 0], [-250, 120, -110, 400]], np.float32)
+    given, labels = np.array([[1, 1, 0, 0.5], [0, 0, 1, 1]], np.float32), np.array([1, 3])
+    log = x - x.max(1, keepdims=True) - np.log(np.exp(x - x.max(1, keepdims=True)).sum(1, keepdims=True))
+    for loss, target, want, slope in (
+            ("bce_with_logits", given, (np.maximum(x, 0) - given * x + np.log1p(np.exp(-abs(x)))).mean(), (1 / (1 + np.exp(-x.astype(float))) - given) / 8),
+            ("cross_entropy", labels, -log[[0, 1], labels].mean(), (np.exp(log) - np.eye(4)[labels]) / 2)):
+        np.savez(folder / "d.npz", x=x, target=target)
+        train(folder, "m.onnx", "--data", "d.npz", f"--loss={loss}", "--optimizer=sgd", "--epochs=1", "--batch=2", "--lr=0.001", "-o", "out.onnx",
+              "--log=log.jsonl")
+        got = json.loads(open(folder / "log.jsonl").readline())["loss"]
+        expect(np.isclose(got, want, 1e-5), f"{loss}: {got}, expected {want}")
+        made, wanted = weights_of(folder / "out.onnx")["w"], np.eye(4) - 0.001 * x.T @ slope
+        expect(np.allclose(made, wanted, 1e-4, 1e-5), f"{loss}: {made}\nexpected {wanted}")
+
+
 @case("cross entropy of distributions")
 def cross_entropy_of_distributions(folder):
     w = random_weights({"w": (6, 4)})
