@@ -225,6 +225,27 @@ output %l
     close(run(folder, "m.onnx", {"x": x}, "--library=lib.tg"), {"d": 2 * x ** 2 + 4 * x ** 3})
 
 
+@case("a loop over a part of the rows, forwards and backwards")
+def part_of_rows(folder):
+    x, z = draw(6, 3), draw(1, 3, seed=4)
+    for begin, order in (("%i + 1", (1, 2)), ("4 - %i", (4, 3))):
+        def last(rows, start, order=order):
+            for k in order:
+                start = np.sin(start * rows[k])
+            return start
+        got = run_text(folder, f"""input %x : f64[6, 3]
+input %z : f64[1, 3]
+%l = loop %i < 2 carry(%a = %z) {{
+    %row = shrink(%x) {{begin=[{begin}, 0], size=[1, 3]}}
+    %p = mul(%a, %row)
+    %next = sin(%p)
+    next(%next)
+}}
+output %l as "y"
+""", {"x": x, "z": z}, "--gradient=y")
+        close(got, {"y": last(x, z), "grad.x": differences(lambda v: last(v, z), x), "grad.z": differences(lambda v: last(x, v), z)})
+
+
 @case("an open dimension")
 def dynamic(folder):
     x = draw(5, 2)

@@ -148,6 +148,21 @@ suite.add("lamb", check_against_formula, "lamb", lamb)
 suite.add("muon", check_against_formula, "muon", muon)
 
 
+@case("lamb where the weights, or their step, are 0")
+def lamb_at_zero(folder):
+    w = random_weights({"w": (6, 4)})["w"]
+    r = np.random.default_rng(2)
+    for name, weights, x in ("no step", w, np.zeros((8, 6))), ("no weights", np.zeros_like(w), r.standard_normal((8, 6))):
+        save(folder / "m.onnx", [helper.make_node("MatMul", ["x", "w"], ["y"])], [("x", ["N", 6])], [("y", ["N", 4])], {"w": weights})
+        np.savez(folder / "d.npz", x=x.astype(np.float32), target=np.ones((8, 4), np.float32))
+        train(folder, "m.onnx", "--data", "d.npz", "--loss=mse", "--optimizer=lamb:weight_decay=0", "--epochs=1", "--batch=8", "--lr=0.01", "-o", "out.onnx")
+        made = weights_of(folder / "out.onnx")["w"]
+        if name == "no step":
+            expect((made == w).all(), f"{made}")
+        else:       # Adam's first step is the gradient's sign
+            expect(np.allclose(made, -0.01 * np.sign(x.T @ -np.ones((8, 4))), 1e-3), f"{made}")
+
+
 @case("scores whose exponentials are no floats")
 def far_scores(folder):
     """Where e^y overflows or is 0, the losses and their slopes do not."""
