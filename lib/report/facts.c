@@ -35,16 +35,29 @@ static void put_machine(struct text *out, struct tgc *t)
     text_putc(out, '}');
 }
 
+/* Of a line of options.key: what the output's name can say as well, which makes no difference. */
+static bool is_said_by_output(const char *s)
+{
+    static const char *const words[] = {"--name ", "--emit "};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strncmp(s, words[i], strlen(words[i])) == 0)
+            return true;
+    return false;
+}
+
 /* ,"options":["--threads 2"]: those given that decide what is made */
 static void put_options(struct text *out, const struct options *o)
 {
+    int n = 0;
     text_puts(out, ",\n\"options\":[");
-    for (size_t i = 0, begin = 0, n = 0; o->key && i < o->nkey; i++)
-        if (o->key[i] == '\n') {
-            text_puts(out, n++ ? "," : "");
-            text_json(out, mem_printf(out->t, "%.*s", (int)(i - begin), o->key + begin));
-            begin = i + 1;
-        }
+    for (const char *s = o->key, *end; o->key && s < o->key + o->nkey; s = end + 1) {
+        end = s + strcspn(s, "\n");
+        const char *last = end > s && end[-1] == ' ' ? end - 1 : end;
+        if (is_said_by_output(s))
+            continue;
+        text_puts(out, n++ ? "," : "");
+        text_json(out, mem_printf(out->t, "%.*s", (int)(last - s), s));
+    }
     text_putc(out, ']');
 }
 
