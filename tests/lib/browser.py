@@ -98,14 +98,17 @@ class Browser:
             elif kind == "Network.requestWillBeSent":
                 self.asked.append(message["params"]["request"]["url"][:200])
 
-    def open(self, path, hash="", width=1400, height=900, scheme="light"):
+    def open(self, path, hash="", width=1400, height=900, scheme="light", script=True):
+        """script: whether the page's own runs."""
+        self.call("Emulation.setScriptExecutionDisabled", value=not script)
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.call("Page.navigate", url="about:blank")
         self.call("Page.navigate", url=Path(path).resolve().as_uri() + hash)
         while self.run("document.readyState + location.protocol") != "completefile:":
             time.sleep(0.02)
-        self.frame()
+        if script:
+            self.frame()
 
     def frame(self):
         self.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))")

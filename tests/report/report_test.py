@@ -466,6 +466,20 @@ def _(folder):
         quiet(b)
 
 
+@case("without a script every table is there, and links lead to rows")
+def _(folder):
+    need_browser()
+    page_of(folder, MODEL)
+    with Browser() as b:
+        b.open(folder / "m.html", "#kernels/conv2d_2", script=False)
+        tables = b.run("[...document.querySelectorAll('table')].map(t => [t.id, t.getBoundingClientRect().height])")
+        expect({name for name, height in tables if height > 40} >= {"layers", "kernel-table", "buffers", "weights", "pass-table"}, f"{tables}")
+        expect(not b.run("document.querySelectorAll('button, canvas').length"), "the script has run")
+        top = b.run("document.getElementById('kernels/conv2d_2').getBoundingClientRect().top")
+        expect(0 <= top < 900, f"the row is at {top}")
+        quiet(b)
+
+
 def write_pictures(folder):
     """Those of the guide, of the model there."""
     out = SCRATCH / "pictures"
