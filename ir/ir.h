@@ -260,9 +260,9 @@ struct buffer {
     int cluster, cluster_of;
     int producers;               /* a ring: producer threads, after the threads of ITEM ranges
                                   * (WARP_SPECIALIZE); 0: those copy */
-    bool is_over;                /* is_local: an epilogue tile that aliases the operands' copies,
+    bool is_alias;               /* is_local: an epilogue tile that aliases the operands' copies,
                                   * which are dead then (ALIAS_EPILOGUE) */
-    bool leaves;                 /* is_local: an epilogue tile that the copy engine stores to its
+    bool bulk_stored;            /* is_local: an epilogue tile that the copy engine stores to its
                                   * tensor (BULK_EPILOGUE) */
     int64_t panel;          /* is_local: elements of a swizzled panel (SWIZZLE); 0: not in panels */
     bool kept; /* BUFFER_TEMP: its memory is reserved for the whole run, see struct host_output */

@@ -293,10 +293,10 @@ static void print_memory(struct printer *p, const struct buffer *b)
         text_printf(p->out, " %s", space_name(SPACE_LOCAL));
     if (b->is_global)
         text_printf(p->out, " %s%s", space_name(SPACE_GLOBAL), b->counts ? " counts" : "");
-    if (b->is_over)
-        text_puts(p->out, " over");
-    if (b->leaves)
-        text_puts(p->out, " leaves");
+    if (b->is_alias)
+        text_puts(p->out, " alias");
+    if (b->bulk_stored)
+        text_puts(p->out, " bulk_stored");
     if (b->panel)
         text_printf(p->out, " panels %lld", (long long)b->panel);
     if (b->ring)

@@ -142,7 +142,7 @@ SUITES = [
      "backends/cuda/ backends/cstyle/bulk.c runtime/cuda_bulk.c ir/bulk.c passes/vector/pipeline_bulk.c passes/kernel/opts_warp_specialize.c "
      "passes/kernel/opts_pipeline.c passes/kernel/opts_cluster.c tests/emulator/bulk.c"),
     ("stores", "tests/onnx/stores_test.py", 120, 120, 17,
-     "passes/kernel/opts_epilogue.c passes/kernel/opts_bulk_epilogue.c passes/kernel/opts_store.c passes/kernel/grid_epilogue.c passes/vector/leave.c"),
+     "passes/kernel/opts_epilogue.c passes/kernel/opts_bulk_epilogue.c passes/kernel/opts_store.c passes/kernel/grid_epilogue.c passes/vector/bulk_epilogue.c"),
     ("tickets", "tests/onnx/tickets_test.py", 120, 120, 27, "passes/kernel/opts_epilogue.c passes/kernel/split_ runtime/cuda_ticket.c"),
     ("machine", "tests/onnx/machine_test.py", 300, 600, 6, "runtime/cuda backends/cuda/ passes/kernel/grid_matrix passes/vector/pipeline"),
     ("amd", "tests/onnx/amd_test.py", 300, 3600, 65,

@@ -142,7 +142,7 @@ bool device_has_over(const struct kernel *k)
 {
     bool any = false;
     for (int i = 0; i < k->nscratch; i++)
-        any |= k->scratch[i]->is_over;
+        any |= k->scratch[i]->is_alias;
     return any;
 }
 
@@ -175,10 +175,10 @@ int64_t device_local_at(const struct kernel *k, const struct buffer *b)
             if (!x->is_local || !scratch_is_on_stack(x) || is_barriers(k, x) != barriers)
                 continue;
             int64_t align = x->panel ? PANEL_ALIGN : ALIGN,
-                    from = x->is_over ? 0 : (at + align - 1) / align * align;
+                    from = x->is_alias ? 0 : (at + align - 1) / align * align;
             if (x == b)
                 return from;
-            *(x->is_over ? &over : &at) = from + (int64_t)x->nbytes;
+            *(x->is_alias ? &over : &at) = from + (int64_t)x->nbytes;
         }
         at = at > over ? at : over;
     }
@@ -236,7 +236,7 @@ static void write_array(const struct signature *s, const struct buffer *b, const
                     b->nbytes / dtype_nbytes(b->dtype), (long long)device_local_at(s->f.k, b));
         return;
     }
-    bool has_boxes = (b->ring && b->transfer == TRANSFER_BULK) || b->leaves;
+    bool has_boxes = (b->ring && b->transfer == TRANSFER_BULK) || b->bulk_stored;
     int n = b->panel ? PANEL_ALIGN : has_boxes ? BULK_MEMORY_ALIGNED : 16;
     bool needs_none = !b->is_local || (!s->f.v && n == 16 && dtype_bits(b->dtype) >= 32);
     write_aligned(

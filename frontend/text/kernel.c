@@ -4,7 +4,8 @@
  *      file    = ( "kernel" | "linear" ) { line }
  *      line    = "symbol" 'N' least greatest [ "counter" ]
  *              | kind %kindN ":" dtype [ "[" expr { "," expr } "]" ]
- *                [ "local" [ "over" ] [ "leaves" ] [ "panels" n ] [ "ring" n how ] | "registers" ]
+ *                [ "local" [ "alias" ] [ "bulk_stored" ] [ "panels" n ] [ "ring" n how ]
+ *                | "registers" ]
  *                [ order ] [ "in" %kindM "+" expr ] [ string ] [ "=" { number } ]
  *              | ( "range" | "for" ) rN [ ".team" | ".block" | ".grid" | ".item" ]
  *                "<" expr [ string ]
@@ -538,8 +539,8 @@ static bool read_memory(struct kernel_reader *k, enum buffer_kind kind, const ch
     b->counts = b->is_global && accept_word(&k->r, "counts");
     b->is_register =
         kind == BUFFER_SCRATCH && !b->is_local && !b->is_global && accept_word(&k->r, "registers");
-    b->is_over = b->is_local && accept_word(&k->r, "over");
-    b->leaves = b->is_local && accept_word(&k->r, "leaves");
+    b->is_alias = b->is_local && accept_word(&k->r, "alias");
+    b->bulk_stored = b->is_local && accept_word(&k->r, "bulk_stored");
     if (b->is_local && accept_word(&k->r, "panels") && !read_panel(k, b))
         return false;
     if (!read_ring(k, b) || !read_order(k, b))

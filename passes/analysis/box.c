@@ -377,7 +377,7 @@ static struct uop *loaded(const struct uop *store)
     return value->op == OP_LOAD && value->nsrc == 2 ? value : NULL;
 }
 
-bool box_leaves(const struct uop *store, const struct uop *memory)
+bool box_copies(const struct uop *store, const struct uop *memory)
 {
     return loaded(store) && loaded(store)->src[0] == memory;
 }
@@ -406,9 +406,9 @@ static struct uop *without_thread(struct tgc *t, struct uop *valid, const struct
     return !a ? b : !b ? a : sym_and(t, a, b);
 }
 
-bool box_read_leaving(struct tgc *t, const struct uop *store, struct uop *valid,
-                      const struct uop *item, struct uop *const *loop, int nloop, struct box *b,
-                      const char **why)
+bool box_read_store(struct tgc *t, const struct uop *store, struct uop *valid,
+                    const struct uop *item, struct uop *const *loop, int nloop, struct box *b,
+                    const char **why)
 {
     const struct uop *load = loaded(store);
     const struct buffer *to = uop_buffer_of(store->src[0]);

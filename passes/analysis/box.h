@@ -25,12 +25,12 @@ bool box_read(struct tgc *t, struct uop *value, struct uop *at, struct uop *cons
               int64_t panel, struct box *b, const char **why);
 
 /* Whether the store stores shared memory unchanged, namely `memory`. */
-bool box_leaves(const struct uop *store, const struct uop *memory);
+bool box_copies(const struct uop *store, const struct uop *memory);
 /* Whether the condition holds for a block's first thread only, whatever else it says. */
 bool box_is_of_first(struct uop *valid, const struct uop *item);
 /* Reads such a store of the first thread, in these loops, as a box; valid: its condition, or
  * NULL. */
-bool box_read_leaving(struct tgc *t, const struct uop *store, struct uop *valid,
+bool box_read_store(struct tgc *t, const struct uop *store, struct uop *valid,
                       const struct uop *item, struct uop *const *loop, int nloop, struct box *b,
                       const char **why);
 

@@ -525,7 +525,7 @@ static bool by_elements(struct tgc *t, struct kernel *k, int store)
 static const struct grid_schedule schedules[] = {
     {SCHEDULE_MATRIX, false, by_matrix},     {SCHEDULE_TILES, false, by_tiles},
     {SCHEDULE_SLICES, true, grid_slices},    {SCHEDULE_ROWS, true, grid_rows},
-    {SCHEDULE_WINDOWS, false, grid_windows}, {SCHEDULE_TRANSPOSED, true, grid_turned},
+    {SCHEDULE_WINDOWS, false, grid_windows}, {SCHEDULE_TRANSPOSED, true, grid_transposed},
     {SCHEDULE_EACH, false, by_elements}};
 
 const struct grid_schedule *grid_schedule_at(int i)

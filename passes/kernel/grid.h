@@ -123,10 +123,10 @@ bool grid_slices(struct tgc *t, struct kernel *k, int store);
 /* grid_window.c: a sum over windows of contiguous channels; each thread computes several outputs
  * along a window. */
 bool grid_windows(struct tgc *t, struct kernel *k, int store);
-/* grid_turn.c: a transposing store without sums, whose loads are strided where its stores are
+/* grid_transpose.c: a transposing store without sums, whose loads are strided where its stores are
  * contiguous. Stages a tile in shared memory if the model finds that faster. false: nothing has
  * changed. */
-bool grid_turned(struct tgc *t, struct kernel *k, int store);
+bool grid_transposed(struct tgc *t, struct kernel *k, int store);
 /* grid_rows.c: blocks of rows whose threads share the sums. */
 bool grid_rows(struct tgc *t, struct kernel *k, int store);
 /* Threads per block for rows of `turns` iterations: a multiple of the subgroup, limited by the work

@@ -7,7 +7,7 @@
  *
  * The second store keeps its form, which describes a box (analysis/box.h) of the tile, or of its
  * panels (SWIZZLE). Its condition masks what is beyond the tensor, and the engine clips the
- * same. passes/vector/leave.c writes the start of the boxes and the wait before the tile is
+ * same. passes/vector/bulk_epilogue.c writes the start of the boxes and the wait before the tile is
  * overwritten. */
 #include "passes/analysis/box.h"
 #include "passes/kernel/opts_work.h"
@@ -26,7 +26,7 @@ static struct uop *find_reader(struct work *w, const struct uop *memory)
             reads |= order[k]->op == OP_LOAD && order[k]->src[0] == memory;
         if (!reads)
             continue;
-        if (reader || !box_leaves(store, memory))
+        if (reader || !box_copies(store, memory))
             return NULL;
         reader = store;
     }
@@ -53,7 +53,7 @@ static bool is_box(struct work *w, const struct uop *store)
     struct uop *valid = store_first_range(store) == 4 ? store->src[3] : NULL;
     if (!item || !box_is_of_first(valid, item))
         return work_refuse(w, "the block's first thread alone must run the store");
-    return box_read_leaving(w->t, store, valid, item, loop, n, &box, &why) || work_refuse(w, why);
+    return box_read_store(w->t, store, valid, item, loop, n, &box, &why) || work_refuse(w, why);
 }
 
 bool apply_bulk_epilogue(struct work *w, const struct opt *opt)
@@ -64,7 +64,7 @@ bool apply_bulk_epilogue(struct work *w, const struct opt *opt)
     struct uop *memory = w->ast->src[opt->store]->src[0], *reader = NULL;
     const struct buffer *was = uop_buffer_of(memory);
     if (opt->of != OF_STORE || was->kind != BUFFER_SCRATCH || buffer_space(was) != SPACE_LOCAL ||
-        was->leaves || !(reader = find_reader(w, memory)))
+        was->bulk_stored || !(reader = find_reader(w, memory)))
         return work_refuse(
             w, "the store writes no scratch in shared memory that another store copies unchanged");
     if (t->device && !device_copies_boxes(t))
@@ -72,7 +72,7 @@ bool apply_bulk_epilogue(struct work *w, const struct opt *opt)
     if (!is_box(w, reader))
         return false;
     struct buffer *b = work_copy_memory(w, was);
-    b->leaves = true;
+    b->bulk_stored = true;
     map_set(&by, memory, uop_buffer(t, b));
     w->ast = uop_substitute_all(t, w->ast, &by);
     return true;

@@ -184,8 +184,8 @@ struct buffer *work_copy_memory(struct work *w, const struct buffer *was)
     b->cluster = was->cluster;
     b->cluster_of = was->cluster_of;
     b->producers = was->producers;
-    b->is_over = was->is_over;
-    b->leaves = was->leaves;
+    b->is_alias = was->is_alias;
+    b->bulk_stored = was->bulk_stored;
     return b;
 }
 

@@ -67,10 +67,10 @@ static bool buffers_agree(const struct buffer *x, const struct buffer *y)
            x->is_ordered == y->is_ordered && !memcmp(x->order, y->order, sizeof x->order) &&
            !x->base == !y->base && x->is_local == y->is_local && x->is_global == y->is_global &&
            x->counts == y->counts && x->ring == y->ring && x->transfer == y->transfer &&
-           x->is_register == y->is_register && x->panel == y->panel && x->is_over == y->is_over &&
-           x->leaves == y->leaves && x->cluster == y->cluster && x->cluster_of == y->cluster_of &&
-           x->producers == y->producers && x->kept == y->kept && !x->state && !y->state &&
-           !x->first && !y->first;
+           x->is_register == y->is_register && x->panel == y->panel && x->is_alias == y->is_alias &&
+           x->bulk_stored == y->bulk_stored && x->cluster == y->cluster &&
+           x->cluster_of == y->cluster_of && x->producers == y->producers && x->kept == y->kept &&
+           !x->state && !y->state && !x->first && !y->first;
 }
 
 /* Whether x and other relate to each other as y and another do. */

@@ -1,5 +1,5 @@
-/* pipeline.h - private to pipeline.c, pipeline_bulk.c and leave.c: a loop of pipelined steps, and
- * what these files write of it. */
+/* pipeline.h - private to pipeline.c, pipeline_bulk.c and bulk_epilogue.c: a loop of pipelined
+ * steps, and what these files write of it. */
 #ifndef TGC_PIPELINE_H
 #define TGC_PIPELINE_H
 

@@ -190,8 +190,8 @@ ERRORS = [
     (f"{ROLE}barrier() {{id=2, n=8}}\nendguard(%1)\n", "4:1: barrier: a barrier of so many threads where no role has as many"),
     ("linear\nbarrier() {id=2, n=4}\n", "2:1: barrier: a barrier of so many threads where no role has as many"),
     ("linear\nbarrier() {id=2, n=1025}\n", "2:1: barrier with arguments that are none of its own"),
-    ("linear\nscratch %scratch0 : f32[64] local leaves\noutput %output1 : f32[64]\nbulk_store(%scratch0, 0, %output1, 0, 0, 64, 1, 64) {swizzle=0}\n", "4:1: bulk_store: a box of memory that nobody has stored to"),
-    ("linear\nscratch %scratch0 : f32[64] local leaves\noutput %output1 : f32[64]\nbulk_store(%scratch0, 0, %output1, 0, 0, 64, 2, 64) {swizzle=0}\n", "4:1: bulk_store: rows that begin at no multiples of 16 bytes, or whose elements are no neighbours"),
+    ("linear\nscratch %scratch0 : f32[64] local bulk_stored\noutput %output1 : f32[64]\nbulk_store(%scratch0, 0, %output1, 0, 0, 64, 1, 64) {swizzle=0}\n", "4:1: bulk_store: a box of memory that nobody has stored to"),
+    ("linear\nscratch %scratch0 : f32[64] local bulk_stored\noutput %output1 : f32[64]\nbulk_store(%scratch0, 0, %output1, 0, 0, 64, 2, 64) {swizzle=0}\n", "4:1: bulk_store: rows that begin at no multiples of 16 bytes, or whose elements are no neighbours"),
     ("linear\nscratch %scratch0 : u64[1] local\nscratch %scratch1 : f16[64] local\ninput %input2 : f32[64]\nmbar_init(%scratch0) {count=1}\n"
      "bulk(%scratch1, 0, %scratch0, 0, %input2, 0, 0, 64, 1, 64) {swizzle=0}\n", "6:1: bulk: copies to another dtype"),
     ("linear\nbulk_wait() {all=2}\n", "2:1: bulk_wait with arguments that are none of its own"),

@@ -1,4 +1,4 @@
-/* join_channels.h - for turn_inputs.c: windows over few channels as windows over pixels and
+/* join_channels.h - for channels_last.c: windows over few channels as windows over pixels and
  * channels together. */
 #ifndef TGC_JOIN_CHANNELS_H
 #define TGC_JOIN_CHANNELS_H

@@ -1,4 +1,4 @@
-/* turn_inputs.c - on devices, copies an input of the model, with its border of zeros, before
+/* channels_last.c - on devices, copies an input of the model, with its border of zeros, before
  * windows or sums over channels read it, if that is faster. A kernel's result may have any order of
  * axes (plan/layout.c), an input has the model's.
  *
@@ -36,13 +36,13 @@ struct reader {
     bool is_product;
     struct contraction product;
 };
-struct turning {
+struct changing {
     struct graph *g;
     struct uop **order; int n;
     struct uop_map user;         /* a uop -> the only one that has it as a source, or itself if
                                   * there are several */
     struct uop_map is_root;
-    struct uop_map turned;       /* a sum -> its form that reads the copy */
+    struct uop_map changed;       /* a sum -> its form that reads the copy */
     bool any;
 };
 
@@ -96,7 +96,7 @@ static bool widens(const struct uop *m)
 
 /* The sum that reads a copy: the input with its border, rounded to the dtype that is multiplied. A
  * value that is only widened stays narrow in memory. */
-static struct uop *turn(struct tgc *t, const struct reader *r)
+static struct uop *channels_last(struct tgc *t, const struct reader *r)
 {
     const struct path *p = &r->path;
     struct uop *x = p->base, *wide = NULL;
@@ -135,7 +135,7 @@ static bool is_given(struct tgc *t, struct uop *u)
 }
 
 /* The sum with its kernel's epilogue: its only user, if that is elementwise, and so on. */
-static struct uop *with_epilogue(struct tgc *t, const struct turning *s, struct uop *sum)
+static struct uop *with_epilogue(struct tgc *t, const struct changing *s, struct uop *sum)
 {
     struct uop *v = sum, *user;
     while (!map_get(&s->is_root, v) && (user = map_get(&s->user, v)) && user != v &&
@@ -199,16 +199,18 @@ static double least_ns(const struct tgc *t, const struct reader *r, const struct
     return 2 * RATIO_GRID_LAUNCH + (3 * nbytes_of(r->path.base) + nbytes_of(v)) / t->device->gbytes;
 }
 
-static void weigh(struct tgc *t, struct turning *s, const struct reader *r)
+static void weigh(struct tgc *t, struct changing *s, const struct reader *r)
 {
     struct uop *v = with_epilogue(t, s, r->sum);
     bool is_free = !map_get(&s->is_root, v);
     double ns = value_ns(t, s->g, v, is_free), least = least_ns(t, r, v);
     for (int k = 0; k < 2 && ns > least; k++) {
-        struct uop *by = k == 0 ? turn(t, r) : r->is_product ? channels_join(t, &r->product) : NULL;
+        struct uop *by = k == 0          ? channels_last(t, r)
+                         : r->is_product ? channels_join(t, &r->product)
+                                         : NULL;
         double other = by ? value_ns(t, s->g, uop_substitute(t, v, r->sum, by), is_free) : ns;
         if (other < ns) {
-            map_set(&s->turned, r->sum, by);
+            map_set(&s->changed, r->sum, by);
             s->any = true;
             ns = other;
         }
@@ -218,16 +220,16 @@ static void weigh(struct tgc *t, struct turning *s, const struct reader *r)
 static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
 {
     (void)t;
-    return map_get(&((struct turning *)ctx)->turned, u);
+    return map_get(&((struct changing *)ctx)->changed, u);
 }
 
-bool pass_turn_inputs(struct tgc *t, struct graph *g)
+bool pass_channels_last(struct tgc *t, struct graph *g)
 {
     if (!device_has_grid(t) || t->image)
         return true;
     int nroot;
     struct uop **root = graph_roots(t, g, &nroot);
-    struct turning s = {.g = g, .user = {.t = t}, .is_root = {.t = t}, .turned = {.t = t}};
+    struct changing s = {.g = g, .user = {.t = t}, .is_root = {.t = t}, .changed = {.t = t}};
     s.order = uop_toposort(t, root, nroot, &s.n);
     for (int i = 0; i < nroot; i++)
         map_set(&s.is_root, root[i], root[i]);

@@ -1,5 +1,5 @@
-/* leave.c - BULK_EPILOGUE: an engine stores the epilogue tile from shared memory as boxes (TMA),
- * while the block's threads go on.
+/* bulk_epilogue.c - BULK_EPILOGUE: an engine stores the epilogue tile from shared memory as boxes
+ * (TMA), while the block's threads go on.
  *
  *      barrier                          wait until boxes have left the tile
  *      tile[..] = sum                   barrier
@@ -16,29 +16,29 @@
 
 /* The store that becomes boxes: the position of its outermost loop, its loops, outermost first, and
  * its condition. */
-struct leaving {
+struct bulk_store {
     int begin, end, last;
     struct uop *store, *item, *valid, *loop[STEP_LOOPS];
     int nloop;
 };
 
-static bool stores_leaving(const struct uop *u)
+static bool stores_tile(const struct uop *u)
 {
-    return u->op == OP_STORE && uop_buffer_of(u->src[0])->leaves;
+    return u->op == OP_STORE && uop_buffer_of(u->src[0])->bulk_stored;
 }
 
-static bool is_leaving(const struct uop *u)
+static bool reads_tile(const struct uop *u)
 {
     const struct uop *load = u->op == OP_STORE ? u->src[2] : NULL;
     load = load && load->op == OP_BITCAST ? load->src[0] : load;
-    return load && load->op == OP_LOAD && uop_buffer_of(load->src[0])->leaves;
+    return load && load->op == OP_LOAD && uop_buffer_of(load->src[0])->bulk_stored;
 }
 
 /* Reads the nest of the store at `at`. last: after which position all boxes must be in their
  * tensors. */
-static void read_nest(struct expander *e, int at, struct leaving *x)
+static void read_nest(struct expander *e, int at, struct bulk_store *x)
 {
-    *x = (struct leaving){.store = e->in[at], .begin = -1, .last = -1};
+    *x = (struct bulk_store){.store = e->in[at], .begin = -1, .last = -1};
     for (int i = 0; i < at; i++) {
         struct uop *u = e->in[i];
         bool opens = u->op == OP_RANGE || u->op == OP_GUARD;
@@ -86,7 +86,7 @@ static void write_box(struct expander *e, const struct box *b, const struct buff
 }
 
 /* Writes the boxes, started by the block's first thread, in place of the nest. */
-static void write_boxes(struct expander *e, const struct leaving *x)
+static void write_boxes(struct expander *e, const struct bulk_store *x)
 {
     struct box b;
     const char *why;
@@ -94,8 +94,8 @@ static void write_boxes(struct expander *e, const struct leaving *x)
         x->store->src[2]->op == OP_BITCAST ? x->store->src[2]->src[0] : x->store->src[2];
     const struct buffer *memory = uop_buffer_of(load->src[0]);
     struct uop *item = x->item;
-    if (!item || !box_read_leaving(e->t, x->store, x->valid, item, x->loop, x->nloop, &b, &why))
-        TGC_BUG(e->t, "what leaves in bulk is no box: %s", item ? why : "no thread starts it");
+    if (!item || !box_read_store(e->t, x->store, x->valid, item, x->loop, x->nloop, &b, &why))
+        TGC_BUG(e->t, "a bulk store is no box: %s", item ? why : "no thread starts it");
     expand_push(e, item);
     expand_enter(e);
     struct uop *guard = steps_open(e, sym_lt(e->t, item, uop_int(e->t, 1)));
@@ -111,12 +111,12 @@ static void write_boxes(struct expander *e, const struct leaving *x)
 static bool is_beside(const struct expander *e, int at, int by)
 {
     for (int i = at + by; i >= 0 && i < e->nin && e->in[i]->op != OP_BARRIER; i += by)
-        if (stores_leaving(e->in[i]))
+        if (stores_tile(e->in[i]))
             return true;
     return false;
 }
 
-static void write_program(struct expander *e, const struct leaving *x)
+static void write_program(struct expander *e, const struct bulk_store *x)
 {
     for (int i = 0; i < e->nin; i++) {
         bool meets = e->in[i]->op == OP_BARRIER;
@@ -136,11 +136,11 @@ static void write_program(struct expander *e, const struct leaving *x)
     }
 }
 
-static void leave_program(struct tgc *t, struct uop ***linear, int *nlinear)
+static void store_program(struct tgc *t, struct uop ***linear, int *nlinear)
 {
     struct mem_mark mark = scratch_mark(t);
     struct expander *e = scratch_array(t, 1, sizeof *e);
-    struct leaving x = {.begin = -1};
+    struct bulk_store x = {.begin = -1};
     *e = (struct expander){.t = t, .in = *linear, .nin = *nlinear};
     e->scopes.known = (struct uop_map){.t = t, .scratch = true};
     for (int i = 0; i < e->nin; i++) {
@@ -148,27 +148,27 @@ static void leave_program(struct tgc *t, struct uop ***linear, int *nlinear)
         if ((u->op == OP_ACC || u->op == OP_BARRIER || u->op == OP_GUARD) &&
             BARRIER_ID(u->arg.i) >= e->next_acc)
             e->next_acc = BARRIER_ID(u->arg.i) + 1;
-        if (is_leaving(u))
+        if (reads_tile(u))
             read_nest(e, i, &x);
     }
     if (x.begin < 0)
-        TGC_BUG(t, "nothing leaves local memory in bulk");
+        TGC_BUG(t, "no store reads the epilogue tile");
     write_program(e, &x);
     *linear = mem_copy(t, e->out, (size_t)e->nout * sizeof *e->out);
     *nlinear = e->nout;
     scratch_release(t, mark);
 }
 
-bool pass_leave(struct tgc *t, struct schedule *s, struct kernel *k)
+bool pass_bulk_epilogue(struct tgc *t, struct schedule *s, struct kernel *k)
 {
     bool any = false;
     (void)s;
     for (int i = 0; i < k->nscratch; i++)
-        any |= k->scratch[i]->leaves;
+        any |= k->scratch[i]->bulk_stored;
     if (!any)
         return true;
-    leave_program(t, &k->linear, &k->nlinear);
+    store_program(t, &k->linear, &k->nlinear);
     for (int i = 0; i < k->nvariant; i++)
-        leave_program(t, &k->variant[i].linear, &k->variant[i].nlinear);
+        store_program(t, &k->variant[i].linear, &k->variant[i].nlinear);
     return true;
 }

@@ -1,6 +1,6 @@
-/* grid_turn.c - transposing stores: no sums, loads strided where stores are contiguous. A block
- * stages a tile in shared memory, so that both are coalesced, 16 bytes a thread where aligned (opt
- * STAGE_EPILOGUE).
+/* grid_transpose.c - transposing stores: no sums, loads strided where stores are contiguous. A
+ * block stages a tile in shared memory, so that both are coalesced, 16 bytes a thread where aligned
+ * (opt STAGE_EPILOGUE).
  *
  *       t[64*p + c] = x[49*c + p]     coalesced loads along p      tile[72*p + c] = x[49*c + p]
  *                                     coalesced stores along c     t[64*p + c] = tile[72*p + c]
@@ -22,7 +22,7 @@ enum { SIDE_MOST = 128, PAD_NBYTES_MOST = 64, TURN_THREADS_LEAST = 64, TURN_THRE
 /* row, column: the loops, by position, along which loads and stores are contiguous. load_width,
  * width: their vector widths. loaded, passed, stored: bytes of an element that is loaded, staged,
  * stored. loads: the value's loads that vary along both. */
-struct turned {
+struct transposed {
     struct nest m;
     int row, column;
     int64_t nrow, ncolumn, load_width, width, loaded, passed, stored;
@@ -30,7 +30,7 @@ struct turned {
     int loads;
 };
 
-struct turn_tile { int64_t rows, columns, threads, pad; double ns; };
+struct transpose_tile { int64_t rows, columns, threads, pad; double ns; };
 
 static bool is_one(struct tgc *t, struct uop *offset, const struct uop *r)
 {
@@ -52,7 +52,7 @@ static int64_t load_width(struct tgc *t, const struct uop *load, struct uop *row
 
 /* Whether the loop is the row: all loads that vary with it are contiguous along it, and some vary
  * along the column, too. */
-static bool is_row(struct turned *x, int at)
+static bool is_row(struct transposed *x, int at)
 {
     struct tgc *t = x->m.t;
     struct uop *row = x->m.store->src[at], *column = x->m.store->src[x->column];
@@ -76,9 +76,9 @@ static bool is_row(struct turned *x, int at)
     return x->loads > 0;
 }
 
-static bool find_turned(struct tgc *t, struct uop *store, struct turned *x)
+static bool find_transposed(struct tgc *t, struct uop *store, struct transposed *x)
 {
-    *x = (struct turned){.column = -1, .row = -1, .rest = 1};
+    *x = (struct transposed){.column = -1, .row = -1, .rest = 1};
     if (store_first_range(store) != 3 || !nest_find(t, store, &x->m) || x->m.reduce)
         return false;
     for (int i = x->m.first; i < store->nsrc; i++) {
@@ -105,7 +105,7 @@ static bool find_turned(struct tgc *t, struct uop *store, struct turned *x)
 static int64_t ceil_of(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
 
 /* Row padding with the fewest bank conflicts, of a subgroup's stores to the tile and its loads. */
-static int64_t find_pad(const struct turned *x, int64_t rows, int64_t columns, int *turns)
+static int64_t find_pad(const struct transposed *x, int64_t rows, int64_t columns, int *turns)
 {
     int64_t step = x->width > 1 ? x->width : 1,
             apart = rows / x->load_width < LANES ? rows / x->load_width : LANES, best = 0;
@@ -135,7 +135,8 @@ static double access(const struct tgc *t, int64_t nbytes, int64_t width)
     return (cost_grid_load(t->device) * (words > 1 ? words : 1) + ISSUED_EACH) / (double)width;
 }
 
-static struct grid_work tile_work(const struct tgc *t, const struct turned *x, struct turn_tile *b)
+static struct grid_work tile_work(const struct tgc *t, const struct transposed *x,
+                                  struct transpose_tile *b)
 {
     const struct device_row *d = t->device;
     int turns = 0;
@@ -162,7 +163,7 @@ static struct grid_work tile_work(const struct tgc *t, const struct turned *x, s
     };
 }
 
-static double tile_ns(const struct tgc *t, const struct turned *x, struct turn_tile *b)
+static double tile_ns(const struct tgc *t, const struct transposed *x, struct transpose_tile *b)
 {
     struct grid_work work = tile_work(t, x, b);
     double ns = cost_of_grid(t->device, &work, NULL);
@@ -172,7 +173,7 @@ static double tile_ns(const struct tgc *t, const struct turned *x, struct turn_t
 }
 
 /* Time without staging: a thread for each element, a sector for each load. */
-static struct grid_work each_work(const struct tgc *t, const struct turned *x)
+static struct grid_work each_work(const struct tgc *t, const struct transposed *x)
 {
     const struct device_row *d = t->device;
     double n = x->rest * (double)(x->nrow * x->ncolumn), threads = 2 * d->wave;
@@ -189,13 +190,13 @@ static struct grid_work each_work(const struct tgc *t, const struct turned *x)
 }
 
 /* Whether a block's loads and stores fill whole sectors, as far as the tensor has them. */
-static bool has_sectors(const struct turned *x, const struct turn_tile *b)
+static bool has_sectors(const struct transposed *x, const struct transpose_tile *b)
 {
     return (b->rows * x->loaded >= SECTOR_NBYTES || b->rows >= x->nrow) &&
            (b->columns * x->stored >= SECTOR_NBYTES || b->columns >= x->ncolumn);
 }
 
-static bool fits(const struct tgc *t, const struct turned *x, const struct turn_tile *b)
+static bool fits(const struct tgc *t, const struct transposed *x, const struct transpose_tile *b)
 {
     const struct device_row *d = t->device;
     int64_t most = d->group < TURN_THREADS_MOST ? d->group : TURN_THREADS_MOST,
@@ -208,13 +209,13 @@ static bool fits(const struct tgc *t, const struct turned *x, const struct turn_
 }
 
 /* The cheapest tile. */
-static struct turn_tile find_tile(const struct tgc *t, const struct turned *x)
+static struct transpose_tile find_tile(const struct tgc *t, const struct transposed *x)
 {
-    struct turn_tile best = {.ns = 0};
+    struct transpose_tile best = {.ns = 0};
     for (int64_t rows = 2; rows <= SIDE_MOST; rows *= 2)
         for (int64_t columns = 2; columns <= SIDE_MOST; columns *= 2)
             for (int64_t threads = TURN_THREADS_LEAST; threads <= TURN_THREADS_MOST; threads *= 2) {
-                struct turn_tile b = {.rows = rows, .columns = columns, .threads = threads};
+                struct transpose_tile b = {.rows = rows, .columns = columns, .threads = threads};
                 if (!fits(t, x, &b))
                     continue;
                 b.ns = tile_ns(t, x, &b);
@@ -239,8 +240,8 @@ static void append(struct opt_list *l, const struct opt_list *of)
     l->failed |= of->failed;
 }
 
-static bool apply(struct tgc *t, struct kernel *k, int store, const struct turned *x,
-                  const struct turn_tile *b)
+static bool apply(struct tgc *t, struct kernel *k, int store, const struct transposed *x,
+                  const struct transpose_tile *b)
 {
     enum { LOOP_ROW = LOOP_COLUMN_ITEMS + 1, LOOP_COLUMN, LOOP_ROW_CHUNKS, LOOP_COLUMN_CHUNKS };
     struct kernel trial = *k;
@@ -286,12 +287,12 @@ static bool apply(struct tgc *t, struct kernel *k, int store, const struct turne
     return true;
 }
 
-bool grid_turned(struct tgc *t, struct kernel *k, int store)
+bool grid_transposed(struct tgc *t, struct kernel *k, int store)
 {
-    struct turned x;
-    if (k->ast->nsrc != 1 || !find_turned(t, k->ast->src[store], &x))
+    struct transposed x;
+    if (k->ast->nsrc != 1 || !find_transposed(t, k->ast->src[store], &x))
         return compare_refuse(t, SCHEDULE_TRANSPOSED, "it does not transpose");
-    struct turn_tile b = find_tile(t, &x);
+    struct transpose_tile b = find_tile(t, &x);
     if (b.ns <= 0)
         return compare_refuse(t, SCHEDULE_TRANSPOSED, "no tile fits");
     struct grid_work tile = tile_work(t, &x, &b), each = each_work(t, &x);
