@@ -8,7 +8,7 @@
 enum { BANKS = 32, WORD_NBYTES = 4, LINE_NBYTES = BANKS * WORD_NBYTES, LANES_MAX = 64 };
 
 /* Serialized accesses beyond the first, for n lanes of `nbytes` each at these byte offsets. */
-static int turns(const int64_t *at, int n, int64_t nbytes)
+static int conflicts(const int64_t *at, int n, int64_t nbytes)
 {
     int of_bank[BANKS] = {0}, most = 0;
     for (int i = 0; i < n; i++) {
@@ -32,7 +32,7 @@ int banks_of_tile(const struct matrix_row *r, enum matrix_part part, bool along_
     if (by_rows) {
         for (int i = 0; i < 8; i++)
             at[i] = i * stride * nbytes;
-        return turns(at, 8, COPY_NBYTES_MOST) * (int)(n * nbytes / WORD_NBYTES);
+        return conflicts(at, 8, COPY_NBYTES_MOST) * (int)(n * nbytes / WORD_NBYTES);
     }
     step[side] = along_k ? stride : 1;
     step[MATRIX_K] = along_k ? 1 : stride;
@@ -41,7 +41,7 @@ int banks_of_tile(const struct matrix_row *r, enum matrix_part part, bool along_
             matrix_place(r, part, lane, i, place);
             at[lane] = (place[side] * step[side] + place[MATRIX_K] * step[MATRIX_K]) * nbytes;
         }
-        extra += turns(at, r->lanes < BANKS ? r->lanes : BANKS, WORD_NBYTES);
+        extra += conflicts(at, r->lanes < BANKS ? r->lanes : BANKS, WORD_NBYTES);
     }
     return extra;
 }
@@ -53,7 +53,7 @@ int banks_of_copy(int64_t row, int64_t stride, int64_t nbytes)
     for (int first = 0; first < BANKS && in_row > 0; first += together) {
         for (int i = 0; i < together; i++)
             at[i] = (first + i) / in_row * stride + (first + i) % in_row * nbytes;
-        extra += turns(at, together, each);
+        extra += conflicts(at, together, each);
     }
     return extra;
 }

@@ -5,11 +5,11 @@
  * what a thread issues, matrix products, steps between barriers, and the bytes that each block
  * needs from the cache. A block's bytes count once, however many of its threads load them; bytes
  * that threads load for themselves count twice. A loop whose end depends on the block counts with
- * its mean number of iterations, a condition with its frequency (turns.h). */
+ * its mean number of iterations, a condition with its frequency (index_values.h). */
 #include "passes/analysis/access.h"
 #include "passes/analysis/footprint.h"
 #include "passes/analysis/kernel_cost.h"
-#include "passes/analysis/turns.h"
+#include "passes/analysis/index_values.h"
 #include "passes/target/cost.h"
 #include "ir/device_ops.h"
 
@@ -107,7 +107,7 @@ static bool is_in_loop(const struct device_walk *w)
 
 /* Iterations of a loop, as a mean over the grid where they differ. In a grid with such loops also
  * notes how evenly the units are loaded. */
-static double turns_of(struct device_walk *w, const struct uop *range)
+static double iterations_of(struct device_walk *w, const struct uop *range)
 {
     double n = range->src[0]->vmax > 0 ? (double)range->src[0]->vmax : 1, mean;
     if (range->src[0]->op == OP_CONST || !w->k->block || range_is_of_block(range) ||
@@ -122,7 +122,7 @@ static void open_loop(struct device_walk *w, const struct uop *range)
 {
     bool parallel = range_is_grid(range) || range_is_item(range);
     double most = range->src[0]->vmax > 0 ? (double)range->src[0]->vmax : 1,
-           n = parallel ? most : turns_of(w, range);
+           n = parallel ? most : iterations_of(w, range);
     struct open_loop l = {.range = range, .all = n, .each = n, .block = n};
     if (range_is_grid(range)) {
         int d = grid_dimension(w);
@@ -150,7 +150,7 @@ static void open_loop(struct device_walk *w, const struct uop *range)
     w->open[w->depth++] = l;
 }
 
-static double turns_of_thread(const struct device_walk *w)
+static double iterations_of_thread(const struct device_walk *w)
 {
     double n = w->conditions ? w->share[w->conditions - 1] : 1;
     for (int d = 0; d < w->depth; d++)
@@ -282,7 +282,7 @@ static void note_access(struct device_walk *w, const struct uop *u)
     double around = w->conditions ? w->owned[w->conditions - 1] : 1,
            own = u->op == OP_LOAD && u->nsrc > 2 ? share_of_place(w->t, u->src[2]) : 1;
     double owned = own < around ? own : around;
-    w->work.issued += turns_of_thread(w) * owned / around * words *
+    w->work.issued += iterations_of_thread(w) * owned / around * words *
                       (local ? cost_grid_local(d) : cost_grid_load(d));
     w->loaded |= u->op != OP_STORE && !local;
     note_bytes(
@@ -296,7 +296,7 @@ static void note_copy(struct device_walk *w, const struct uop *u)
 {
     const struct buffer *to = uop_buffer_of(u->src[0]), *from = uop_buffer_of(u->src[2]);
     double nbytes = COPY_LANES(u->arg.i) * (double)dtype_nbytes(to->dtype);
-    w->work.issued += turns_of_thread(w) * nbytes / 4 * cost_grid_load(w->t->device);
+    w->work.issued += iterations_of_thread(w) * nbytes / 4 * cost_grid_load(w->t->device);
     w->loaded = true;
     note_bytes(w, to, u->src[1], taken_together(nbytes), false);
     note_bytes(w, from, u->src[3], taken_together(nbytes), false);
@@ -308,14 +308,14 @@ static void note_put(struct device_walk *w, const struct uop *u)
 {
     const struct buffer *to = uop_buffer_of(u->src[0]), *from = uop_buffer_of(u->src[2]);
     double nbytes = COPY_LANES(u->arg.i) * (double)dtype_nbytes(to->dtype),
-           turns = turns_of_thread(w) * nbytes / 4;
+           iterations = iterations_of_thread(w) * nbytes / 4;
     const struct buffer *const of[2] = {to, from};
     for (int k = 0; k < 2; k++) {
         if (of[k]->is_register)
             continue;
         w->loaded |= k && !of[k]->is_local;
-        w->work.issued += turns * (of[k]->is_local ? cost_grid_local(w->t->device)
-                                                   : cost_grid_load(w->t->device));
+        w->work.issued += iterations * (of[k]->is_local ? cost_grid_local(w->t->device)
+                                                        : cost_grid_load(w->t->device));
         note_bytes(w, of[k], u->src[k ? 3 : 1], taken_together(nbytes), false);
     }
 }
@@ -360,7 +360,7 @@ static void note_bulk(struct device_walk *w, const struct uop *u)
     note_bytes(w, to, u->src[BULK_OFFSET], taken_together(nbytes), true);
     note_bytes(w, from, begin_of_box(w->t, u), part, true);
     /* in prologue copies nothing is received from others */
-    w->given += is_in_loop(w) ? turns_of_thread(w) * (nbytes - part.nbytes) : 0;
+    w->given += is_in_loop(w) ? iterations_of_thread(w) * (nbytes - part.nbytes) : 0;
 }
 
 /* A bulk store of a box. */
@@ -376,19 +376,19 @@ static void note_bulk_store(struct device_walk *w, const struct uop *u)
 static void note_matrix(struct device_walk *w, const struct uop *u)
 {
     enum matrix_unit of;
-    double rate, turns = turns_of_thread(w),
+    double rate, iterations = iterations_of_thread(w),
                  each = w->work.threads / matrix_row(MATRIX_ROW(u->arg.i))->lanes;
     for (int i = 0; device_matrix(w->t, i, &of, &rate); i++)
         if (of == MATRIX_ROW(u->arg.i))
-            w->work.matrix_ns += turns * each * cost_of_matrix(w->t->device, of, rate);
-    w->work.issued += w->work.apart ? turns : 0;
+            w->work.matrix_ns += iterations * each * cost_of_matrix(w->t->device, of, rate);
+    w->work.issued += w->work.apart ? iterations : 0;
 }
 
 /* Iterations in which u is computed. Lanes are straight-line code, in which compilers compute
  * common subexpressions once. */
-static double turns_of_value(const struct device_walk *w, struct uop *u)
+static double iterations_of_value(const struct device_walk *w, struct uop *u)
 {
-    double n = turns_of_thread(w);
+    double n = iterations_of_thread(w);
     for (int d = 0; d < w->depth; d++)
         n /= range_is_lane(w->open[d].range) && !uop_depends_on(w->t, u, w->open[d].range)
                  ? w->open[d].each
@@ -414,17 +414,17 @@ static double issue_of(const struct device_walk *w, const struct uop *u)
 
 static void note_value(struct device_walk *w, struct uop *u)
 {
-    double turns = turns_of_value(w, u);
-    w->work.issued += turns * issue_of(w, u);
-    w->work.powers += u->op == OP_EXP2 ? turns * u->lanes * cost_grid_power(w->t->device) : 0;
+    double iterations = iterations_of_value(w, u);
+    w->work.issued += iterations * issue_of(w, u);
+    w->work.powers += u->op == OP_EXP2 ? iterations * u->lanes * cost_grid_power(w->t->device) : 0;
 }
 
 /* In a loop, the first barrier after loads begins a step of the block. */
 static void note_barrier(struct device_walk *w)
 {
-    double turns = turns_of_thread(w);
-    w->work.issued += turns * RATIO_GRID_BARRIER / 2;
-    w->work.steps += w->loaded && is_in_loop(w) ? turns : 0;
+    double iterations = iterations_of_thread(w);
+    w->work.issued += iterations * RATIO_GRID_BARRIER / 2;
+    w->work.steps += w->loaded && is_in_loop(w) ? iterations : 0;
     w->loaded = false;
 }
 
@@ -432,7 +432,7 @@ static void note_barrier(struct device_walk *w)
 static void note_wait(struct device_walk *w, const struct uop *u)
 {
     if (w->filled == uop_buffer_of(u->src[0]) && is_in_loop(w))
-        w->work.steps += turns_of_thread(w);
+        w->work.steps += iterations_of_thread(w);
 }
 
 /* The guard of a TICKET is run by the last-arriving block alone, after the others. Returns its
@@ -446,7 +446,7 @@ static int note_last(struct device_walk *w, struct uop *const *linear, int n, in
            parts = (double)ticket->src[TICKET_OF]->src[0]->vmax;
     w->last_ns += cost_grid_last(w->t->device, tiles, w->work.threads,
                                  (double)memory->dim[0]->vmax / tiles / parts, parts);
-    w->work.issued += turns_of_thread(w) * RATIO_GRID_BARRIER;
+    w->work.issued += iterations_of_thread(w) * RATIO_GRID_BARRIER;
     while (at < n && !(linear[at]->op == OP_ENDGUARD && linear[at]->src[0]->src[0] == ticket))
         at++;
     return at;
@@ -461,7 +461,7 @@ static void walk(struct device_walk *w, struct uop *const *linear, int n)
         } else if (u->op == OP_RANGE) {
             open_loop(w, u);
             w->work.issued +=
-                w->open[w->depth - 1].is_serial && !range_is_lane(u) ? turns_of_thread(w) : 0;
+                w->open[w->depth - 1].is_serial && !range_is_lane(u) ? iterations_of_thread(w) : 0;
         } else if (u->op == OP_END && w->depth > 0) {
             w->items -= range_is_item(w->open[--w->depth].range);
             w->grid.n -= range_is_grid(w->open[w->depth].range) && w->grid.n > 0;

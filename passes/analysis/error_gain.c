@@ -245,22 +245,22 @@ static struct terms terms_of(struct tgc *t, const struct field *in, int nin, con
             dim[a] = x->dim[a]->vmax;
         m.n *= dim[a];
     }
-    int64_t turns = all ? PIXELS : 1, i = 0;
+    int64_t iterations = all ? PIXELS : 1, i = 0;
     m.each = all ? (double)pixels / PIXELS : 1;
     m.places = (double)pixels;
-    m.n *= turns;
+    m.n *= iterations;
     for (int k = 0; k < nin; k++) {
         m.entry[k] = scratch_array(t, (size_t)m.n, sizeof *m.entry[k]);
         m.shift[k] = scratch_array(t, (size_t)m.n, sizeof *m.shift[k]);
     }
     do
-        for (int turn = 0; turn < turns; turn++, i++)
+        for (int iteration = 0; iteration < iterations; iteration++, i++)
             for (int k = 0; k < nin; k++) {
                 bool moves = false;
                 for (int a = 0; a < x->ndim; a++)
                     moves |= varying[a] && in[k].shift[a];
                 m.entry[k][i] = field_entry(&in[k], at, &m.shift[k][i]) - in[k].offset;
-                m.shift[k][i] += moves ? turn : 0;
+                m.shift[k][i] += moves ? iteration : 0;
             }
     while (next_place(at, dim, x->ndim));
     return m;

@@ -24,7 +24,7 @@
 
 enum { DEPTH_MAX = 64 };
 
-struct turns {
+struct iterations {
     const struct uop *range;     /* NULL: the kernel itself */
     int outer;                   /* index of the surrounding loop; -1: none */
     double trips, footprint;
@@ -47,7 +47,9 @@ struct access {
 struct walk {
     struct tgc *t;
     const struct machine *m;
-    struct turns *loop; int nloop; size_t cap_loop;
+    struct iterations *loop;
+    int nloop;
+    size_t cap_loop;
     struct access *access; int naccess; size_t cap_access;
     struct footprint footprint;
     const struct buffer **buffer; int nbuffer; size_t cap_buffer;
@@ -146,8 +148,8 @@ static double sample_at(int i, int d)
 }
 
 /* The value of index arithmetic at a sample of the loops that it depends on, symbols at their upper
- * bounds; *turns: the product of these loops' sizes there. false: it reads data. */
-static bool value_at(struct tgc *t, struct uop *u, int sample, double *value, double *turns)
+ * bounds; *iterations: the product of these loops' sizes there. false: it reads data. */
+static bool value_at(struct tgc *t, struct uop *u, int sample, double *value, double *iterations)
 {
     struct mem_mark mark = scratch_mark(t);
     int n, nrange = 0;
@@ -155,7 +157,7 @@ static bool value_at(struct tgc *t, struct uop *u, int sample, double *value, do
     struct uop_map place = {.t = t, .scratch = true};
     union scalar *of = scratch_array(t, (size_t)n, sizeof *of);
     bool ok = true;
-    *turns = 1;
+    *iterations = 1;
     for (int i = 0; i < n && ok; i++) {
         const struct uop *x = order[i];
         union scalar v[3] = {{0}};
@@ -169,7 +171,7 @@ static bool value_at(struct tgc *t, struct uop *u, int sample, double *value, do
         if (x->op == OP_RANGE) {
             double size = v[0].i > 0 ? (double)v[0].i : 0;
             of[i].i = (int64_t)(sample_at(sample, nrange++) * size);
-            *turns *= size;
+            *iterations *= size;
             continue;
         }
         ok = op_is_elementwise(x->op) && x->nsrc > 0 && x->nsrc <= 3 && !dtype_is_float(x->dtype);
@@ -185,23 +187,24 @@ static bool value_at(struct tgc *t, struct uop *u, int sample, double *value, do
 static double trips_of(struct tgc *t, const struct uop *range)
 {
     enum { SAMPLES = 64 };
-    double sum = 0, all = 0, value, turns;
+    double sum = 0, all = 0, value, iterations;
     if (range->src[0]->op == OP_CONST)
         return most_trips(range);
     for (int i = 0; i < SAMPLES; i++) {
-        if (!value_at(t, range->src[0], i, &value, &turns))
+        if (!value_at(t, range->src[0], i, &value, &iterations))
             return most_trips(range);
-        sum += value > 0 ? value * turns : 0;
-        all += turns;
+        sum += value > 0 ? value * iterations : 0;
+        all += iterations;
     }
     return all > 0 ? sum / all : 0;
 }
 
 static void open_loop(struct walk *w, const struct uop *range)
 {
-    struct turns l = {.range = range, .outer = w->depth ? w->open[w->depth - 1] : -1,
-                     .trips = range ? trips_of(w->t, range) : 1,
-                     .body.instructions = range ? 2 : 0};
+    struct iterations l = {.range = range,
+                           .outer = w->depth ? w->open[w->depth - 1] : -1,
+                           .trips = range ? trips_of(w->t, range) : 1,
+                           .body.instructions = range ? 2 : 0};
     if (w->depth == DEPTH_MAX)
         TGC_BUG(w->t, "more than %d loops in each other", w->depth);
     w->open[w->depth++] = w->nloop;
@@ -211,7 +214,7 @@ static void open_loop(struct walk *w, const struct uop *range)
 /* Adds a loop's total to the loop around it. A sum that ends here has its latency. */
 static double close_loop(struct walk *w)
 {
-    struct turns *l = &w->loop[w->open[--w->depth]];
+    struct iterations *l = &w->loop[w->open[--w->depth]];
     double cycles = l->trips * (cost_of_body(w->m, &l->body) + l->inside) + l->body.chain;
     if (l->outer >= 0)
         w->loop[l->outer].inside += cycles;

@@ -148,7 +148,7 @@ struct uop *linear_made(struct linear *l, const struct uop *u)
 
 /* Iterations of a range, at their upper bound; threads counted by a loop of their own count
  * once. */
-static double turns_of(struct linear *l, const struct uop *r)
+static double iterations_of(struct linear *l, const struct uop *r)
 {
     bool counted = range_is_of_block(r) && (l->open & l->items);
     return counted ? 1 : r->src[0]->vmax > 0 ? (double)r->src[0]->vmax : 0;
@@ -159,7 +159,7 @@ void linear_open(struct linear *l, struct uop *r, const struct linear_part *part
     linear_push(l, r);
     map_set(&l->made, r, r);
     l->open |= linear_bit(l, r);
-    l->trips *= turns_of(l, r);
+    l->trips *= iterations_of(l, r);
     linear_emit(l, linear_bit(l, r), part);
 }
 
@@ -172,8 +172,8 @@ void linear_close(struct linear *l, struct uop *r)
         if (l->wait[i] & bit)
             map_set(&l->made, l->order[i], NULL);
     l->open &= ~bit;
-    if (turns_of(l, r) > 0)
-        l->trips /= turns_of(l, r);
+    if (iterations_of(l, r) > 0)
+        l->trips /= iterations_of(l, r);
 }
 
 union scalar reduce_identity(enum op op, enum dtype d)

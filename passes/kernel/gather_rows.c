@@ -16,7 +16,9 @@
 enum { ROWS = 16, ROW_NBYTES = 8 << 10 };
 
 /* Two ranges of a store: rows are loaded along `row`, at indices that differ along `point`. */
-struct turn { int row, point; };
+struct row_points {
+    int row, point;
+};
 
 static bool is_affine_along(struct tgc *t, const struct uop *load, struct uop *r)
 {
@@ -63,7 +65,7 @@ static bool has_plain_loops(const struct uop *store)
 
 /* Rows that are stored in the order in which they are loaded: the indices are invariant along
  * them. */
-static bool find_block(struct tgc *t, struct uop *store, struct turn *found)
+static bool find_block(struct tgc *t, struct uop *store, struct row_points *found)
 {
     int n, row = store->nsrc - 1;
     int64_t stride;
@@ -76,13 +78,13 @@ static bool find_block(struct tgc *t, struct uop *store, struct turn *found)
             index_stride(t, store->src[1], store->src[k], &stride) &&
             is_row(t, order, n, store->src[row], store->src[k]) &&
             has_places(t, store->src[2], store->src[k], store->src[row])) {
-            *found = (struct turn){row, k};
+            *found = (struct row_points){row, k};
             return true;
         }
     return false;
 }
 
-static bool find_turn(struct tgc *t, struct uop *store, struct turn *found)
+static bool find_row(struct tgc *t, struct uop *store, struct row_points *found)
 {
     int n, point;
     int64_t stride;
@@ -96,7 +98,7 @@ static bool find_turn(struct tgc *t, struct uop *store, struct turn *found)
             size <= ROW_NBYTES / (int64_t)sizeof(float) &&
             index_stride(t, store->src[1], r, &stride) &&
             is_row(t, order, n, r, store->src[point])) {
-            *found = (struct turn){k, point};
+            *found = (struct row_points){k, point};
             return true;
         }
     }
@@ -112,7 +114,7 @@ static struct uop *new_range(struct tgc *t, int64_t n, const struct uop *like)
 }
 
 /* The store with these three sources, with `outer` and two ranges inside all its others. */
-static struct uop *inside(struct tgc *t, const struct uop *store, struct turn of,
+static struct uop *inside(struct tgc *t, const struct uop *store, struct row_points of,
                           struct uop *const *stored, struct uop *outer, struct uop *first,
                           struct uop *last)
 {
@@ -132,8 +134,9 @@ static struct uop *inside(struct tgc *t, const struct uop *store, struct turn of
 
 /* Stores the rows of a block of points to scratch; returns the load of row c at one of the
  * points. */
-static struct uop *stage_rows(struct tgc *t, struct kernel *k, struct uop *store, struct turn of,
-                              struct uop *start, struct uop *point, int64_t rows)
+static struct uop *stage_rows(struct tgc *t, struct kernel *k, struct uop *store,
+                              struct row_points of, struct uop *start, struct uop *point,
+                              int64_t rows)
 {
     struct uop *c = store->src[of.row], *p = store->src[of.point];
     int64_t nrow = range_fixed_size(c), pitch = scratch_pitch(t, nrow);
@@ -152,8 +155,8 @@ static struct uop *stage_rows(struct tgc *t, struct kernel *k, struct uop *store
 
 /* The store in blocks of `rows` points, which divide them. turned: rows go through scratch, whose
  * columns are stored; otherwise rows are stored as they are loaded. */
-static struct uop *take_points(struct tgc *t, struct kernel *k, struct uop *store, struct turn of,
-                               int64_t rows, bool turned)
+static struct uop *take_points(struct tgc *t, struct kernel *k, struct uop *store,
+                               struct row_points of, int64_t rows, bool turned)
 {
     struct uop *c = store->src[of.row], *p = store->src[of.point];
     struct uop *outer = new_range(t, range_fixed_size(p) / rows, p),
@@ -177,16 +180,16 @@ struct uop *points_take(struct tgc *t, struct kernel *k, struct uop *store, int 
         return store;
     struct uop **order = nest_order(t, store->src[2], &norder);
     return is_row(t, order, norder, store->src[row], store->src[point])
-               ? take_points(t, k, store, (struct turn){row, point}, n, along_row != 1)
+               ? take_points(t, k, store, (struct row_points){row, point}, n, along_row != 1)
                : store;
 }
 
 /* Chooses for store number `at`, which becomes up to two; returns their number. */
 static int gather_rows(struct tgc *t, struct kernel *k, int at)
 {
-    struct turn of;
+    struct row_points of;
     struct uop *store = k->ast->src[at];
-    if (!find_turn(t, store, &of) && !find_block(t, store, &of))
+    if (!find_row(t, store, &of) && !find_block(t, store, &of))
         return 1;
     int64_t size = range_fixed_size(store->src[of.point]), rows = size < ROWS ? size : ROWS;
     int first = store_first_range(store);

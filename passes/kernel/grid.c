@@ -271,12 +271,12 @@ int grid_main_store(struct tgc *t, const struct kernel *k)
     double most = -1;
     for (int i = 0; i < k->ast->nsrc; i++) {
         int n;
-        double turns = 1;
+        double iterations = 1;
         struct uop *s = k->ast->src[i], **order = uop_toposort(t, &s, 1, &n);
         for (int j = 0; j < n; j++)
-            turns *= order[j]->op == OP_RANGE ? (double)order[j]->src[0]->vmax : 1;
-        if (turns > most) {
-            most = turns;
+            iterations *= order[j]->op == OP_RANGE ? (double)order[j]->src[0]->vmax : 1;
+        if (iterations > most) {
+            most = iterations;
             best = i;
         }
     }
@@ -457,11 +457,11 @@ static int crowded_loops(struct tgc *t, struct uop *s, int lanes)
     double all = 1, least = 0, size[LOOPS_MAX] = {0}, full = cost_full_threads(t->device);
     int end = s->nsrc < first + LOOPS_MAX ? s->nsrc : first + LOOPS_MAX;
     for (int i = first; i < end; i++) {
-        int64_t turns = range_is(s->src[i], AXIS_LOOP) ? range_fixed_size(s->src[i]) : 0;
-        bool placed = turns > 1 && i != vector && !grid_repeats(t, s, s->src[i]);
-        size[i - first] = placed ? (double)turns : 0;
+        int64_t iterations = range_is(s->src[i], AXIS_LOOP) ? range_fixed_size(s->src[i]) : 0;
+        bool placed = iterations > 1 && i != vector && !grid_repeats(t, s, s->src[i]);
+        size[i - first] = placed ? (double)iterations : 0;
         n += placed;
-        all *= placed ? (double)turns : 1;
+        all *= placed ? (double)iterations : 1;
         if (i == first || !placed || size[i - first - 1] == 0)
             continue;
         double both = size[i - first - 1] * size[i - first];

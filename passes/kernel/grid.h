@@ -129,9 +129,9 @@ bool grid_windows(struct tgc *t, struct kernel *k, int store);
 bool grid_transposed(struct tgc *t, struct kernel *k, int store);
 /* grid_rows.c: blocks of rows whose threads share the sums. */
 bool grid_rows(struct tgc *t, struct kernel *k, int store);
-/* Threads per block for rows of `turns` iterations: a multiple of the subgroup, limited by the work
- * of a row and by what fills the device. */
-int grid_row_threads(const struct device_row *d, double rows, double turns);
+/* Threads per block for rows of `iterations` iterations: a multiple of the subgroup, limited by the
+ * work of a row and by what fills the device. */
+int grid_row_threads(const struct device_row *d, double rows, double iterations);
 /* Keeps stages of rows in shared memory, or computes them where they are read if they contain no
  * sum. Must precede opts of loops. */
 void grid_place_stages(struct opt_list *l, struct tgc *t, struct uop *store);
@@ -139,8 +139,8 @@ void grid_place_stages(struct opt_list *l, struct tgc *t, struct uop *store);
 void grid_share_sums(struct tgc *t, struct kernel *k, int store, int threads);
 /* Iterations of a sum, and of everything that is computed once for all iterations of the store's
  * loop r: stages, and sums invariant in r. */
-double grid_sum_turns(const struct uop *sum);
-double grid_row_turns(struct tgc *t, struct uop *store, const struct uop *r);
+double grid_sum_iterations(const struct uop *sum);
+double grid_row_iterations(struct tgc *t, struct uop *store, const struct uop *r);
 /* Whether `lanes` terms of the sum along r are one transaction: contiguous, aligned words or
  * halves. */
 bool grid_reads_vectors(struct tgc *t, struct uop *sum, const struct uop *r, int lanes);

@@ -151,9 +151,9 @@ double attention_nbytes(const struct attention *x)
 static struct grid_work shape_work(struct tgc *t, const struct shape *s, const struct attention *x)
 {
     const struct device_row *d = t->device;
-    struct attention_turns through = attention_turns(t, x, s->of.rows, s->of.keys);
+    struct attention_iterations through = attention_iterations(t, x, s->of.rows, s->of.keys);
     double tiles = (double)x->heads * (double)ceil_of(x->queries, s->of.rows),
-           passes = (double)(x->columns / x->inner), turns = through.all,
+           passes = (double)(x->columns / x->inner), iterations = through.all,
            threads = (double)s->threads;
     double elements = (double)s->of.rows * s->of.keys / threads;
     double issued = work_of(d, &s->scores, x->features, s->threads) +
@@ -165,10 +165,10 @@ static struct grid_work shape_work(struct tgc *t, const struct shape *s, const s
         .blocks = tiles,
         .threads = threads,
         .rounds = through.rounds,
-        .issued = turns * issued,
-        .steps = turns * steps,
+        .issued = iterations * issued,
+        .steps = iterations * steps,
         .local_nbytes = 4 * (double)s->nelem,
-        .cache_nbytes = (double)dtype_nbytes(x->factor) * tiles * turns * s->of.keys *
+        .cache_nbytes = (double)dtype_nbytes(x->factor) * tiles * iterations * s->of.keys *
                         (double)(x->features + x->columns),
         .memory_nbytes = attention_nbytes(x),
     };
@@ -290,7 +290,8 @@ static int64_t common_divisor(int64_t a, int64_t b)
 int64_t attention_threads(struct opt_list *l, const struct uop *store, int64_t threads)
 {
     int first = store_first_range(store), outer = attention_bands(store), n = store->nsrc - first;
-    int64_t left = threads, turns = n > outer ? range_fixed_size(store->src[first + outer]) : 1;
+    int64_t left = threads,
+            iterations = n > outer ? range_fixed_size(store->src[first + outer]) : 1;
     if (n == outer)
         list_add(l, OPT_FIRST, -1)->n = threads;
     for (int i = n - 1; i >= outer && left > 1; i--) {
@@ -298,10 +299,10 @@ int64_t attention_threads(struct opt_list *l, const struct uop *store, int64_t t
                 items = i > outer ? common_divisor(size, left) : left;
         if (items > 1)
             size = list_take(l, size, true, items, LOOP_GIVEN + i, OPT_ITEM);
-        turns = i == outer ? size : turns;
+        iterations = i == outer ? size : iterations;
         left /= items;
     }
-    return turns;
+    return iterations;
 }
 
 int attention_operand(struct tgc *t, struct uop *sum)

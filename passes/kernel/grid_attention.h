@@ -25,10 +25,10 @@ double attention_nbytes(const struct attention *x);
 /* Key blocks that a block of queries iterates over. all: the mean; cut: those of them that a mask
  * hides from only some queries; rounds: time of all blocks on the units, in that of an average
  * block (0: blocks are alike, or too many to simulate). */
-struct attention_turns { double all, cut, rounds; };
-/* needs: queries, keys, row, begin and end of x, and a device. grid_attention_turns.c */
-struct attention_turns attention_turns(struct tgc *t, const struct attention *x, int64_t rows,
-                                       int64_t keys);
+struct attention_iterations { double all, cut, rounds; };
+/* needs: queries, keys, row, begin and end of x, and a device. grid_attention_iterations.c */
+struct attention_iterations attention_iterations(struct tgc *t, const struct attention *x,
+                                                 int64_t rows, int64_t keys);
 /* The number of leading loops that all stores share (bands), and a store's number of bands. */
 int attention_common(const struct uop *ast);
 int attention_bands(const struct uop *store);

@@ -53,7 +53,7 @@ struct tiling {
                                               * operands in panels */
     int64_t waves, tiles, keys;  /* waves of a block; tiles of rows for each wave; keys of a
                                   * block */
-    int64_t width, parts;        /* vector width of the copies of keys and values; pipeline
+    int64_t width, stages;       /* vector width of the copies of keys and values; pipeline
                                   * stages */
     enum transfer how;
     double ns;
@@ -103,11 +103,11 @@ static int64_t local_nbytes(const struct tiling *s)
     int64_t rows = rows_of(s), f = features_of(s) + pad_of(s, SCORES),
             c = columns_of(s) + pad_of(s, RESULTS),
             weights = is_direct(s) ? 0 : rows * (s->keys + pad_of(s, SCORES));
-    return (rows * f + weights + s->parts * s->keys * (f + c)) * factor_nbytes(s);
+    return (rows * f + weights + s->stages * s->keys * (f + c)) * factor_nbytes(s);
 }
 
 /* Whether keys and values arrive as boxes (TMA), whoever issues them. */
-static bool is_bulk(const struct tiling *s) { return s->parts > 1 && s->how == TRANSFER_BULK; }
+static bool is_bulk(const struct tiling *s) { return s->stages > 1 && s->how == TRANSFER_BULK; }
 
 /* Vector width of the copies, if memory allows it: each thread's share must be whole vectors. */
 static int64_t width_of(const struct tiling *s)
@@ -138,7 +138,7 @@ static int64_t most_registers(const struct device_row *d, const struct tiling *s
             usual = 3 * (int64_t)d->registers / 5;
     if (s->panels)
         return own - REGISTERS_BESIDE;
-    return s->parts > 1 && is_direct(s) ? 3 * own / 5 : few > usual ? few : usual;
+    return s->stages > 1 && is_direct(s) ? 3 * own / 5 : few > usual ? few : usual;
 }
 
 /* Whether threads share the copies evenly and the device can make them. */
@@ -148,7 +148,7 @@ static bool copies_fit(const struct tgc *t, const struct tiling *s)
         return s->panels && device_copies_boxes(t) && pad_of(s, SCORES) == 0;
     return s->keys * features_of(s) % threads_of(s) == 0 &&
            s->keys * columns_of(s) % threads_of(s) == 0 &&
-           (s->parts == 1 || device_copies(t, s->width * factor_nbytes(s)));
+           (s->stages == 1 || device_copies(t, s->width * factor_nbytes(s)));
 }
 
 static bool fits(const struct tgc *t, const struct tiling *s)
@@ -164,7 +164,7 @@ static bool fits(const struct tgc *t, const struct tiling *s)
            rows_of(s) < 2 * whole(s->x->queries, size[MATRIX_M]) &&
            s->keys < 2 * whole(s->x->keys, size[MATRIX_K]) && s->keys % size[MATRIX_K] == 0 &&
            s->keys % size[MATRIX_N] == 0 &&
-           (s->parts == 1 || s->keys * (s->parts - 1) < s->x->keys) && copies_fit(t, s) &&
+           (s->stages == 1 || s->keys * (s->stages - 1) < s->x->keys) && copies_fit(t, s) &&
            registers_of(s) <= most_registers(d, s) && local_nbytes(s) <= s->x->local_nbytes;
 }
 
@@ -188,7 +188,7 @@ static double issued(const struct tgc *t, const struct tiling *s, double cut)
            column_tiles = c / s->by[RESULTS].row->size[MATRIX_N];
     double scores = f / k * (tiles * a + key_tiles * of_b),
            results = keys / k * (tiles * weights + column_tiles * of_b);
-    double copy = cost_grid_load(d) + (s->parts > 1 ? 0 : local),
+    double copy = cost_grid_load(d) + (s->stages > 1 ? 0 : local),
            copies = is_bulk(s) ? 0 : copy * keys * (f + c) / (threads * (double)s->width);
     /* per score: the exponential, the maximum, the sum; per result: its rescaling */
     double power = has_powers(s) ? 1 : ATTENTION_EXPONENTIAL;
@@ -196,7 +196,7 @@ static double issued(const struct tgc *t, const struct tiling *s, double cut)
     /* per row: the exchange between its lanes, and the rescaling factor */
     double of_rows = tiles * (double)(words_of(s, MATRIX_SUM) / 2) * ROW_ISSUE;
     /* the more waves, the longer the first waits for the last */
-    double barriers = (s->parts > 1 ? 1 : 4) + (is_direct(s) ? 0 : 1);
+    double barriers = (s->stages > 1 ? 1 : 4) + (is_direct(s) ? 0 : 1);
     return scores + results + copies + elements + of_rows +
            barriers * RATIO_GRID_BARRIER / 8 * (double)(s->waves < 4 ? 4 : s->waves);
 }
@@ -215,9 +215,9 @@ static double product_ns(const struct device_row *d, const struct tiling *s, int
 
 static struct grid_work tiling_work(struct tgc *t, const struct tiling *s)
 {
-    struct attention_turns through = attention_turns(t, s->x, rows_of(s), s->keys);
-    double turns = through.all, width = (double)(features_of(s) + columns_of(s)),
-           issue = issued(t, s, through.cut / turns),
+    struct attention_iterations through = attention_iterations(t, s->x, rows_of(s), s->keys);
+    double iterations = through.all, width = (double)(features_of(s) + columns_of(s)),
+           issue = issued(t, s, through.cut / iterations),
            matrix_ns = product_ns(t->device, s, SCORES) + product_ns(t->device, s, RESULTS);
     double blocks = (double)s->x->heads * ceil_div(s->x->queries, rows_of(s));
     return (struct grid_work){
@@ -225,17 +225,17 @@ static struct grid_work tiling_work(struct tgc *t, const struct tiling *s)
         .rounds = through.rounds,
         .threads = (double)threads_of(s),
         .apart = device_multiplies_apart(t->device),
-        .steps = s->parts > 1 ? turns : WAITS * turns,
-        .ahead = (int)s->parts - (is_bulk(s) ? 2 : 1),
-        .issued = turns * issue,
-        .matrix_ns = turns * matrix_ns,
-        .powers = has_powers(s) ? turns * (double)rows_of(s) * (double)s->keys /
+        .steps = s->stages > 1 ? iterations : WAITS * iterations,
+        .ahead = (int)s->stages - (is_bulk(s) ? 2 : 1),
+        .issued = iterations * issue,
+        .matrix_ns = iterations * matrix_ns,
+        .powers = has_powers(s) ? iterations * (double)rows_of(s) * (double)s->keys /
                                       (double)threads_of(s) * cost_grid_power(t->device)
                                 : 0,
         .groups = cost_grid_groups(t->device, (double)threads_of(s)),
         .local_nbytes = (double)local_nbytes(s),
         .registers = is_direct(s) ? (double)(registers_of(s) + REGISTERS_BESIDE) : 0,
-        .cache_nbytes = blocks * turns * (double)s->keys * width * (double)factor_nbytes(s),
+        .cache_nbytes = blocks * iterations * (double)s->keys * width * (double)factor_nbytes(s),
         .memory_nbytes = attention_nbytes(s->x),
     };
 }
@@ -263,9 +263,9 @@ static void describe(struct tgc *t, const struct tiling *s, struct candidate *to
     compare_work(t, to, &work);
     to->text = mem_printf(t, "%s, %lld queries x %lld keys a block, %lld threads, %lld stage%s%s",
                           s->by[SCORES].row->text, (long long)rows_of(s), (long long)s->keys,
-                          (long long)threads_of(s), (long long)s->parts, s->parts > 1 ? "s" : "",
+                          (long long)threads_of(s), (long long)s->stages, s->stages > 1 ? "s" : "",
                           is_bulk(s)     ? ", bulk copies"
-                          : s->parts > 1 ? ", asynchronous copies"
+                          : s->stages > 1 ? ", asynchronous copies"
                                          : "");
 }
 
@@ -343,7 +343,7 @@ static int add_groups(struct tgc *t, const struct tiling *of, bool bulk, struct 
     if (!find_groups(t, of, &s))
         return n;
     n = add_tiling(t, &s, best, n);
-    for (s.parts = 3; bulk && of->parts > 1 && s.parts <= BOXES; s.parts++)
+    for (s.stages = 3; bulk && of->stages > 1 && s.stages <= BOXES; s.stages++)
         for (s.waves = WAVES; s.waves <= BOXES * WAVES && of->waves == 1; s.waves += WAVES) {
             s.how = TRANSFER_BULK;
             n = add_tiling(t, &s, best, n);
@@ -357,7 +357,7 @@ static int list_tilings(struct tgc *t, const struct tiling *of, bool bulk, struc
     for (int i = 0; i < 4 * 2 * 4 * PARTS; i++) {
         struct tiling s = *of;
         s.waves = 1 << i % 4, s.tiles = 1 << i / 4 % 2, s.keys = 16 << i / 8 % 4,
-        s.parts = 1 + i / 32;
+        s.stages = 1 + i / 32;
         n = add_groups(t, &s, bulk, best, add_tiling(t, &s, best, n));
     }
     return n;
@@ -467,9 +467,9 @@ static void list_factors(struct opt_list *l, const struct tiling *s, const struc
         o->store = stored_by(l->t, ast, sum), o->of = OF_STORE, o->n = row;
         l->failed |= o->store < 0;
     }
-    if (s->parts > 1) {
+    if (s->stages > 1) {
         o = list_add(l, OPT_PIPELINE, -1);
-        o->of = OF_SUM, o->number = of_sum.number, o->n = s->parts, o->how = s->how;
+        o->of = OF_SUM, o->number = of_sum.number, o->n = s->stages, o->how = s->how;
     }
 }
 
@@ -501,8 +501,8 @@ static void list_tile(struct opt_list *l, const struct tiling *s, const struct u
 static void list_shared(struct opt_list *l, const struct tiling *s, struct uop *store)
 {
     int outer = attention_bands(store);
-    int64_t turns = attention_threads(l, store, threads_of(s)), lanes = EARLY_MOST;
-    while (turns % lanes)
+    int64_t iterations = attention_threads(l, store, threads_of(s)), lanes = EARLY_MOST;
+    while (iterations % lanes)
         lanes /= 2;
     if (loops_of(store) > 1 && list_position(l, LOOP_GIVEN + outer) >= 0)
         list_lanes(l, LOOP_GIVEN + outer, lanes, false);
@@ -584,7 +584,7 @@ static bool apply_tiling(struct tgc *t, struct kernel *k, const struct tiling *s
     for (; of.width > 1; of.width /= 2)
         if (apply_copies(t, k, &of))
             return true;
-    of.width = of.parts = 1;
+    of.width = of.stages = 1;
     return apply_copies(t, k, &of);
 }
 

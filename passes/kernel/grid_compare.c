@@ -28,7 +28,7 @@ static const char *wave_text(struct tgc *t, const struct wave_tile *w)
     struct text x = {.t = t};
     text_printf(&x, "%s, %lld x %lld tile, %lld threads, %d stage%s", c->row->text,
                 (long long)wave_side(c, w, 0), (long long)wave_side(c, w, 1),
-                (long long)wave_threads(c, w), w->by.parts, w->by.parts > 1 ? "s" : "");
+                (long long)wave_threads(c, w), w->by.n, w->by.n > 1 ? "s" : "");
     if (w->split > 1)
         text_printf(&x, ", split-K of %lld", (long long)w->split);
     if (wave_cluster(w) > 1)

@@ -302,9 +302,9 @@ static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct
         list_both(&l, &behind, &grid, w);
     else
         list_persist(&l, w, grid.tag, grid.n);
-    if (w->by.parts > 1) {
+    if (w->by.n > 1) {
         o = add_of_sum(&l, OPT_PIPELINE, number, 0);
-        o->n = w->by.parts, o->how = w->by.how;
+        o->n = w->by.n, o->how = w->by.how;
     }
     list_shared(&l, w, number);
     if (w->producers)
@@ -396,8 +396,9 @@ static int list_patches(struct tgc *t, const struct shape *s, int store, struct 
     int of = choice_list(t, &s->x, c), reading = 0;
     for (int i = 0; i < of; i++)
         reading += c[i].reads_copies && c[i].width[0] > 1 && c[i].width[1] > 1;
-    for (int64_t turns = PATCH_LEAST;
-         reading && turns <= PATCH_MOST && shape_find_patch(s, turns, &patch); turns *= 2) {
+    for (int64_t iterations = PATCH_LEAST;
+         reading && iterations <= PATCH_MOST && shape_find_patch(s, iterations, &patch);
+         iterations *= 2) {
         struct shape *patched = scratch_array(t, 1, sizeof *patched);
         c = scratch_array(t, INSTRUCTIONS_MAX, sizeof *c);
         of = shape_patch(t, s, store, &patch, patched) ? choice_list(t, &patched->x, c) : -1;

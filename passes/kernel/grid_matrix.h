@@ -11,7 +11,7 @@
 enum { CHOICES_MAX = 8, INSTRUCTIONS_MAX = 32, BESIDE_LIMIT = 64 };
 
 /* An n-stage pipeline of operand copies: number of stages, and how data is transferred. */
-struct stages { int parts; enum transfer how; };
+struct stages { int n; enum transfer how; };
 struct matrix_choice;
 /* A block's tile, and how its kernel runs. Pairs are of rows and columns. */
 struct wave_tile {

@@ -221,13 +221,13 @@ static int64_t find_pad(const struct tgc *t, const struct matrix_choice *c, int 
     for (int64_t pad = 0; pad * nbytes <= MOST_NBYTES; pad += width > word ? width : word) {
         bool along_k = !c->along_side[side],
              by_rows = matrix_is_by_rows(t, c->row, (enum matrix_part)side, along_k, row + pad);
-        int turns =
+        int conflicts =
             TILES * (banks_of_tile(c->row, (enum matrix_part)side, along_k, row + pad, by_rows) +
                      2 * !by_rows) +
             banks_of_copy(row * nbytes, (row + pad) * nbytes, width * nbytes);
-        if (pad == 0 || turns < least)
-            least = turns, best = pad;
-        if (turns == 0)
+        if (pad == 0 || conflicts < least)
+            least = conflicts, best = pad;
+        if (conflicts == 0)
             break;
     }
     return best;
@@ -259,7 +259,7 @@ static int64_t copied_nbytes(const struct tgc *t, const struct matrix_choice *c,
         nbytes +=
             rows * (row + wave_pad(t, c, w, side)) * (int64_t)dtype_nbytes(c->row->dtype[side]);
     }
-    return nbytes * w->by.parts;
+    return nbytes * w->by.n;
 }
 
 bool wave_can_copy(const struct tgc *t, const struct matrix_choice *c, const struct wave_tile *w)
@@ -344,7 +344,7 @@ static int64_t registers_of(const struct matrix_choice *c, const struct wave_til
     int64_t size[3];
     for (int i = 0; i < 3; i++)
         size[i] = c->nelem[i] * dtype_bits(c->row->dtype[i]) / 32;
-    bool early = w->by.parts > 1 && w->by.how == TRANSFER_REGISTERS;
+    bool early = w->by.n > 1 && w->by.how == TRANSFER_REGISTERS;
     return w->tiles[0] * w->tiles[1] * size[MATRIX_SUM] + w->tiles[0] * size[MATRIX_A] +
            w->tiles[1] * size[MATRIX_B] +
            (early ? w->step * (wave_side(c, w, 0) + wave_side(c, w, 1)) / wave_threads(c, w) : 0);
@@ -370,7 +370,7 @@ static bool wave_fits(const struct tgc *t, const struct matrix_choice *c, const 
     return threads <= most && 4 * registers <= 3 * own && copies_fit(c, w) &&
            copies_have_room(t, c, w) && (outer_steps(c) > 1 || w->step < c->nk / w->split) &&
            w->step * wave_side(c, w, 0) % threads == 0 &&
-           w->step * wave_side(c, w, 1) % threads == 0 && steps_of(c, w) >= (double)w->by.parts &&
+           w->step * wave_side(c, w, 1) % threads == 0 && steps_of(c, w) >= (double)w->by.n &&
            wave_can_copy(t, c, w);
 }
 
@@ -496,7 +496,7 @@ static double issued_of(const struct tgc *t, const struct matrix_choice *c,
     double products = device_multiplies_apart(d) ? (double)(w->tiles[0] * w->tiles[1]) : 0;
     double barriers = w->by.how == TRANSFER_BULK ? 0
                                                  : RATIO_GRID_BARRIER * r->size[MATRIX_K] /
-                                                       (double)w->step / (w->by.parts > 1 ? 2 : 1);
+                                                       (double)w->step / (w->by.n > 1 ? 2 : 1);
     return local * words + products + copies + barriers;
 }
 
@@ -508,7 +508,7 @@ static struct grid_work work_of(const struct tgc *t, const struct matrix_choice 
     const struct device_row *d = t->device;
     double rows = (double)wave_side(c, w, 0), columns = (double)wave_side(c, w, 1),
            places = places_of(c, w), k = steps_of(c, w) * (double)w->step,
-           turns = w->blocks > 0 ? __builtin_ceil(places / w->blocks) : 1,
+           iterations = w->blocks > 0 ? __builtin_ceil(places / w->blocks) : 1,
            terms = places * k * (double)dtype_nbytes(c->row->dtype[MATRIX_A]);
     double parts = w->split > 1 ? WORD_NBYTES * places * rows * columns : 0;
     double arithmetic = 2 * rows * columns * k / c->gflops,
@@ -518,14 +518,14 @@ static struct grid_work work_of(const struct tgc *t, const struct matrix_choice 
         .threads = (double)wave_threads(c, w),
         .producers = w->producers,
         .apart = device_multiplies_apart(d),
-        .handovers = c->reads_copies && !w->producers ? turns * steps_of(c, w) : 0,
-        .steps = turns * steps_of(c, w),
-        .ahead = w->by.parts - 1,
+        .handovers = c->reads_copies && !w->producers ? iterations * steps_of(c, w) : 0,
+        .steps = iterations * steps_of(c, w),
+        .ahead = w->by.n - 1,
         .cluster = (int)wave_cluster(w),
-        .issued = turns * k / c->row->size[MATRIX_K] * issued_of(t, c, w),
-        .matrix_ns = turns * (arithmetic > fetched ? arithmetic : fetched),
+        .issued = iterations * k / c->row->size[MATRIX_K] * issued_of(t, c, w),
+        .matrix_ns = iterations * (arithmetic > fetched ? arithmetic : fetched),
         .local_nbytes = wave_local_nbytes(t, c, w),
-        .stored = turns * stored(t, c, w),
+        .stored = iterations * stored(t, c, w),
         .persistent = w->blocks > 0,
         .registers = c->reads_copies ? (double)(registers_of(c, w) + REGISTERS_BESIDE) : 0,
         .received_nbytes =
@@ -581,7 +581,7 @@ static void take_places(const struct tgc *t, const struct matrix_choice *c, stru
            at_once = __builtin_floor(cost_grid_at_once(t->device, &work) / of),
            clusters = work.blocks / of;
     struct wave_tile other = *w;
-    if (!c->is_counted || w->by.parts < 2 || clusters <= at_once)
+    if (!c->is_counted || w->by.n < 2 || clusters <= at_once)
         return;
     other.blocks = of * __builtin_ceil(clusters / __builtin_ceil(clusters / at_once));
     other.ns = wave_ns(t, c, &other);

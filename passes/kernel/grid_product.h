@@ -107,8 +107,8 @@ bool shape_join_rows(struct tgc *t, const struct shape *from, int store, struct 
 struct patch { int64_t n[3]; };
 bool shape_patch(struct tgc *t, const struct shape *from, int store, const struct patch *patch,
                  struct shape *to);
-/* The patch of `turns` iterations that wastes fewest; false: there is none. */
-bool shape_find_patch(const struct shape *from, int64_t turns, struct patch *patch);
+/* The patch of `iterations` iterations that wastes fewest; false: there is none. */
+bool shape_find_patch(const struct shape *from, int64_t iterations, struct patch *patch);
 /* Moves the sum's longest loop innermost. false: it is there already. */
 bool shape_order_terms(struct tgc *t, const struct shape *from, int store, struct shape *to);
 /* Merges all loops of the sum. false: there is only one. */

@@ -47,12 +47,12 @@ static bool find_rows(struct tgc *t, struct uop *store, struct rows *x)
     }
     for (int i = 0; i < n && x->columns >= 0; i++)
         if (order[i]->op == OP_REDUCE && uop_depends_on(t, order[i], store->src[x->columns]) &&
-            (!x->longest || grid_sum_turns(order[i]) > grid_sum_turns(x->longest)))
+            (!x->longest || grid_sum_iterations(order[i]) > grid_sum_iterations(x->longest)))
             x->longest = order[i];
     return any;
 }
 
-static double turns_of(const struct uop *u, int first)
+static double iterations_of(const struct uop *u, int first)
 {
     double n = 1;
     for (int i = first; i < u->nsrc; i++)
@@ -60,26 +60,26 @@ static double turns_of(const struct uop *u, int first)
     return n;
 }
 
-double grid_sum_turns(const struct uop *sum) { return turns_of(sum, 1); }
+double grid_sum_iterations(const struct uop *sum) { return iterations_of(sum, 1); }
 
-double grid_row_turns(struct tgc *t, struct uop *store, const struct uop *r)
+double grid_row_iterations(struct tgc *t, struct uop *store, const struct uop *r)
 {
     int n, nown;
-    double turns = 0;
+    double iterations = 0;
     struct uop **order = uop_toposort(t, &store, 1, &n);
     for (int i = 0; i < n; i++) {
         struct uop *u = order[i];
         if (u->op == OP_REDUCE && !uop_depends_on(t, u, r))
-            turns += turns_of(u, 1);
+            iterations += iterations_of(u, 1);
         if (u->op != OP_STAGE || u->nsrc < 3)
             continue;
         struct uop **own = nest_order(t, u->src[0], &nown);
-        turns += turns_of(u, 2);
+        iterations += iterations_of(u, 2);
         for (int j = 0; j < nown; j++)
             if (own[j]->op == OP_REDUCE && uop_depends_on(t, own[j], u->src[2]))
-                turns += turns_of(u, 2) * turns_of(own[j], 1);
+                iterations += iterations_of(u, 2) * iterations_of(own[j], 1);
     }
-    return turns;
+    return iterations;
 }
 
 /* Whether to split columns over blocks, which recompute the row's invariants: there are few rows,
@@ -89,23 +89,23 @@ static bool spreads_columns(struct tgc *t, const struct rows *x, int threads)
     const struct uop *r = x->store->src[x->columns];
     double columns = (double)r->src[0]->vmax;
     return x->results < t->device->units && columns > threads && x->longest &&
-           2 * grid_row_turns(t, x->store, r) <= threads * grid_sum_turns(x->longest);
+           2 * grid_row_iterations(t, x->store, r) <= threads * grid_sum_iterations(x->longest);
 }
 
-int grid_row_threads(const struct device_row *d, double rows, double turns)
+int grid_row_threads(const struct device_row *d, double rows, double iterations)
 {
     int most = d->group < THREADS_MOST ? d->group : THREADS_MOST, n = d->wave;
-    while (2 * n <= most && 2 * n * RATIO_GRID_SUM <= turns && rows * n < cost_full_threads(d))
+    while (2 * n <= most && 2 * n * RATIO_GRID_SUM <= iterations && rows * n < cost_full_threads(d))
         n *= 2;
     return n;
 }
 
 static int choose_threads(struct tgc *t, const struct rows *x)
 {
-    double turns = x->terms;
-    if (x->columns >= 0 && (double)x->store->src[x->columns]->src[0]->vmax > turns)
-        turns = (double)x->store->src[x->columns]->src[0]->vmax;
-    return grid_row_threads(t->device, x->results, turns);
+    double iterations = x->terms;
+    if (x->columns >= 0 && (double)x->store->src[x->columns]->src[0]->vmax > iterations)
+        iterations = (double)x->store->src[x->columns]->src[0]->vmax;
+    return grid_row_threads(t->device, x->results, iterations);
 }
 
 void grid_place_stages(struct opt_list *l, struct tgc *t, struct uop *store)
@@ -199,7 +199,7 @@ static bool merge_loops(struct tgc *t, struct kernel *k, int at, int number, con
 static bool is_worth_sharing(const struct uop *sum, const struct opt *reduce)
 {
     return sum->src[reduce->axis + 1]->src[0]->vmax >= reduce->n &&
-           grid_sum_turns(sum) >= RATIO_GRID_SUM * (double)reduce->n;
+           grid_sum_iterations(sum) >= RATIO_GRID_SUM * (double)reduce->n;
 }
 
 void grid_share_sums(struct tgc *t, struct kernel *k, int at, int threads)

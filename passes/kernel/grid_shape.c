@@ -97,14 +97,14 @@ static int list_patch(const struct product *x, int *at)
     return n < 2 ? 0 : n;
 }
 
-bool shape_find_patch(const struct shape *from, int64_t turns, struct patch *patch)
+bool shape_find_patch(const struct shape *from, int64_t iterations, struct patch *patch)
 {
     enum { INNER_LEAST = 8 };                  /* contiguous results are stored together */
     int at[PATCH_LOOPS], n = list_patch(&from->x, at);
     double least = 0;
-    for (int64_t inner = turns; n > 0 && inner >= INNER_LEAST; inner /= 2)
-        for (int64_t image = turns; image >= inner; image /= 2) {
-            struct patch p = {{inner, image / inner, turns / image}};
+    for (int64_t inner = iterations; n > 0 && inner >= INNER_LEAST; inner /= 2)
+        for (int64_t image = iterations; image >= inner; image /= 2) {
+            struct patch p = {{inner, image / inner, iterations / image}};
             double all = 1;
             for (int k = 0; k < PATCH_LOOPS; k++) {
                 int64_t size = k < n ? range_fixed_size(from->x.m.store->src[at[k]]) : 1;
@@ -132,20 +132,20 @@ static void list_joined_loops(struct opt_list *l, const int *tag, int n)
 bool shape_patch(struct tgc *t, const struct shape *from, int store, const struct patch *patch,
                  struct shape *to)
 {
-    enum { BLOCKS = LOOP_INNER, TURNS = LOOP_INNER + PATCH_LOOPS };
+    enum { BLOCKS = LOOP_INNER, ITERATIONS = LOOP_INNER + PATCH_LOOPS };
     static const int blocks[PATCH_LOOPS] = {BLOCKS, BLOCKS + 1, BLOCKS + 2},
-                     turns[PATCH_LOOPS] = {TURNS, TURNS + 1, TURNS + 2};
+                     iterations[PATCH_LOOPS] = {ITERATIONS, ITERATIONS + 1, ITERATIONS + 2};
     const struct product *x = &from->x;
     struct opt_list l;
     int at[PATCH_LOOPS], n = list_patch(x, at);
     list_begin(&l, t, from->k.ast, store);
     for (int k = 0; k < n; k++) {
-        struct block_of b = {patch->n[k], 1, blocks[k], turns[k], turns[k], false};
+        struct block_of b = {patch->n[k], 1, blocks[k], iterations[k], iterations[k], false};
         list_cover(&l, range_fixed_size(x->m.store->src[at[k]]), LOOP_GIVEN + at[k] - x->m.first,
                    &b);
     }
     list_joined_loops(&l, blocks, n);
-    list_joined_loops(&l, turns, n);
+    list_joined_loops(&l, iterations, n);
     begin_shape(t, to, &from->k);
     return n > 0 && !l.failed && opt_apply(t, &to->k, NULL, l.opt, l.n, NULL) &&
            grid_find_product(t, to->k.ast->src[store], true, &to->x);

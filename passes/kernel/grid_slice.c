@@ -27,9 +27,11 @@ struct sliced {
     double terms, rows, row;     /* terms of the sum; iterations of the store's other loops;
                                   * iterations that each block recomputes for its row */
 };
-/* columns: of a block at a time; turns: how often; groups: threads for each column; lanes: terms
- * that a thread loads as a vector. */
-struct slice_block { int64_t columns, turns, groups, lanes; };
+/* columns: of a block at a time; iterations: how often; groups: threads for each column; lanes:
+ * terms that a thread loads as a vector. */
+struct slice_block {
+    int64_t columns, iterations, groups, lanes;
+};
 
 /* Whether the sum's loads that vary along the column are contiguous, all along it or all along the
  * sum (by_terms), with a load for each term. */
@@ -88,7 +90,7 @@ static bool leaves_sums(struct tgc *t, const struct sliced *x)
     for (int i = 0; i < n; i++)
         if (order[i]->op == OP_REDUCE && order[i] != x->sum &&
             uop_depends_on(t, order[i], column) &&
-            grid_sum_turns(order[i]) >= grid_sum_turns(x->sum) / COLUMNS_LEAST)
+            grid_sum_iterations(order[i]) >= grid_sum_iterations(x->sum) / COLUMNS_LEAST)
             return true;
     return false;
 }
@@ -151,11 +153,11 @@ static bool choose_columns(const struct device_row *d, const struct sliced *x,
 static bool choose_terms(const struct device_row *d, const struct sliced *x, struct slice_block *b)
 {
     int64_t most = d->group < THREADS_MOST ? d->group : THREADS_MOST;
-    double turns =
+    double iterations =
         (double)x->sum->src[grid_longest_loop(x->sum) + 1]->src[0]->vmax / (double)b->lanes;
     for (b->groups = most / 2;
          b->groups > 1 &&
-         (turns < RATIO_GRID_SUM * (double)b->groups ||
+         (iterations < RATIO_GRID_SUM * (double)b->groups ||
           (b->groups > d->wave &&
            x->rows * (double)x->columns * (double)b->groups / 2 >= cost_full_threads(d)));)
         b->groups /= 2;
@@ -164,9 +166,9 @@ static bool choose_terms(const struct device_row *d, const struct sliced *x, str
          (b->columns > x->columns || x->rows * (double)x->columns / (double)b->columns < d->units);)
         b->columns /= 2;
     double all = x->rows * (double)x->columns * (double)b->groups;
-    while (x->row > (double)(b->columns * b->turns) * x->terms / COLUMNS_LEAST &&
-           all / (double)(2 * b->turns) >= cost_full_threads(d))
-        b->turns *= 2;
+    while (x->row > (double)(b->columns * b->iterations) * x->terms / COLUMNS_LEAST &&
+           all / (double)(2 * b->iterations) >= cost_full_threads(d))
+        b->iterations *= 2;
     return b->groups >= GROUPS_LEAST;
 }
 
@@ -216,12 +218,12 @@ bool grid_slices(struct tgc *t, struct kernel *k, int at)
     struct kernel trial = *k;
     int tag[LOOPS_MAX], n = 0, first = store_first_range(x.store);
     int64_t size[LOOPS_MAX];
-    struct slice_block b = {.turns = 1, .lanes = 1};
+    struct slice_block b = {.iterations = 1, .lanes = 1};
     if (!find_columns(t, &x))
         return compare_refuse(t, SCHEDULE_SLICES,
                               "no single sum reads contiguous columns, or contiguous terms");
-    x.row = grid_row_turns(t, x.store, x.store->src[first + x.column]);
-    x.terms = grid_sum_turns(x.sum);
+    x.row = grid_row_iterations(t, x.store, x.store->src[first + x.column]);
+    x.terms = grid_sum_iterations(x.sum);
     for (int i = first; i < x.store->nsrc; i++)
         x.rows *= i == first + x.column ? 1 : (double)x.store->src[i]->src[0]->vmax;
     if (x.by_terms)
@@ -229,7 +231,7 @@ bool grid_slices(struct tgc *t, struct kernel *k, int at)
     if (!(x.by_terms ? choose_terms(t->device, &x, &b) : choose_columns(t->device, &x, &b)))
         return compare_refuse(t, SCHEDULE_SLICES,
                               "its results fill the device with threads, or its sums are short");
-    struct block_of block = {b.columns,         b.turns,           LOOP_COLUMNS,
+    struct block_of block = {b.columns,         b.iterations,      LOOP_COLUMNS,
                              LOOP_COLUMN_LANES, LOOP_COLUMN_ITEMS, false};
     list_begin(&l, t, k->ast, at);
     for (int i = 0; i < l.nloop; i++)

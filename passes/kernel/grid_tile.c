@@ -27,7 +27,10 @@ struct block_tile {
     double ns;
 };
 
-static int64_t most_turns(const struct uop *r) { return r->src[0]->vmax > 0 ? r->src[0]->vmax : 1; }
+static int64_t most_iterations(const struct uop *r)
+{
+    return r->src[0]->vmax > 0 ? r->src[0]->vmax : 1;
+}
 
 bool product_may_cut(const struct nest *m, const struct uop *r)
 {
@@ -44,12 +47,12 @@ static bool find_sides(struct product *x, bool patched)
         for (int c = x->m.first; c < s->nsrc; c++) {
             struct operands of_r = nest_axis(&x->m, s->src[r]).reads,
                             of_c = nest_axis(&x->m, s->src[c]).reads;
-            double both = (double)most_turns(s->src[r]) * (double)most_turns(s->src[c]);
+            double both = (double)most_iterations(s->src[r]) * (double)most_iterations(s->src[c]);
             if (r == c || (patched && r != s->nsrc - 1 && c != s->nsrc - 1) ||
                 !product_may_cut(&x->m, s->src[r]) || !product_may_cut(&x->m, s->src[c]) ||
                 !operands_any(of_r) || !operands_any(of_c) ||
                 operands_any(operands_both(of_r, of_c)) || both < most ||
-                most_turns(s->src[r]) < 2 || most_turns(s->src[c]) < 2)
+                most_iterations(s->src[r]) < 2 || most_iterations(s->src[c]) < 2)
                 continue;
             most = both;
             x->row = r < c ? r : c;
@@ -108,7 +111,7 @@ static void find_step(struct product *x)
     int64_t n = last > 0 ? range_fixed_size(sum->src[last]) : 0;
     x->terms = 1;
     for (int i = 1; i <= last; i++)
-        x->terms = sat_mul(x->terms, most_turns(sum->src[i]));
+        x->terms = sat_mul(x->terms, most_iterations(sum->src[i]));
     x->last_terms = n;
     x->step = grid_step(n, last == 1);
     if (x->step < STEP_FULL && n >= STEPS_COVER * STEP_MOST && !x->m.bytes)
@@ -140,11 +143,11 @@ bool grid_find_product(struct tgc *t, struct uop *store, bool patched, struct pr
     if (!order_bytes(x))
         return false;
     x->unit = x->m.bytes ? DOT_BYTES : 1;
-    x->nrow = most_turns(store->src[x->row]);
-    x->ncolumn = most_turns(store->src[x->column]);
+    x->nrow = most_iterations(store->src[x->row]);
+    x->ncolumn = most_iterations(store->src[x->column]);
     for (int i = x->m.first; i < store->nsrc; i++)
-        x->rest =
-            i == x->row || i == x->column ? x->rest : sat_mul(x->rest, most_turns(store->src[i]));
+        x->rest = i == x->row || i == x->column ? x->rest
+                                                : sat_mul(x->rest, most_iterations(store->src[i]));
     find_step(x);
     int lanes = grid_vector_lanes(t);
     x->vector = lanes > 1 && grid_vector_fits(t, store, x->column, lanes) ? lanes : 1;
@@ -417,7 +420,7 @@ static bool apply_tile(struct tgc *t, struct kernel *k, int store, const struct 
     for (int i = 0; i < l.nloop; i++)
         if (x->m.first + i != x->row && x->m.first + i != x->column) {
             tag[n] = LOOP_GIVEN + i;
-            size[n++] = most_turns(s->src[x->m.first + i]);
+            size[n++] = most_iterations(s->src[x->m.first + i]);
         }
     list_cover(&l, range_fixed_size(s->src[x->row]), LOOP_GIVEN + x->row - x->m.first, &rows);
     if (ncolumn != x->vector || x->vector == 1)

@@ -105,7 +105,7 @@ static bool find_transposed(struct tgc *t, struct uop *store, struct transposed 
 static int64_t ceil_of(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
 
 /* Row padding with the fewest bank conflicts, of a subgroup's stores to the tile and its loads. */
-static int64_t find_pad(const struct transposed *x, int64_t rows, int64_t columns, int *turns)
+static int64_t find_pad(const struct transposed *x, int64_t rows, int64_t columns, int *conflicts)
 {
     int64_t step = x->width > 1 ? x->width : 1,
             apart = rows / x->load_width < LANES ? rows / x->load_width : LANES, best = 0;
@@ -115,8 +115,8 @@ static int64_t find_pad(const struct transposed *x, int64_t rows, int64_t column
                                                x->load_width * (columns + pad) * x->passed,
                                                x->passed) +
             banks_of_copy(columns * x->passed, (columns + pad) * x->passed, x->width * x->passed);
-        if (pad == 0 || each < *turns)
-            best = pad, *turns = each;
+        if (pad == 0 || each < *conflicts)
+            best = pad, *conflicts = each;
     }
     return best;
 }
@@ -139,8 +139,8 @@ static struct grid_work tile_work(const struct tgc *t, const struct transposed *
                                   struct transpose_tile *b)
 {
     const struct device_row *d = t->device;
-    int turns = 0;
-    b->pad = find_pad(x, b->rows, b->columns, &turns);
+    int conflicts = 0;
+    b->pad = find_pad(x, b->rows, b->columns, &conflicts);
     double elements = (double)(b->rows * b->columns) / (double)b->threads,
            local = cost_grid_local(d);
     double rows = (double)(ceil_of(x->nrow, b->rows) / b->rows),
@@ -152,7 +152,7 @@ static struct grid_work tile_work(const struct tgc *t, const struct transposed *
         .blocks = rows * columns * x->rest,
         .threads = (double)b->threads,
         .issued = elements * (x->loads * access(t, x->loaded, x->load_width) +
-                              local * (1 + turns / (double)x->load_width) +
+                              local * (1 + conflicts / (double)x->load_width) +
                               local / (double)x->width + access(t, x->stored, x->width)) +
                   RATIO_GRID_BARRIER,
         .local_nbytes = (double)(b->rows * (b->columns + b->pad) * x->passed),

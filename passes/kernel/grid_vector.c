@@ -65,7 +65,7 @@ static bool data_chooses_loads(struct tgc *t, struct uop *store, const struct uo
     return found;
 }
 
-static bool turns_fit(struct tgc *t, struct uop *store, int at, int64_t n)
+static bool iterations_fit(struct tgc *t, struct uop *store, int at, int64_t n)
 {
     struct nest m;
     int64_t stride;
@@ -86,13 +86,13 @@ static bool turns_fit(struct tgc *t, struct uop *store, int at, int64_t n)
 
 bool grid_vector_fits(struct tgc *t, struct uop *store, int at, int64_t n)
 {
-    return turns_fit(t, store, at, n) && range_fixed_size(store->src[at]) % n == 0;
+    return iterations_fit(t, store, at, n) && range_fixed_size(store->src[at]) % n == 0;
 }
 
 int grid_vector_part(struct tgc *t, struct uop *store, int64_t n)
 {
     for (int at = store->nsrc - 1; n > 1 && at >= store_first_range(store); at--)
-        if (turns_fit(t, store, at, n))
+        if (iterations_fit(t, store, at, n))
             return at;
     return -1;
 }

@@ -105,9 +105,11 @@ bool grid_windows(struct tgc *t, struct kernel *k, int store)
     int nloop = l.nloop;
     list_vector(&l, LOOP_GIVEN + vector - m.first, range_fixed_size(s->src[vector]), lanes);
     for (int i = nloop - 1; i >= 0; i--) {
-        int64_t turns = s->src[m.first + i]->src[0]->vmax;
+        int64_t iterations = s->src[m.first + i]->src[0]->vmax;
         tag[ntag] = m.first + i == w.row ? LOOP_ROWS : LOOP_GIVEN + i;
-        size[ntag++] = turns / (m.first + i == w.row ? rows : m.first + i == vector ? lanes : 1);
+        size[ntag++] = iterations / (m.first + i == w.row    ? rows
+                                     : m.first + i == vector ? lanes
+                                                             : 1);
     }
     list_divide(&l, LOOP_GIVEN + w.row - m.first, n, rows, LOOP_ROWS);
     list_grid(&l, tag, size, ntag);

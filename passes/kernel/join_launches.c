@@ -21,7 +21,7 @@ enum { STORES_MOST = 8, BUFFERS_MOST = 16 };
 static bool is_small(struct tgc *t, const struct kernel *k)
 {
     int n;
-    double turns = 1;
+    double iterations = 1;
     if (k->ast->nsrc != 1 || k->is_serial || k->by_blocks || kernel_reads_results(t, k))
         return false;
     struct uop *store = k->ast->src[0], **order = uop_toposort(t, &store, 1, &n);
@@ -31,9 +31,9 @@ static bool is_small(struct tgc *t, const struct kernel *k)
     for (int i = store_first_range(store); i < store->nsrc; i++) {
         if (!range_is(store->src[i], AXIS_LOOP) || range_fixed_size(store->src[i]) < 1)
             return false;
-        turns *= (double)range_fixed_size(store->src[i]);
+        iterations *= (double)range_fixed_size(store->src[i]);
     }
-    return turns <= (double)STORES_MOST * cost_full_threads(t->device);
+    return iterations <= (double)STORES_MOST * cost_full_threads(t->device);
 }
 
 static bool loops_agree(const struct uop *a, const struct uop *b)

@@ -25,7 +25,8 @@ static bool apply_order(struct work *w, const struct opt *opt)
         return work_refuse(w, "bands must stay outside all loops, and lanes inside");
     struct uop *r = o->range[opt->axis], *was = o->was[opt->axis];
     if (range_is(r, AXIS_ORDER))
-        return work_refuse(w, "iterations of the loop may store to the same element: it stays as it is");
+        return work_refuse(
+            w, "iterations of the loop may store to the same element: it stays as it is");
     work_remove_range(o, opt->axis);
     work_insert_range(o, opt->to, r, was);
     return true;
@@ -89,10 +90,10 @@ static bool apply_lanes(struct work *w, const struct opt *opt)
         return work_refuse(w, "a stage depends on the loop");
     if (opt->kind == AXIS_VECTOR && !vectors_fit(w, was))
         return work_refuse(w, "an access or operation along the loop has no vector form");
-    struct uop *turns = sym_div(w->t, size, uop_int(w->t, opt->n));
-    struct uop *outer = uop_is_int(turns, 1)
+    struct uop *iterations = sym_div(w->t, size, uop_int(w->t, opt->n));
+    struct uop *outer = uop_is_int(iterations, 1)
                             ? uop_int(w->t, 0)
-                            : uop_axis(w->t, turns, RANGE_AXIS(r->arg.i), WORKER_EACH),
+                            : uop_axis(w->t, iterations, RANGE_AXIS(r->arg.i), WORKER_EACH),
                *lane = work_new_range(w->t, opt->n, opt->kind);
     work_name_like(w->t, outer, r);
     if (inner && outer->op == OP_RANGE)
@@ -107,13 +108,14 @@ static bool apply_lanes(struct work *w, const struct opt *opt)
 
 static bool apply_unroll(struct work *w, const struct opt *opt)
 {
-    enum { TURNS_MAX = 64 };
+    enum { ITERATIONS_MAX = 64 };
     struct uop *r;
     int64_t size;
     if (!work_take_axis(w, opt, &r, &size))
         return false;
-    if (size > TURNS_MAX || range_is_lane(r))
-        return work_refuse(w, "only a loop of at most 64 iterations that is no lane can be unrolled");
+    if (size > ITERATIONS_MAX || range_is_lane(r))
+        return work_refuse(
+            w, "only a loop of at most 64 iterations that is no lane can be unrolled");
     struct uop *was = w->open.was[opt->axis], *lane = work_new_range(w->t, size, AXIS_UNROLLED);
     work_name_like(w->t, lane, r);
     work_remove_range(&w->open, opt->axis);
@@ -145,7 +147,8 @@ static bool apply_thread(struct work *w, const struct opt *opt)
     if (opt->axis < 0 || opt->axis >= work_loops_before_lanes(o))
         return work_refuse(w, "the nest has no such loop outside its lanes");
     if (range_is(o->range[opt->axis], AXIS_ORDER))
-        return work_refuse(w, "iterations of the loop may store to the same element: threads would race");
+        return work_refuse(
+            w, "iterations of the loop may store to the same element: threads would race");
     for (int i = 0; i < o->n; i++)
         if (RANGE_WORKER(o->range[i]->arg.i) == worker ||
             (i == opt->axis && RANGE_WORKER(o->range[i]->arg.i) != WORKER_EACH))
@@ -154,7 +157,8 @@ static bool apply_thread(struct work *w, const struct opt *opt)
         return work_refuse(w, "the kernel reads what it stores: threads would race");
     if (worker == WORKER_BLOCK &&
         (opt->n < 2 || opt->n > BLOCK_MAX || (w->block && w->block != opt->n)))
-        return work_refuse(w, "a block has 2 to 256 threads, the same number in all stores of a kernel");
+        return work_refuse(
+            w, "a block has 2 to 256 threads, the same number in all stores of a kernel");
     w->block = worker == WORKER_BLOCK ? (int)opt->n : w->block;
     work_give(w, opt->axis, worker);
     return true;

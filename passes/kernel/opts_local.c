@@ -216,8 +216,8 @@ static void divide_element(struct tgc *t, struct copy *c, struct uop *e, struct 
                                      : uop_int(t, 0);
         lane = sym_div(t, lane, uop_int(t, lanes));
         width /= lanes;
-        struct uop *turn = k + 1 < c->ndim ? sym_mod(t, e, uop_int(t, n / lanes)) : e;
-        c->v[next].own = sym_add(t, sym_muli(t, turn, lanes), c->v[next].own);
+        struct uop *iteration = k + 1 < c->ndim ? sym_mod(t, e, uop_int(t, n / lanes)) : e;
+        c->v[next].own = sym_add(t, sym_muli(t, iteration, lanes), c->v[next].own);
         e = sym_div(t, e, uop_int(t, n / lanes));
     }
 }
@@ -232,22 +232,22 @@ static void map_own(struct tgc *t, const struct copy *c, struct uop_map *by)
     }
 }
 
-static int64_t turns_of(const struct copy *c, int a, int last)
+static int64_t iterations_of(const struct copy *c, int a, int last)
 {
-    int64_t turns = 1;
+    int64_t iterations = 1;
     for (int k = a; k <= last; k++)
-        turns = sat_mul(turns, c->v[k].n);
-    return turns;
+        iterations = sat_mul(iterations, c->v[k].n);
+    return iterations;
 }
 
 /* Makes loops a to last digits of r. */
 static void divide_own(struct tgc *t, struct copy *c, int a, int last, struct uop *r)
 {
-    int64_t turns = turns_of(c, a, last);
+    int64_t iterations = iterations_of(c, a, last);
     for (int k = a; k <= last; k++) {
-        turns /= c->v[k].n;
-        c->v[k].own =
-            sym_div(t, k > a ? sym_mod(t, r, uop_int(t, turns * c->v[k].n)) : r, uop_int(t, turns));
+        iterations /= c->v[k].n;
+        c->v[k].own = sym_div(t, k > a ? sym_mod(t, r, uop_int(t, iterations * c->v[k].n)) : r,
+                              uop_int(t, iterations));
     }
 }
 
@@ -257,7 +257,7 @@ static bool conditions_agree(struct tgc *t, const struct copy *c, const struct u
 {
     struct copy trial = *c;
     struct uop_map by = {.t = t, .scratch = true};
-    struct uop *r = uop_axis(t, uop_int(t, turns_of(c, a, last)), AXIS_LOOP, WORKER_EACH);
+    struct uop *r = uop_axis(t, uop_int(t, iterations_of(c, a, last)), AXIS_LOOP, WORKER_EACH);
     int n;
     if (load->nsrc < 4)
         return true;
@@ -286,7 +286,7 @@ static int divide_box(struct tgc *t, struct copy *c, const struct uop *load, str
             continue;
         while (last > a && !conditions_agree(t, c, load, a, last))
             last--;
-        struct uop *r = uop_axis(t, uop_int(t, turns_of(c, a, last)), AXIS_LOOP,
+        struct uop *r = uop_axis(t, uop_int(t, iterations_of(c, a, last)), AXIS_LOOP,
                                  n ? WORKER_EACH : WORKER_BLOCK);
         divide_own(t, c, a, last, r);
         if (r->op == OP_RANGE)
@@ -356,8 +356,8 @@ static struct uop *matrix_operand(const struct uop *sum, struct uop *load)
 }
 
 /* Lists the copy's loops by the elements that each thread copies, `width` at once. */
-static bool list_turns(struct work *w, struct copy *c, const struct uop *load, int64_t threads,
-                       int64_t width, struct uop **loop, int *n)
+static bool list_iterations(struct work *w, struct copy *c, const struct uop *load, int64_t threads,
+                            int64_t width, struct uop **loop, int *n)
 {
     struct tgc *t = w->t;
     int64_t total = 1;
@@ -370,12 +370,12 @@ static bool list_turns(struct work *w, struct copy *c, const struct uop *load, i
         return work_refuse(w, "the elements do not divide evenly among the block's threads");
     if (width > 1 && !(c->of_tiles ? are_neighbours(c, width) : copies_vectors(w, c, load, width)))
         return work_refuse(w, "the elements of one copy are no aligned, contiguous vector");
-    struct uop *turn = work_new_range(t, total / threads / width, AXIS_LOOP),
+    struct uop *iteration = work_new_range(t, total / threads / width, AXIS_LOOP),
                *thread = uop_axis(t, uop_int(t, threads), AXIS_LOOP, WORKER_BLOCK),
                *lane = work_new_range(t, width, AXIS_VECTOR);
-    divide_element(t, c, sym_add(t, sym_muli(t, turn, threads), thread), lane, width);
-    if (turn->op == OP_RANGE)
-        loop[(*n)++] = turn;
+    divide_element(t, c, sym_add(t, sym_muli(t, iteration, threads), thread), lane, width);
+    if (iteration->op == OP_RANGE)
+        loop[(*n)++] = iteration;
     loop[(*n)++] = thread;
     if (c->group)
         loop[(*n)++] = uop_axis(t, c->group->src[0], AXIS_GROUP, WORKER_EACH);
@@ -427,7 +427,7 @@ bool apply_stage_operand(struct work *w, const struct opt *opt)
         return work_refuse(w, "a box has neither groups of bytes nor row padding");
     if (opt->to == 0)
         nloop = divide_box(t, &c, load, loop);
-    else if (!list_turns(w, &c, load, threads, opt->to, loop, &nloop))
+    else if (!list_iterations(w, &c, load, threads, opt->to, loop, &nloop))
         return false;
     int64_t step = c.unit;
     if (c.group) {

@@ -55,7 +55,7 @@ static int64_t count_places(struct work *w, const struct opt *opt)
 }
 
 /* Tiles of one block: a block's number of iterations. */
-static struct uop *turns_of(struct tgc *t, struct uop *block, int64_t places)
+static struct uop *iterations_of(struct tgc *t, struct uop *block, int64_t places)
 {
     int64_t blocks = block->src[0]->arg.i;
     struct uop *less = sym_lt(t, block, uop_int(t, places % blocks));
@@ -72,8 +72,9 @@ static bool is_gone_through(const struct uop *store, int i, int n)
 
 /* The store inside the tile loop, whose other bands are outside of it. NULL: its bands are not
  * those of the first store. */
-static struct uop *in_turns(struct tgc *t, const struct uop *store, const struct uop *first, int n,
-                            const struct uop_map *by, struct uop *block, struct uop *turn)
+static struct uop *in_iterations(struct tgc *t, const struct uop *store, const struct uop *first,
+                                 int n, const struct uop_map *by, struct uop *block,
+                                 struct uop *iteration)
 {
     struct uop *src[RANGES_MAX + 8];
     int from = store_first_range(store), to = 0, begin = store_first_range(first), last = 0;
@@ -87,7 +88,7 @@ static struct uop *in_turns(struct tgc *t, const struct uop *store, const struct
     src[to++] = block;
     for (int i = from; i < store->nsrc; i++) {
         if (i == from + last)
-            src[to++] = turn;
+            src[to++] = iteration;
         if (!is_gone_through(store, i, n))
             src[to++] = store->src[i];
     }
@@ -95,7 +96,7 @@ static struct uop *in_turns(struct tgc *t, const struct uop *store, const struct
 }
 
 /* Makes one tile loop of all stores, from the grid loops among their first n. */
-static bool put_together(struct work *w, int n, struct uop *block, struct uop *turn,
+static bool put_together(struct work *w, int n, struct uop *block, struct uop *iteration,
                          struct uop *place)
 {
     struct tgc *t = w->t;
@@ -110,7 +111,7 @@ static bool put_together(struct work *w, int n, struct uop *block, struct uop *t
         place = sym_div(t, place, first->src[i]->src[0]);
     }
     for (int i = 0; i < w->ast->nsrc; i++)
-        if (!(store[i] = in_turns(t, w->ast->src[i], first, n, &by, block, turn)))
+        if (!(store[i] = in_iterations(t, w->ast->src[i], first, n, &by, block, iteration)))
             return work_refuse(w,
                                "the kernel's stores are not all in the same bands over the grid");
     w->ast = uop_intern(t, OP_SINK, DTYPE_VOID, store, w->ast->nsrc, w->ast->arg);
@@ -136,14 +137,14 @@ bool apply_persistent(struct work *w, const struct opt *opt)
         return false;
     enum axis axis = together ? AXIS_BAND : AXIS_LOOP;
     struct uop *block = uop_axis(t, uop_int(t, opt->n), axis, WORKER_GRID),
-               *turn = uop_axis(t, turns_of(t, block, places), axis, WORKER_EACH),
-               *place = sym_add(t, sym_muli(t, turn, opt->n), block);
+               *iteration = uop_axis(t, iterations_of(t, block, places), axis, WORKER_EACH),
+               *place = sym_add(t, sym_muli(t, iteration, opt->n), block);
     if (places % opt->n)
         place = sym_min(t, place, uop_int(t, places - 1));
     w->is_placed = true;
     if (together)
-        return put_together(w, opt->axis + 1, block, turn, place);
-    work_insert_range(o, work_loops_before_lanes(o), turn, turn);
+        return put_together(w, opt->axis + 1, block, iteration, place);
+    work_insert_range(o, work_loops_before_lanes(o), iteration, iteration);
     int first = opt->axis;
     for (int i = opt->axis; i >= 0; i--) {
         struct uop *r = o->range[i];

@@ -86,12 +86,12 @@ static bool digits_equal(const struct digits *a, const struct digits *b)
 static struct uop *own_offset(struct tgc *t, struct uop *offset, const struct digits *d,
                               int64_t nelem)
 {
-    int64_t used[DIGITS_MAX + 1] = {0}, turns[DIGITS_MAX + 1] = {1}, constant;
+    int64_t used[DIGITS_MAX + 1] = {0}, iterations[DIGITS_MAX + 1] = {1}, constant;
     int n;
     struct uop *own = uop_int(t, 0), **order = uop_toposort(t, &offset, 1, &n);
     struct uop_map zero = {.t = t, .scratch = true};
     for (int i = 0; i < d->n; i++)
-        turns[i + 1] = turns[i] * d->v[i].n;
+        iterations[i + 1] = iterations[i] * d->v[i].n;
     for (int i = 0; i < n; i++) {
         int64_t stride;
         int at = d->n;
@@ -108,7 +108,7 @@ static struct uop *own_offset(struct tgc *t, struct uop *offset, const struct di
         if (stride % below(d, at))
             return NULL;
         used[at] += stride * (range_fixed_size(order[i]) - 1);
-        own = sym_add(t, own, sym_muli(t, order[i], stride / turns[at]));
+        own = sym_add(t, own, sym_muli(t, order[i], stride / iterations[at]));
     }
     if (!uop_const_int(uop_substitute_all(t, offset, &zero), &constant) || constant < 0)
         return NULL;
@@ -117,7 +117,7 @@ static struct uop *own_offset(struct tgc *t, struct uop *offset, const struct di
                 part = constant % end / below(d, i) * below(d, i);
         if (used[i] + part >= end || (i < d->n && constant / end % d->v[i].n))
             return NULL;
-        own = sym_addi(t, own, part / turns[i]);
+        own = sym_addi(t, own, part / iterations[i]);
     }
     return own;
 }

@@ -44,12 +44,12 @@ bool apply_cut(struct work *w, const struct opt *opt)
 {
     struct tgc *t = w->t;
     struct uop *r, *part[2];
-    int64_t turns;
-    if (!work_take_axis(w, opt, &r, &turns))
+    int64_t iterations;
+    if (!work_take_axis(w, opt, &r, &iterations))
         return false;
     if (w->open.stage || range_is_lane(r))
         return work_refuse(w, "only a loop of a store that is no lane can be cut");
-    if (opt->n < 1 || opt->n >= turns || opt->from < 1 || opt->from > opt->n)
+    if (opt->n < 1 || opt->n >= iterations || opt->from < 1 || opt->from > opt->n)
         return work_refuse(w, "a cut must leave iterations on both sides");
     if (opt->from < opt->n && t->threads > 1)
         return work_refuse(w, "two threads would store the same element");

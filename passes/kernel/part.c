@@ -67,8 +67,8 @@ static double product_ns(struct tgc *t, struct uop *store)
     for (int i = store_first_range(store); i < store->nsrc; i++)
         results *= (double)store->src[i]->src[0]->vmax;
     for (int i = 0; i < n; i++) {
-        double turns = summed_product(order[i]) ? grid_sum_turns(order[i]) : 0;
-        most = turns > most ? turns : most;
+        double iterations = summed_product(order[i]) ? grid_sum_iterations(order[i]) : 0;
+        most = iterations > most ? iterations : most;
     }
     if (most <= 0)
         return 0;

@@ -86,12 +86,12 @@ static bool find_reduction(struct tgc *t, struct uop *u, struct reduction *x)
 static double blocks_ns(const struct device_row *d, const struct reduction *x, double parts)
 {
     double columns = x->columns < COLUMNS ? x->columns : COLUMNS,
-           rows = x->results / columns * parts, turns = x->terms / parts * columns;
-    double threads = grid_row_threads(d, rows, turns);
+           rows = x->results / columns * parts, iterations = x->terms / parts * columns;
+    double threads = grid_row_threads(d, rows, iterations);
     struct grid_work work = {
         .blocks = rows,
         .threads = threads,
-        .issued = turns / threads * (1 + cost_grid_load(d)) + RATIO_GRID_BARRIER,
+        .issued = iterations / threads * (1 + cost_grid_load(d)) + RATIO_GRID_BARRIER,
         .cache_nbytes = x->nbytes,
         .memory_nbytes = x->nbytes,
     };

@@ -22,7 +22,10 @@
 
 /* Loads or stores of one buffer at one uop: bytes [lo, hi) in iteration 0 of the outermost loop,
  * moved by `step` in each later one. */
-struct touch { int loop; double turns, step, lo, hi; };
+struct touch {
+    int loop;
+    double iterations, step, lo, hi;
+};
 
 struct touches { struct touch *load, *store; int nload, nstore; size_t cap_load, cap_store; };
 
@@ -93,7 +96,7 @@ static void find_touches(struct tgc *t, struct uop *const *u, int n, const struc
 /* The touch for a loop that counts down: addresses are negated, so that it counts up. */
 static struct touch mirror(struct touch x)
 {
-    double moved = (x.turns - 1) * x.step, lo = x.lo;
+    double moved = (x.iterations - 1) * x.step, lo = x.lo;
     x.lo = -(x.hi + moved);
     x.hi = -(lo + moved);
     return x;
@@ -117,8 +120,8 @@ static bool may_count_down(struct uop *const *u, int n, const struct buffer *out
 /* The least distance from an element stored to one that is loaded at the same time or later. */
 static double distance(const struct touch *store, const struct touch *load)
 {
-    double last = store->turns - 1;
-    if (last < 0 || load->turns < 1 || store->loop > load->loop)
+    double last = store->iterations - 1;
+    if (last < 0 || load->iterations < 1 || store->loop > load->loop)
         return HUGE_VAL;
     if (store->loop < load->loop)
         return load->lo - (store->hi + last * store->step);

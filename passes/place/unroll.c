@@ -350,11 +350,11 @@ bool stack_is_over_registers(struct tgc *t, struct uop *const *u, int n, int at)
 
 bool loop_is_step(struct uop *const *u, int n, int loop)
 {
-    enum { TURNS_LEAST = 8, BODY_MOST = 256 };
+    enum { ITERATIONS_LEAST = 8, BODY_MOST = 256 };
     bool local = false, adds = false;
     int i = loop + 1;
     if (range_is_lane(u[loop]) || RANGE_WORKER(u[loop]->arg.i) != WORKER_EACH ||
-        range_fixed_size(u[loop]) < TURNS_LEAST)
+        range_fixed_size(u[loop]) < ITERATIONS_LEAST)
         return false;
     for (; i < n && u[i]->op != OP_END; i++) {
         if (u[i]->op != OP_LOAD && u[i]->op != OP_ASSIGN && u[i]->op != OP_SPLAT &&

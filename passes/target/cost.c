@@ -273,7 +273,7 @@ static double busy_ns(const struct device_row *d, const struct grid_work *w, dou
 double cost_grid_last(const struct device_row *d, double tiles, double threads, double elements,
                       double parts)
 {
-    enum { TURNS = 3, WORD_NBYTES = 4 };               /* latencies: its partial sums are
+    enum { LATENCIES = 3, WORD_NBYTES = 4 };           /* latencies: its partial sums are
                                                         * visible, its ticket is counted, its
                                                         * first loads arrive */
     double near = d->latency * RATIO_GRID_NEAR, nbytes = WORD_NBYTES * elements * parts,
@@ -281,7 +281,7 @@ double cost_grid_last(const struct device_row *d, double tiles, double threads, 
     double issue = 2 * elements * parts * (1 + cost_grid_load(d)) * d->units / d->gflops;
     double taken = nbytes * d->units / (device_cache_gbytes(d) * RATIO_GRID_TAKEN),
            waits = nbytes / (threads * flight) * near;
-    return TURNS * near +
+    return LATENCIES * near +
            __builtin_ceil(tiles / d->units) * at_least(at_least(issue, taken), waits);
 }
 

@@ -539,10 +539,10 @@ static void expand_all(struct expander *e)
         }
         if (range_is_lane(u) && !range_is(u, AXIS_KEPT)) {
             bool vector = range_is(u, AXIS_VECTOR), fragment = range_is(u, AXIS_FRAGMENT);
-            int64_t turns = vector || fragment ? 1 : u->src[0]->arg.i;
+            int64_t iterations = vector || fragment ? 1 : u->src[0]->arg.i;
             if (e->depth == DEPTH)
                 TGC_BUG(e->t, "more than %d lanes", DEPTH);
-            lane[e->depth++] = (struct lane){i, expand_find_end(e, i), 0, turns};
+            lane[e->depth++] = (struct lane){i, expand_find_end(e, i), 0, iterations};
             map_set(&e->value, u, uop_int(e->t, 0));
             if (e->depth == 1)
                 e->lazy = may_be_lazy(e, i, lane[0].end);

@@ -43,7 +43,7 @@ static bool has_parts(const struct uop *u)
     return (u->op == OP_LOAD || u->op == OP_STORE) && uop_buffer_of(u->src[0])->ring;
 }
 
-int64_t steps_part(const struct uop *memory)
+int64_t steps_stage_nelem(const struct uop *memory)
 {
     const struct buffer *b = uop_buffer_of(memory);
     return b->dim[0]->vmax / b->ring;
@@ -68,7 +68,7 @@ static void find_copies(struct steps *s)
             continue;
         struct of_step *c = &s->copy[s->ncopy++];
         *c = (struct of_step){.store = u};
-        s->parts = uop_buffer_of(u->src[0])->ring;
+        s->stages = uop_buffer_of(u->src[0])->ring;
         s->how = uop_buffer_of(u->src[0])->transfer;
         s->producers = uop_buffer_of(u->src[0])->producers;
         if (uop_buffer_of(u->src[0])->cluster > s->cluster)
@@ -77,7 +77,7 @@ static void find_copies(struct steps *s)
             if (range_is_of_block(open[k]))
                 c->thread = open[k];
             else
-                c->turn[c->nturn++] = open[k];
+                c->loop[c->nloop++] = open[k];
     }
 }
 
@@ -188,8 +188,8 @@ static void close_loop(struct expander *e, struct uop *r)
 static void own_loops(struct steps *s, struct of_step *c)
 {
     struct tgc *t = s->e->t;
-    for (int k = 0; k < c->nturn; k++) {
-        struct uop *r = c->turn[k];
+    for (int k = 0; k < c->nloop; k++) {
+        struct uop *r = c->loop[k];
         bool vector = range_is_lane(r) || range_is(r, AXIS_GROUP);
         c->own[k] = uop_axis(t, r->src[0], vector ? RANGE_AXIS(r->arg.i) : AXIS_LANE, WORKER_EACH);
     }
@@ -197,19 +197,19 @@ static void own_loops(struct steps *s, struct of_step *c)
 
 enum phase { COPY, LOAD, STORE };
 
-/* Writes one phase of the copy of step n; part: the stage that it stores to. */
+/* Writes one phase of the copy of step n; stage: the stage that it stores to. */
 static void write_copy(struct steps *s, struct of_step *c, enum phase phase, struct uop *n,
-                       struct uop *part)
+                       struct uop *stage)
 {
     struct expander *e = s->e;
     struct uop_map by = {.t = e->t, .scratch = true};
     steps_map(s, &by, n);
     map_set(&by, c->thread, s->thread);
-    for (int k = 0; k < c->nturn; k++)
-        map_set(&by, c->turn[k], open_loop(e, c->own[k]));
+    for (int k = 0; k < c->nloop; k++)
+        map_set(&by, c->loop[k], open_loop(e, c->own[k]));
     struct uop *value = phase == STORE ? c->acc : uop_substitute_all(e->t, c->store->src[2], &by);
     struct uop *place = sym_add(e->t, uop_substitute_all(e->t, c->store->src[1], &by),
-                                sym_muli(e->t, part, steps_part(c->store->src[0])));
+                                sym_muli(e->t, stage, steps_stage_nelem(c->store->src[0])));
     if (phase != STORE)
         expand_need(e, value);
     if (phase != LOAD)
@@ -218,7 +218,7 @@ static void write_copy(struct steps *s, struct of_step *c, enum phase phase, str
     expand_push(e, phase == LOAD
                        ? uop_intern(e->t, OP_ASSIGN, value->dtype, assign, 2, (union arg){0})
                        : uop_intern(e->t, OP_STORE, c->store->dtype, store, 3, (union arg){0}));
-    for (int k = c->nturn - 1; k >= 0; k--)
+    for (int k = c->nloop - 1; k >= 0; k--)
         close_loop(e, c->own[k]);
 }
 
@@ -227,9 +227,9 @@ static void declare_registers(struct steps *s, struct of_step *c)
 {
     struct expander *e = s->e;
     struct uop *src[STEP_LOOPS + 1] = {uop_consti(e->t, c->store->src[2]->dtype, 0)};
-    for (int k = 0; k < c->nturn; k++)
+    for (int k = 0; k < c->nloop; k++)
         src[k + 1] = c->own[k];
-    c->acc = uop_intern(e->t, OP_ACC, c->store->src[2]->dtype, src, 1 + c->nturn,
+    c->acc = uop_intern(e->t, OP_ACC, c->store->src[2]->dtype, src, 1 + c->nloop,
                         (union arg){.i = e->next_acc++});
     expand_push(e, c->acc);
 }
@@ -242,7 +242,7 @@ void steps_copy(struct expander *e, struct uop *u)
         expand_copy(e, u);
 }
 
-void steps_write(struct steps *s, struct uop *u, struct uop *part)
+void steps_write(struct steps *s, struct uop *u, struct uop *stage)
 {
     struct expander *e = s->e;
     struct uop **src = scratch_array(e->t, (size_t)u->nsrc + 1, sizeof *src);
@@ -257,7 +257,7 @@ void steps_write(struct steps *s, struct uop *u, struct uop *part)
         return;
     }
     if (has_parts(u)) {
-        src[1] = sym_add(e->t, src[1], sym_muli(e->t, part, steps_part(u->src[0])));
+        src[1] = sym_add(e->t, src[1], sym_muli(e->t, stage, steps_stage_nelem(u->src[0])));
         expand_need(e, src[1]);
     }
     struct uop *now = uop_intern(e->t, u->op, u->dtype, src, u->nsrc, u->arg);
@@ -289,8 +289,8 @@ void steps_close(struct expander *e, struct uop *guard)
     expand_leave(e);
 }
 
-/* Writes the copies of step n to stage `part`. */
-static void write_transfers(struct steps *s, struct uop *n, struct uop *part)
+/* Writes the copies of step n to stage `stage`. */
+static void write_transfers(struct steps *s, struct uop *n, struct uop *stage)
 {
     struct expander *e = s->e;
     struct tgc *t = e->t;
@@ -298,25 +298,25 @@ static void write_transfers(struct steps *s, struct uop *n, struct uop *part)
         struct of_step *c = &s->copy[i];
         struct uop_map by = {.t = t, .scratch = true};
         struct copied x;
-        if (!copied_read(t, c->store->src[2], c->store->src[1], c->turn, c->nturn, &x))
+        if (!copied_read(t, c->store->src[2], c->store->src[1], c->loop, c->nloop, &x))
             TGC_BUG(t, "what comes asynchronously is no copy");
         own_loops(s, c);
         steps_map(s, &by, n);
         map_set(&by, c->thread, s->thread);
-        for (int k = 0; k < c->nturn; k++)
-            if (!range_is_lane(c->turn[k]) && !range_is(c->turn[k], AXIS_GROUP))
-                map_set(&by, c->turn[k], open_loop(e, c->own[k]));
+        for (int k = 0; k < c->nloop; k++)
+            if (!range_is_lane(c->loop[k]) && !range_is(c->loop[k], AXIS_GROUP))
+                map_set(&by, c->loop[k], open_loop(e, c->own[k]));
         struct uop *src[5] = {c->store->src[0], uop_substitute_all(t, x.at, &by), x.memory,
                               uop_substitute_all(t, x.from, &by),
                               x.valid ? uop_substitute_all(t, x.valid, &by) : NULL};
-        src[1] = sym_add(t, src[1], sym_muli(t, part, steps_part(src[0])));
+        src[1] = sym_add(t, src[1], sym_muli(t, stage, steps_stage_nelem(src[0])));
         for (int k = 1; k < 5; k++)
             if (src[k] && k != 2)
                 expand_need(e, src[k]);
         expand_push(
             e, uop_intern(t, OP_COPY, DTYPE_VOID, src, x.valid ? 5 : 4, (union arg){.i = x.lanes}));
-        for (int k = c->nturn - 1; k >= 0; k--)
-            if (!range_is_lane(c->turn[k]) && !range_is(c->turn[k], AXIS_GROUP))
+        for (int k = c->nloop - 1; k >= 0; k--)
+            if (!range_is_lane(c->loop[k]) && !range_is(c->loop[k], AXIS_GROUP))
                 close_loop(e, c->own[k]);
     }
 }
@@ -325,22 +325,22 @@ static void write_asynchronous(struct steps *s)
 {
     struct expander *e = s->e;
     struct tgc *t = e->t;
-    struct uop *step = steps_number(s), *parts = uop_int(t, s->parts),
-               *ahead = sym_addi(t, step, s->parts - 1);
-    for (int k = 0; k < s->parts - 1; k++) {
+    struct uop *step = steps_number(s), *stages = uop_int(t, s->stages),
+               *ahead = sym_addi(t, step, s->stages - 1);
+    for (int k = 0; k < s->stages - 1; k++) {
         write_transfers(s, uop_int(t, k), uop_int(t, k));
         steps_push(e, OP_COMMIT, e->next_acc++);
     }
     for (int i = s->start; i < s->begin; i++)
         steps_copy(e, e->in[i]);
-    steps_push(e, OP_WAIT, ARG_PACK(WAIT, e->next_acc++, s->parts - 2));
+    steps_push(e, OP_WAIT, ARG_PACK(WAIT, e->next_acc++, s->stages - 2));
     steps_copy(e, e->in[s->begin]);
     struct uop *guard = steps_open(e, sym_lt(t, ahead, s->count));
-    write_transfers(s, ahead, sym_mod(t, ahead, parts));
+    write_transfers(s, ahead, sym_mod(t, ahead, stages));
     steps_close(e, guard);
     steps_push(e, OP_COMMIT, e->next_acc++);
     for (int i = s->second + 1; i < s->end; i++)
-        steps_write(s, e->in[i], sym_mod(t, step, parts));
+        steps_write(s, e->in[i], sym_mod(t, step, stages));
 }
 
 /* ---------------------------------------------------------------------------- through registers */
@@ -351,7 +351,7 @@ static void write_through_registers(struct steps *s)
     struct tgc *t = e->t;
     struct uop *step = steps_number(s), *zero = uop_int(t, 0), *one = uop_int(t, 1),
                *next = sym_min(t, sym_addi(t, step, 1), sym_addi(t, s->count, -1)),
-               *part = sym_mod(t, step, uop_int(t, 2)), *other = sym_sub(t, one, part);
+               *stage = sym_mod(t, step, uop_int(t, 2)), *other = sym_sub(t, one, stage);
     for (int k = 0; k < s->ncopy; k++) {
         own_loops(s, &s->copy[k]);
         write_copy(s, &s->copy[k], COPY, zero, zero);
@@ -365,7 +365,7 @@ static void write_through_registers(struct steps *s)
     for (int k = 0; k < s->ncopy; k++)
         write_copy(s, &s->copy[k], LOAD, next, zero);
     for (int i = s->second + 1; i < s->end; i++)
-        steps_write(s, e->in[i], part);
+        steps_write(s, e->in[i], stage);
     for (int k = 0; k < s->ncopy; k++)
         write_copy(s, &s->copy[k], STORE, next, other);
 }
@@ -420,14 +420,14 @@ static bool passes_on(const struct steps *s)
 }
 
 /* Writes the copies of iteration n, if there is one. */
-static void write_turn(struct steps *s, struct uop *n, struct uop *part)
+static void write_iteration(struct steps *s, struct uop *n, struct uop *stage)
 {
     struct expander *e = s->e;
     struct tgc *t = e->t;
     struct uop *is = sym_lt(t, n, s->loop[0]->src[0]),
                *guard = uop_is_int(is, 1) ? NULL : steps_open(e, is);
     s->thread = open_loop(e, uop_axis(t, uop_int(t, s->kernel->block), AXIS_LOOP, WORKER_BLOCK));
-    write_transfers(s, n, part);
+    write_transfers(s, n, stage);
     close_loop(e, s->thread);
     if (guard)
         steps_close(e, guard);
@@ -438,20 +438,20 @@ static void begin_bands(struct steps *s)
 {
     struct expander *e = s->e;
     struct tgc *t = e->t;
-    struct uop *ahead = sym_addi(t, s->loop[0], s->parts - 1);
-    for (int k = 0; k < s->parts - 1; k++)
-        write_turn(s, uop_int(t, k), uop_int(t, k));
+    struct uop *ahead = sym_addi(t, s->loop[0], s->stages - 1);
+    for (int k = 0; k < s->stages - 1; k++)
+        write_iteration(s, uop_int(t, k), uop_int(t, k));
     steps_copy(e, s->loop[0]);
-    steps_push(e, OP_WAIT, ARG_PACK(WAIT, e->next_acc++, s->parts - 2));
+    steps_push(e, OP_WAIT, ARG_PACK(WAIT, e->next_acc++, s->stages - 2));
     steps_push(e, OP_BARRIER, e->next_acc++);
-    write_turn(s, ahead, sym_mod(t, ahead, uop_int(t, s->parts)));
+    write_iteration(s, ahead, sym_mod(t, ahead, uop_int(t, s->stages)));
 }
 
 static void write_bands(struct steps *s)
 {
     struct expander *e = s->e;
     struct tgc *t = e->t;
-    struct uop *turn = s->loop[0], *parts = uop_int(t, s->parts);
+    struct uop *iteration = s->loop[0], *stages = uop_int(t, s->stages);
     bool passes = passes_on(s), bulk = s->how == TRANSFER_BULK;
     if (bulk)
         bands_begin_in_bulk(s);
@@ -461,7 +461,7 @@ static void write_bands(struct steps *s)
         if ((last = copy_begins(e, i)) > 0)
             i = last;
         else if (passes || e->in[i]->op != OP_BARRIER)
-            steps_write(s, e->in[i], sym_mod(t, turn, parts));
+            steps_write(s, e->in[i], sym_mod(t, iteration, stages));
     }
     if (bulk)
         bands_end_in_bulk(s);

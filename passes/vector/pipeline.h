@@ -16,14 +16,14 @@ struct steps {
     struct uop *loop[STEP_LOOPS]; int nloop;
     int start, first, begin, end, second;
     struct uop *count;
-    int parts; enum transfer how;
+    int stages; enum transfer how;
     int producers;               /* producer threads; 0: thread 0 issues copies and computes */
     int cluster;                 /* blocks that share copies by multicast; 1: no cluster */
     struct uop_map now;          /* uops of the program -> their present form in the new one */
     struct uop *thread;          /* the thread's number in its block */
     struct of_step {
-        struct uop *store, *acc, *at, *turn[STEP_LOOPS], *own[STEP_LOOPS], *thread;
-        int nturn;
+        struct uop *store, *acc, *at, *loop[STEP_LOOPS], *own[STEP_LOOPS], *thread;
+        int nloop;
     } copy[STEP_LOOPS];
     int ncopy;
     struct kernel *kernel;
@@ -33,15 +33,15 @@ struct steps {
 };
 
 /* Elements of one stage of the memory. */
-int64_t steps_part(const struct uop *memory);
+int64_t steps_stage_nelem(const struct uop *memory);
 /* The number of the present step, counted through all loops. */
 struct uop *steps_number(const struct steps *s);
 /* Maps the loops' variables to those of step number n. */
 void steps_map(const struct steps *s, struct uop_map *by, struct uop *n);
 /* Appends u of the program; coordinates and conditions that a copy has computed are reused. */
 void steps_copy(struct expander *e, struct uop *u);
-/* Appends u with its operands' present forms; loads from a copy use stage `part`. */
-void steps_write(struct steps *s, struct uop *u, struct uop *part);
+/* Appends u with its operands' present forms; loads from a copy use stage `stage`. */
+void steps_write(struct steps *s, struct uop *u, struct uop *stage);
 /* Appends a statement that has no operands. */
 void steps_push(struct expander *e, enum op op, int64_t bits);
 /* Opens a guard: what follows runs where the condition holds, until steps_close(). */

@@ -49,7 +49,7 @@ static void push_statement(struct expander *e, enum op op, struct uop *const *sr
 }
 
 /* Writes a copy of step n: its box, or one panel of it. */
-static void write_box(struct steps *s, int i, struct uop *n, struct uop *part, int64_t panel)
+static void write_box(struct steps *s, int i, struct uop *n, struct uop *stage, int64_t panel)
 {
     struct tgc *t = s->e->t;
     const struct box *b = &s->box[i];
@@ -59,9 +59,10 @@ static void write_box(struct steps *s, int i, struct uop *n, struct uop *part, i
     int64_t row = to->panel ? PANEL_ROW_NBYTES / (int64_t)dtype_nbytes(to->dtype) : b->row;
     steps_map(s, &by, n);
     src[BULK_TO] = memory;
-    src[BULK_OFFSET] = sym_addi(t, sym_muli(t, part, steps_part(memory)), panel * to->panel);
+    src[BULK_OFFSET] =
+        sym_addi(t, sym_muli(t, stage, steps_stage_nelem(memory)), panel * to->panel);
     src[BULK_BARRIERS] = s->full;
-    src[BULK_NUMBER] = part;
+    src[BULK_NUMBER] = stage;
     src[BULK_FROM] = b->memory;
     src[BULK_FIRST] = uop_int(t, b->first);
     for (int a = 0; a < b->rank; a++) {
@@ -78,9 +79,9 @@ static void write_box(struct steps *s, int i, struct uop *n, struct uop *part, i
                             to->cluster ? to->cluster : 1));
 }
 
-static void write_boxes(struct steps *s, struct uop *n, struct uop *part)
+static void write_boxes(struct steps *s, struct uop *n, struct uop *stage)
 {
-    struct uop *src[2] = {s->full, part};
+    struct uop *src[2] = {s->full, stage};
     int64_t nbytes = 0;
     for (int i = 0; i < s->ncopy; i++)
         nbytes +=
@@ -89,7 +90,7 @@ static void write_boxes(struct steps *s, struct uop *n, struct uop *part)
     for (int i = 0; i < s->ncopy; i++) {
         const struct buffer *to = uop_buffer_of(s->copy[i].store->src[0]);
         for (int64_t p = 0; p == 0 || (to->panel && p < s->box[i].nelem / to->panel); p++)
-            write_box(s, i, n, part, p);
+            write_box(s, i, n, stage, p);
     }
 }
 
@@ -99,9 +100,9 @@ static void read_boxes(struct steps *s)
         struct of_step *c = &s->copy[i];
         struct uop *loop[STEP_LOOPS + 1] = {c->thread};
         const char *why;
-        for (int k = 0; k < c->nturn; k++)
-            loop[1 + k] = c->turn[k];
-        if (!box_read(s->e->t, c->store->src[2], c->store->src[1], loop, 1 + c->nturn,
+        for (int k = 0; k < c->nloop; k++)
+            loop[1 + k] = c->loop[k];
+        if (!box_read(s->e->t, c->store->src[2], c->store->src[1], loop, 1 + c->nloop,
                       uop_buffer_of(c->store->src[0])->panel, &s->box[i], &why))
             TGC_BUG(s->e->t, "what comes in bulk is no box: %s", why);
     }
@@ -109,10 +110,10 @@ static void read_boxes(struct steps *s)
 
 static struct uop *new_barriers(struct steps *s)
 {
-    struct buffer *b = kernel_new_scratch(s->e->t, s->kernel, DTYPE_U64, s->parts);
+    struct buffer *b = kernel_new_scratch(s->e->t, s->kernel, DTYPE_U64, s->stages);
     b->is_local = true;
     /* only this program uses it; no AST has it */
-    b->nbytes = (size_t)s->parts * dtype_nbytes(DTYPE_U64);
+    b->nbytes = (size_t)s->stages * dtype_nbytes(DTYPE_U64);
     return uop_buffer(s->e->t, b);
 }
 
@@ -151,13 +152,13 @@ static void begin_barriers(struct steps *s)
 
 /* Writes the boxes of step n, if there is one, for the block's first thread, outside of loops over
  * threads. waits: first until the stage is empty. */
-static void write_turn(struct steps *s, struct uop *n, bool waits)
+static void write_iteration(struct steps *s, struct uop *n, bool waits)
 {
     struct expander *e = s->e;
     struct tgc *t = e->t;
-    struct uop *parts = uop_int(t, s->parts), *part = sym_mod(t, n, parts),
-               *before = sym_addi(t, sym_div(t, n, parts), 1);
-    struct uop *until_empty[3] = {s->empty, part, sym_mod(t, before, uop_int(t, 2))};
+    struct uop *stages = uop_int(t, s->stages), *stage = sym_mod(t, n, stages),
+               *before = sym_addi(t, sym_div(t, n, stages), 1);
+    struct uop *until_empty[3] = {s->empty, stage, sym_mod(t, before, uop_int(t, 2))};
     s->thread = uop_axis(t, uop_int(t, s->kernel->block), AXIS_LOOP, WORKER_BLOCK);
     expand_push(e, s->thread);
     expand_enter(e);
@@ -165,7 +166,7 @@ static void write_turn(struct steps *s, struct uop *n, bool waits)
         steps_open(e, sym_and(t, sym_lt(t, s->thread, uop_int(t, 1)), sym_lt(t, n, s->count)));
     if (waits)
         push_statement(e, OP_MBAR_WAIT, until_empty, 3, 0);
-    write_boxes(s, n, part);
+    write_boxes(s, n, stage);
     steps_close(e, guard);
     expand_push(e, uop_intern(t, OP_END, DTYPE_VOID, &s->thread, 1, (union arg){0}));
     expand_leave(e);
@@ -176,15 +177,15 @@ static void write_turn(struct steps *s, struct uop *n, bool waits)
 static void write_consumed(struct steps *s, struct uop *step, int lanes)
 {
     struct tgc *t = s->e->t;
-    struct uop *parts = uop_int(t, s->parts), *part = sym_mod(t, step, parts),
-               *parity = sym_mod(t, sym_div(t, step, parts), uop_int(t, 2)),
-               *until_full[3] = {s->full, part, parity},
-               *release[2] = {s->empty, sym_mod(t, sym_addi(t, step, s->parts - 1), parts)};
+    struct uop *stages = uop_int(t, s->stages), *stage = sym_mod(t, step, stages),
+               *parity = sym_mod(t, sym_div(t, step, stages), uop_int(t, 2)),
+               *until_full[3] = {s->full, stage, parity},
+               *release[2] = {s->empty, sym_mod(t, sym_addi(t, step, s->stages - 1), stages)};
     for (int i = s->start; i < s->begin; i++)
         steps_copy(s->e, s->e->in[i]);
     push_statement(s->e, OP_MBAR_WAIT, until_full, 3, 0);
     for (int i = s->second + 1; i < s->end; i++)
-        steps_write(s, s->e->in[i], part);
+        steps_write(s, s->e->in[i], stage);
     push_statement(s->e, OP_MBAR_RELEASE, release, 2, ARG_PACK(RELEASE, lanes, 1, s->cluster));
 }
 
@@ -194,10 +195,10 @@ static void write_tail(struct steps *s)
 {
     struct expander *e = s->e;
     struct tgc *t = e->t;
-    struct uop *more = uop_axis(t, uop_int(t, s->parts - 1), AXIS_LOOP, WORKER_EACH),
-               *step = sym_add(t, more, s->count), *parts = uop_int(t, s->parts),
-               *before = sym_addi(t, sym_div(t, sym_addi(t, step, 1), parts), 1),
-               *until_empty[3] = {s->empty, sym_mod(t, step, parts),
+    struct uop *more = uop_axis(t, uop_int(t, s->stages - 1), AXIS_LOOP, WORKER_EACH),
+               *step = sym_add(t, more, s->count), *stages = uop_int(t, s->stages),
+               *before = sym_addi(t, sym_div(t, sym_addi(t, step, 1), stages), 1),
+               *until_empty[3] = {s->empty, sym_mod(t, step, stages),
                                   sym_mod(t, before, uop_int(t, 2))};
     expand_need(e, s->count);
     expand_push(e, more);
@@ -219,20 +220,20 @@ void steps_in_bulk(struct steps *s)
 {
     struct expander *e = s->e;
     struct tgc *t = e->t;
-    struct uop *step = steps_number(s), *parts = uop_int(t, s->parts),
-               *ahead = sym_addi(t, step, s->parts - 1),
-               *first = sym_lt(t, s->thread, uop_int(t, 1)), *other = sym_mod(t, ahead, parts),
-               *parity = sym_mod(t, sym_div(t, step, parts), uop_int(t, 2));
+    struct uop *step = steps_number(s), *stages = uop_int(t, s->stages),
+               *ahead = sym_addi(t, step, s->stages - 1),
+               *first = sym_lt(t, s->thread, uop_int(t, 1)), *other = sym_mod(t, ahead, stages),
+               *parity = sym_mod(t, sym_div(t, step, stages), uop_int(t, 2));
     read_boxes(s);
     begin_barriers(s);
     struct uop *until_empty[3] = {s->empty, other, parity}, *guard;
     if (range_is(s->loop[0], AXIS_BAND)) {               /* outside of loops over the block's
                                                           * threads */
-        for (int k = 0; k < s->parts - 1; k++)
-            write_turn(s, uop_int(t, k), false);
+        for (int k = 0; k < s->stages - 1; k++)
+            write_iteration(s, uop_int(t, k), false);
     } else {
         guard = steps_open(e, first);
-        for (int k = 0; k < s->parts - 1; k++)
+        for (int k = 0; k < s->stages - 1; k++)
             write_boxes(s, uop_int(t, k), uop_int(t, k));
         steps_close(e, guard);
     }
@@ -264,15 +265,16 @@ static void write_produced(struct steps *s)
 {
     struct expander *e = s->e;
     struct tgc *t = e->t;
-    struct uop *step = uop_axis(t, s->count, AXIS_LOOP, WORKER_EACH), *parts = uop_int(t, s->parts),
-               *part = sym_mod(t, step, parts), *turn = sym_div(t, sym_addi(t, step, 1), parts),
-               *parity = sym_mod(t, sym_addi(t, turn, 1), uop_int(t, 2)),
-               *until_empty[3] = {s->empty, part, parity};
+    struct uop *step = uop_axis(t, s->count, AXIS_LOOP, WORKER_EACH),
+               *stages = uop_int(t, s->stages), *stage = sym_mod(t, step, stages),
+               *iteration = sym_div(t, sym_addi(t, step, 1), stages),
+               *parity = sym_mod(t, sym_addi(t, iteration, 1), uop_int(t, 2)),
+               *until_empty[3] = {s->empty, stage, parity};
     expand_need(e, s->count);
     expand_push(e, step);
     expand_enter(e);
     push_statement(e, OP_MBAR_WAIT, until_empty, 3, 0);
-    write_boxes(s, step, part);
+    write_boxes(s, step, stage);
     expand_push(e, uop_intern(t, OP_END, DTYPE_VOID, &step, 1, (union arg){0}));
     expand_leave(e);
     if (s->cluster > 1)
@@ -315,22 +317,24 @@ void bands_begin_in_bulk(struct steps *s)
 {
     struct expander *e = s->e;
     struct tgc *t = e->t;
-    struct uop *turn = s->loop[0], *parts = uop_int(t, s->parts), *part = sym_mod(t, turn, parts);
-    struct uop *until_full[3] = {s->full, part, sym_mod(t, sym_div(t, turn, parts), uop_int(t, 2))};
+    struct uop *iteration = s->loop[0], *stages = uop_int(t, s->stages),
+               *stage = sym_mod(t, iteration, stages);
+    struct uop *until_full[3] = {s->full, stage,
+                                 sym_mod(t, sym_div(t, iteration, stages), uop_int(t, 2))};
     read_boxes(s);
     begin_barriers(s);
     until_full[0] = s->full;
-    s->count = turn->src[0];
-    for (int k = 0; k < s->parts - 1; k++)
-        write_turn(s, uop_int(t, k), false);
-    steps_copy(e, turn);
+    s->count = iteration->src[0];
+    for (int k = 0; k < s->stages - 1; k++)
+        write_iteration(s, uop_int(t, k), false);
+    steps_copy(e, iteration);
     push_statement(e, OP_MBAR_WAIT, until_full, 3, 0);
 }
 
 void bands_end_in_bulk(struct steps *s)
 {
     struct tgc *t = s->e->t;
-    struct uop *read[2] = {s->empty, sym_mod(t, s->loop[0], uop_int(t, s->parts))};
+    struct uop *read[2] = {s->empty, sym_mod(t, s->loop[0], uop_int(t, s->stages))};
     push_statement(s->e, OP_MBAR_RELEASE, read, 2, ARG_PACK(RELEASE, wave_lanes(s), 0));
-    write_turn(s, sym_addi(t, s->loop[0], s->parts - 1), true);
+    write_iteration(s, sym_addi(t, s->loop[0], s->stages - 1), true);
 }

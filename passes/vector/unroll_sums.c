@@ -10,7 +10,7 @@
  * code. */
 #include "passes/vector/expand.h"
 
-enum { TURNS = 4, BODY_MOST = 96 };
+enum { ITERATIONS = 4, BODY_MOST = 96 };
 
 struct unrolling {
     struct expander *e;
@@ -32,8 +32,8 @@ static bool gains(struct tgc *t, const struct uop *load, struct uop *r)
     int64_t stride;
     return load->op == OP_LOAD && load->lanes == 1 && load->src[0]->op == OP_BUFFER &&
            dtype_is_float(load->dtype) && index_stride(t, load->src[1], r, &stride) &&
-           stride == 1 && index_divisor(t, sym_sub(t, load->src[1], r)) % TURNS == 0 &&
-           buffer_is_aligned(t, uop_buffer_of(load->src[0]), TURNS);
+           stride == 1 && index_divisor(t, sym_sub(t, load->src[1], r)) % ITERATIONS == 0 &&
+           buffer_is_aligned(t, uop_buffer_of(load->src[0]), ITERATIONS);
 }
 
 /* Whether the loop at `at`, which ends at `end`, is such a sum. */
@@ -42,8 +42,8 @@ static bool may_unroll(struct unrolling *v, int at, int end)
     struct uop *r = v->e->in[at];
     int64_t n = range_fixed_size(r);
     bool any = false;
-    if (n <= TURNS || n % TURNS || end - at > BODY_MOST || RANGE_WORKER(r->arg.i) != WORKER_EACH ||
-        range_is_lane(r))
+    if (n <= ITERATIONS || n % ITERATIONS || end - at > BODY_MOST ||
+        RANGE_WORKER(r->arg.i) != WORKER_EACH || range_is_lane(r))
         return false;
     for (int i = at + 1; i < end; i++) {
         const struct uop *u = v->e->in[i];
@@ -81,7 +81,7 @@ static struct uop *rewritten(struct unrolling *v, struct uop *u, const struct uo
 }
 
 /* Writes one of the four iterations, with `by` for r. */
-static void write_turn(struct unrolling *v, int at, int end, struct uop *by)
+static void write_iteration(struct unrolling *v, int at, int end, struct uop *by)
 {
     struct expander *e = v->e;
     struct uop_map now = {.t = e->t, .scratch = true};
@@ -105,13 +105,13 @@ static void write_loop(struct unrolling *v, int at, int end)
 {
     struct expander *e = v->e;
     struct tgc *t = e->t;
-    struct uop *was = e->in[at], *turns = uop_int(t, range_fixed_size(was) / TURNS);
-    struct uop *r = uop_axis(t, turns, RANGE_AXIS(was->arg.i), WORKER_EACH);
+    struct uop *was = e->in[at], *iterations = uop_int(t, range_fixed_size(was) / ITERATIONS);
+    struct uop *r = uop_axis(t, iterations, RANGE_AXIS(was->arg.i), WORKER_EACH);
     if (uop_get_axes(t, was))
         uop_name_axes(t, r, uop_get_axes(t, was));
     expand_copy(e, r);
-    for (int k = 0; k < TURNS; k++)
-        write_turn(v, at, end, sym_addi(t, sym_muli(t, r, TURNS), k));
+    for (int k = 0; k < ITERATIONS; k++)
+        write_iteration(v, at, end, sym_addi(t, sym_muli(t, r, ITERATIONS), k));
     expand_copy(e, uop_intern(t, OP_END, DTYPE_VOID, &r, 1, (union arg){0}));
     v->changed = true;
 }

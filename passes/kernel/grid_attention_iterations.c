@@ -1,8 +1,8 @@
-/* grid_attention_turns.c - how many blocks of keys a block of queries iterates over if a mask hides
- * keys: input of the models of grid_attention.c and grid_attention_matrix.c. The bounds of visible
- * keys are computed for the first and the last query of each block. If they are not index
+/* grid_attention_iterations.c - how many blocks of keys a block of queries iterates over if a mask
+ * hides keys: input of the models of grid_attention.c and grid_attention_matrix.c. The bounds of
+ * visible keys are computed for the first and the last query of each block. If they are not index
  * arithmetic of the query alone, all keys count. */
-#include "passes/analysis/turns.h"
+#include "passes/analysis/index_values.h"
 #include "passes/kernel/grid_attention.h"
 
 enum { TILES_MOST = 1 << 12, BLOCKS_MOST = 1 << 13 };
@@ -35,8 +35,8 @@ static struct limits limits_of(const struct attention *x, struct index_code *c, 
 
 /* Key blocks that each tile iterates over. Returns how many blocks, over all tiles, hide keys from
  * only some queries; -1: unknown. */
-static double count_turns(struct tgc *t, const struct attention *x, int64_t rows, int64_t keys,
-                          double *turns)
+static double count_iterations(struct tgc *t, const struct attention *x, int64_t rows, int64_t keys,
+                          double *iterations)
 {
     struct index_code begin, end;
     double cut = 0;
@@ -50,41 +50,41 @@ static double count_turns(struct tgc *t, const struct attention *x, int64_t rows
         e = x->end ? limits_of(x, &end, first, last) : e;
         int64_t through = e.most > b.least ? ceil_of(e.most, keys) - b.least / keys : 0,
                 whole = e.least / keys - ceil_of(b.most, keys);
-        turns[i] = (double)through;
+        iterations[i] = (double)through;
         cut += (double)(through - (whole > 0 ? whole : 0));
     }
     return cut;
 }
 
 /* Simulates the units: tiles with the most keys start first, over all heads. */
-static double rounds_of(struct tgc *t, const struct attention *x, const double *turns,
+static double rounds_of(struct tgc *t, const struct attention *x, const double *iterations,
                         int64_t tiles)
 {
     int64_t blocks = sat_mul(tiles, x->heads);
     if (blocks > BLOCKS_MOST)
         return 0;
     double *ns = scratch_array(t, (size_t)blocks, sizeof *ns);
-    bool grows = turns[tiles - 1] > turns[0];
+    bool grows = iterations[tiles - 1] > iterations[0];
     for (int64_t i = 0; i < blocks; i++)
-        ns[i] = turns[grows ? tiles - 1 - i / x->heads : i / x->heads];
+        ns[i] = iterations[grows ? tiles - 1 - i / x->heads : i / x->heads];
     return blocks_rounds(ns, blocks, t->device->units);
 }
 
-struct attention_turns attention_turns(struct tgc *t, const struct attention *x, int64_t rows,
-                                       int64_t keys)
+struct attention_iterations attention_iterations(struct tgc *t, const struct attention *x,
+                                                 int64_t rows, int64_t keys)
 {
     int64_t tiles = ceil_of(x->queries, rows);
-    struct attention_turns of = {(double)ceil_of(x->keys, keys), 0, 0};
+    struct attention_iterations of = {(double)ceil_of(x->keys, keys), 0, 0};
     if ((!x->begin && !x->end) || tiles > TILES_MOST)
         return of;
     struct mem_mark mark = scratch_mark(t);
-    double *turns = scratch_array(t, (size_t)tiles, sizeof *turns),
-           cut = count_turns(t, x, rows, keys, turns), all = 0;
+    double *iterations = scratch_array(t, (size_t)tiles, sizeof *iterations),
+           cut = count_iterations(t, x, rows, keys, iterations), all = 0;
     for (int64_t i = 0; i < tiles; i++)
-        all += turns[i];
+        all += iterations[i];
     if (cut >= 0 && all > 0)
-        of = (struct attention_turns){all / (double)tiles, cut / (double)tiles,
-                                      rounds_of(t, x, turns, tiles)};
+        of = (struct attention_iterations){all / (double)tiles, cut / (double)tiles,
+                                      rounds_of(t, x, iterations, tiles)};
     scratch_release(t, mark);
     return of;
 }

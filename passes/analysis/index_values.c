@@ -1,7 +1,7 @@
-/* turns.c - evaluates index arithmetic (turns.h) at each index of a grid, as scalar_apply() does,
- * or at some thousands of them if there are more. */
+/* index_values.c - evaluates index arithmetic (index_values.h) at each index of a grid, as
+ * scalar_apply() does, or at some thousands of them if there are more. */
 #include "passes/analysis/nest.h"
-#include "passes/analysis/turns.h"
+#include "passes/analysis/index_values.h"
 
 enum { VALUES_MOST = 1 << 18, BLOCKS_MOST = 1 << 15, UNITS_MOST = 1024 };
 
@@ -128,12 +128,12 @@ bool index_mean(struct tgc *t, struct uop *u, const struct places *p, const stru
         set_place(&c, &of, at);
         if (loop)
             set_place(&end, &of, at);
-        int64_t turns = loop ? index_value(&end) : 1;
-        for (int64_t k = 0; k < turns; k++) {
+        int64_t iterations = loop ? index_value(&end) : 1;
+        for (int64_t k = 0; k < iterations; k++) {
             index_set(&c, loop, k);
             sum += (double)index_value(&c);
         }
-        n += (double)(turns > 0 ? turns : 0);
+        n += (double)(iterations > 0 ? iterations : 0);
     }
     *mean = n > 0 ? sum / n : 0;
     return true;

@@ -1,5 +1,5 @@
-/* turns.h - index arithmetic by its values: iterations of a loop, and frequency of a condition,
- * where blocks of a grid differ. */
+/* index_values.h - index arithmetic by its values: iterations of a loop, and frequency of a
+ * condition, where blocks of a grid differ. */
 #ifndef TGC_TURNS_H
 #define TGC_TURNS_H
 

@@ -1,13 +1,12 @@
-/* test_turns.c - index arithmetic by its values (passes/analysis/turns.c): means over the blocks of
- * a grid and the iterations of a loop, and how long units take for blocks that differ, against
- * plain loops.
- */
+/* test_index_values.c - index arithmetic by its values (passes/analysis/index_values.c): means over
+ * the blocks of a grid and the iterations of a loop, and how long units take for blocks that
+ * differ, against plain loops. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "passes/analysis/turns.h"
+#include "passes/analysis/index_values.h"
 #include "passes/passes.h"
 
 enum { HEADS = 3, TILES = 7 };
