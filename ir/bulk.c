@@ -1,7 +1,7 @@
 /* bulk.c - bulk copies and barriers in memory: the meaning of BULK and MBAR_..., for the verifier,
  * the interpreter and the passes.
  *
- * A box is contiguous in local memory, innermost axis first. A swizzle of S bytes (32, 64, 128)
+ * A box is contiguous in shared memory, innermost axis first. A swizzle of S bytes (32, 64, 128)
  * permutes 16-byte chunks within each 1024 bytes: the bits of a byte's address from 4 on, as many
  * as number the chunks of S bytes, are XORed with the bits from 7 on. So the same chunk of adjacent
  * rows of S bytes is in different banks. Memory of boxes is aligned to 1024 bytes.

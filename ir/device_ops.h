@@ -22,7 +22,7 @@ struct matrix_row {
 };
 const struct matrix_row *matrix_row(enum matrix_unit of);
 bool matrix_find(const char *text, enum matrix_unit *of);
-/* Does the instruction itself read the matrix from local memory, so that lanes hold none of it? */
+/* Does the instruction itself read the matrix from shared memory, so that lanes hold none of it? */
 bool matrix_is_local(const struct matrix_row *r, enum matrix_part part);
 /* The coordinates' bits that the bits of the lane's number (of_lane) or of the element's number
  * are, lowest first, for the fragment of a part. Returns how many. bit: [MATRIX_BITS_MAX]. */
@@ -67,7 +67,7 @@ static inline int bulk_source(const struct uop *u, int k)
     return u->op == OP_BULK_STORE ? k - BULK_LEAVES : k;
 }
 /* The most axes, and elements along one. Alignment in bytes: of tensors, their rows and a box's
- * rows; of its local memory. */
+ * rows; of its shared memory. */
 enum { BULK_RANK = 5, BULK_EXTENT = 256, BULK_ALIGNED = 16, BULK_MEMORY_ALIGNED = 1024 };
 struct bulk_axis { struct uop *coordinate; int64_t size, stride, extent; };
 int bulk_rank(const struct uop *u);
@@ -86,7 +86,7 @@ int64_t bulk_swizzled(int64_t at, int64_t swizzle);
 /* What is wrong with the copy's operands; NULL: nothing. */
 const char *bulk_check(const struct uop *u);
 /* For element i of the box at these coordinates: returns its element of the tensor, or -1 if it is
- * outside, so 0. *to: its element of local memory, from the copy's offset on. */
+ * outside, so 0. *to: its element of shared memory, from the copy's offset on. */
 int64_t bulk_element(const struct uop *u, int64_t i, const int64_t *coordinate, int64_t *to);
 /* Do the copies differ only in coordinates and destination? Then one tensor map serves both. */
 bool bulk_is_of_same_map(const struct uop *a, const struct uop *b);

@@ -238,7 +238,7 @@ struct eval_memory {
     struct memory *v;
     int n;
     size_t cap;
-    /* of the block's first thread, which has its local memory; or NULL */
+    /* of the block's first thread, which has its shared memory; or NULL */
     struct eval_memory *block;
 };
 /* The buffer's index in v[]. Fresh scratch is filled with a value that shows in any result that

@@ -5,7 +5,7 @@
  * that is read before anything was computed into it is a bug of the compiler and ends the
  * evaluation as one.
  *
- * The threads of a block are evaluations of their own, of the same part, that share local memory.
+ * The threads of a block are evaluations of their own, of the same part, that share shared memory.
  * They run one after the other up to the next barrier, which ends a phase. Where some of them copy
  * for the others (ROLE), those others may have barriers of their own. Of a grid's places, part p of
  * P runs those whose number is p modulo P.

@@ -415,7 +415,7 @@ enum worker {
     WORKER_EACH,                 /* every thread that runs the kernel runs all iterations */
     /* a team of threads shares them: of n iterations, part p of P runs n*p/P to n*(p + 1)/P - 1 */
     WORKER_TEAM,
-    /* so do the threads of a block, which run the same part and share local memory */
+    /* so do the threads of a block, which run the same part and share shared memory */
     WORKER_BLOCK,
     /* Each iteration is a position of the device's grid: a thread, or a block. A nest has a loop
      * for each dimension of the grid; the innermost one is the first dimension. */
@@ -528,7 +528,7 @@ struct tgc {
     /* products with weights by Strassen's seven products, see passes/graph/matmul/strassen.c */
     bool strassen;
     /* a device's kernels read four contiguous elements as a pixel; values between kernels, and
-     * weights, are halves in memory; no local memory: passes/vector/images.c,
+     * weights, are halves in memory; no shared memory: passes/vector/images.c,
      * passes/kernel/half_storage.c, passes/kernel/grid.c */
     bool image, half_storage, no_locals;
     /* the error that rewrites may add to the outputs, and the variance already added, see

@@ -205,7 +205,7 @@ static void check_store(struct linear_verifier *l, const struct uop *u)
 }
 
 /* PUT: contiguous elements unconverted, of a total size that a device loads or stores at once; one
- * side is a thread's own, or local memory. */
+ * side is a thread's own, or shared memory. */
 static void check_put(struct linear_verifier *l, const struct uop *u)
 {
     const struct buffer *to = uop_buffer_of(u->src[0]), *from = uop_buffer_of(u->src[2]);
@@ -227,7 +227,7 @@ static void check_put(struct linear_verifier *l, const struct uop *u)
     note_stored(l, to);
 }
 
-/* COPY: contiguous elements of global memory to local memory, of a total size that a
+/* COPY: contiguous elements of global memory to shared memory, of a total size that a
  * device copies at once. */
 static void check_copy(struct linear_verifier *l, const struct uop *u)
 {
@@ -316,7 +316,7 @@ static void check_tile(struct linear_verifier *l, const struct uop *u)
                 "no tile of rows of a panel");
         return;
     }
-    /* of local memory: a matrix of matrix.def, in no register as such */
+    /* of shared memory: a matrix of matrix.def, in no register as such */
     int most =
         buffer_space(uop_buffer_of(u->src[0])) == SPACE_LOCAL ? 2 * TILE_ROWS_MAX : TILE_ROWS_MAX;
     require(&l->v, u, TILE_ROWS(bits) >= 1 && TILE_ROWS(bits) <= most &&

@@ -123,7 +123,7 @@ struct function {
     struct names *names;         /* of parameters and locals */
     const char **buffer_name;    /* by position: the kernel's buffers, then its scratch */
     bool *is_used;               /* likewise: the body reads or writes it */
-    const char *exchanged;       /* local memory by which threads exchange values;
+    const char *exchanged;       /* shared memory by which threads exchange values;
                                   * NULL: none is needed */
     struct tile_registers tiles;
     /* BULKs that stand for the tensor maps that the function takes, and the parameters' names */

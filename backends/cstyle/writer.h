@@ -77,7 +77,7 @@ void tiles_write(struct writer *w, const struct uop *u);
 
 /* ------------------------------------------------------------------------------------- matrix.c */
 
-/* Loads of a subgroup's tile from local memory; MATRIX. */
+/* Loads of a subgroup's tile from shared memory; MATRIX. */
 void matrix_load(struct writer *w, const struct uop *u);
 /* Declares an ACC that keeps tiles; false: it is another one. */
 bool matrix_acc(struct writer *w, const struct uop *u);

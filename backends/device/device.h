@@ -15,16 +15,16 @@ struct driver {
     void (*head)(struct program *p, const struct kernel *k, const int block[GRID_RANK],
                  struct text *out);
     /* Qualifiers, followed by a blank, or "": before the type of global memory, before that of
-     * local memory, and after the asterisk of a pointer that aliases no other. */
+     * shared memory, and after the asterisk of a pointer that aliases no other. */
     const char *global, *local, *restrict_;
-    /* The most bytes of local memory that a kernel declares; 0: no limit but the device's. A kernel
-     * with more has its arrays in dynamic memory that the launch requests, by the piece
+    /* The most bytes of shared memory that a kernel declares; 0: no limit but the device's. A
+     * kernel with more has its arrays in dynamic memory that the launch requests, by the piece
      * NAME_block_array. */
     int64_t declared_local;
     /* alignas(n) precedes an array's type; otherwise __attribute__((aligned(n)))
      * follows its name */
     bool has_alignas;
-    bool keeps_exchanged;   /* backend->shuffle takes an array of local memory, an f32 for each
+    bool keeps_exchanged;   /* backend->shuffle takes an array of shared memory, an f32 for each
                              * thread, as its first argument */
     /* Types of arguments: a pointer to a buffer's bytes (NULL: a tensor is one pointer), an offset
      * in it, a run-time size, and what counts threads. */
@@ -89,7 +89,7 @@ int device_count_places(const struct program *p);
 int device_image(const struct program *p, const struct buffer *b);
 /* The threads of a block, in each dimension. */
 void device_block(const struct kernel *k, int block[GRID_RANK]);
-/* kernel.c: the bytes of dynamic local memory that a launch requests, 0: the kernel declares
+/* kernel.c: the bytes of dynamic shared memory that a launch requests, 0: the kernel declares
  * it; whether the kernel's local arrays are parts of one; and the offset of one of them in it,
  * NULL: its bytes. */
 int64_t device_launched_local(const struct driver *d, const struct kernel *k);

@@ -60,9 +60,9 @@ void guard_open(struct emit *e, const struct uop *u, value cond)
 
 /* Says of a device's loop, which ends with this branch, whether it becomes straight-line code: one
  * over lanes or registers does, one that is kept does not, LLVM decides for the others. For AMD it
- * unrolls loops that touch a thread's own or local memory up to nine times as far as others, in the
- * hope that arrays become registers: ours have, and all loads of such a loop at once would not fit
- * there. A node with one option; with itself as the first operand it is no other loop's. */
+ * unrolls loops that touch a thread's own or shared memory up to nine times as far as others, in
+ * the hope that arrays become registers: ours have, and all loads of such a loop at once would not
+ * fit there. A node with one option; with itself as the first operand it is no other loop's. */
 static void mark_unrolled(const struct emit *e, const struct region *r, value branch)
 {
     enum { USUAL = 300 };                   /* LLVM's own threshold of other loops */
