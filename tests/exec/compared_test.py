@@ -130,7 +130,7 @@ def refused():
     for row in ("sm_80", "sm_90a", "gfx942"):
         asked = [TGC, "info", path, f"--target={ROWS[row]}", f"--cpu={row}", "--why"]
         found = [c for k in json.loads(T.must(T.run([*asked, "--json"])).out)["compared"] for c in k["candidates"] if c["state"] == "refused"]
-        expect(found and all(re.match(r"pipeline 0\.sum0 n=2 how=registers: several loops", c["why"]) for c in found), f"{row}: {found}")
+        expect(found and all(re.match(r"pipeline 0\.sum0 n=2 how=registers: several serial loops", c["why"]) for c in found), f"{row}: {found}")
         why = T.must(T.run(asked)).out.decode()
         for c in found:
             expect(c["text"] and f"  refused: {c['is']}: {c['text']}; {c['why']}\n" in why, f"{row}: {c} is not in\n{why}")

@@ -379,7 +379,7 @@ def large_blocks(device, tgc, folder):
     check_assembly(tgc, folder / "net.tg", folder / "ptx", options=[one])
     check_model_by_llvm(tgc, folder / "net.tg", folder / "llvm", kernel_ir.VERSIONS[0], one)
     done = T.run([tgc, "net.tg", "-o", "net.c", "--target=cuda", two], cwd=folder)
-    expect(done.status == 1 and "a block has no more than 99 KB of local memory" in done.err, done.describe())
+    expect(done.status == 1 and "a block has at most 99 KB of shared memory" in done.err, done.describe())
     with twin.stand_ins():
         twin.emit(tgc, folder / "net.tg", folder, "net", "--cpu=sm_90a", two)
     T.build_shared(folder / "net.c", "-lm", "-ldl")
