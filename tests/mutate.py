@@ -97,7 +97,7 @@ def gradients(name, program, files, seconds, *more):
 
 
 GRADIENT_TESTS = [
-    gradients("train", "train/train", "train/", 90, "--filter", "mlp|lamb|muon|clipped|distributions|scores"),
+    gradients("train", "train/train", "train/", 90, "--filter", "mlp|lamb|muon|clipped|distributions|scores|the digits"),
     gradients("gradient-loops", "onnx/gradient_loops", "gradient_(loop|control)", 90),
     gradients("gradient-points", "onnx/gradient_points", "(?!train/)", 30),
     gradients("gradient", "onnx/gradient", "(?!train/)", 60),
