@@ -149,7 +149,7 @@ int grid_sum_lanes(struct tgc *t, struct uop *sum, int axis);
 /* The sum's loop that its threads share: the longest. */
 int grid_longest_loop(const struct uop *sum);
 
-static inline double ceil_div(int64_t a, int64_t b) { return (double)((a + b - 1) / b); }
+static inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 /* Adds a candidate to best[], a list of n, sorted by rising `ns`, of which the first `most` are
  * kept; returns how many there are. Equal ones stay in the order in which they came. size: of one;
  * ns: where its double `ns` is. */

@@ -79,8 +79,6 @@ static bool find_sizes(struct tgc *t, const struct kernel *k, struct attention *
 
 /* ------------------------------------------------------------------------------------- the cost */
 
-static int64_t ceil_of(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 /* The most terms whose staged copy of `columns` columns is shared evenly by the threads. */
 static int64_t choose_step(int64_t terms, int64_t columns, int64_t threads)
 {
@@ -106,7 +104,7 @@ static double work_of(const struct device_row *d, const struct part *p, int64_t 
 /* How often a block stalls on copies, or on its loads. */
 static double steps_of(const struct part *p, int64_t terms)
 {
-    return p->step ? (double)(p->tiles * ceil_of(terms, p->step)) : 1;
+    return p->step ? (double)(p->tiles * ceil_div(terms, p->step)) : 1;
 }
 
 /* The cheapest tile of rows x columns for `threads`; false: none fits the registers. */
@@ -118,7 +116,7 @@ static bool choose_part(const struct device_row *d, int64_t rows, int64_t column
         for (int64_t lanes = 1; lanes <= FEW; lanes *= 2) {
             struct part p = {items, rows / items, threads / items, lanes, 0, 0};
             int64_t wide = p.column_items * lanes;
-            p.tiles = ceil_of(columns, wide);
+            p.tiles = ceil_div(columns, wide);
             p.step = choose_step(terms, wide, threads);
             if (p.row_lanes > FEW || wide / 2 >= columns ||
                 4 * (p.row_lanes * lanes + p.row_lanes + lanes) > 3 * d->registers)
@@ -152,7 +150,7 @@ static struct grid_work shape_work(struct tgc *t, const struct shape *s, const s
 {
     const struct device_row *d = t->device;
     struct attention_iterations through = attention_iterations(t, x, s->of.rows, s->of.keys);
-    double tiles = (double)x->heads * (double)ceil_of(x->queries, s->of.rows),
+    double tiles = (double)x->heads * (double)ceil_div(x->queries, s->of.rows),
            passes = (double)(x->columns / x->inner), iterations = through.all,
            threads = (double)s->threads;
     double elements = (double)s->of.rows * s->of.keys / threads;

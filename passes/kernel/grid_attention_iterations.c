@@ -10,7 +10,6 @@ enum { TILES_MOST = 1 << 12, BLOCKS_MOST = 1 << 13 };
 /* The least and the greatest value of a bound for queries first..last. */
 struct limits { int64_t least, most; };
 
-static int64_t ceil_of(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static int64_t within(int64_t a, int64_t most) { return a < 0 ? 0 : a < most ? a : most; }
 
 static bool is_of_query(struct tgc *t, const struct attention *x, struct uop *bound,
@@ -43,13 +42,13 @@ static double count_iterations(struct tgc *t, const struct attention *x, int64_t
     if ((x->begin && !is_of_query(t, x, x->begin, &begin)) ||
         (x->end && !is_of_query(t, x, x->end, &end)))
         return -1;
-    for (int64_t i = 0; i < ceil_of(x->queries, rows); i++) {
+    for (int64_t i = 0; i < ceil_div(x->queries, rows); i++) {
         int64_t first = i * rows, last = within(first + rows, x->queries) - 1;
         struct limits b = {0, 0}, e = {x->keys, x->keys};
         b = x->begin ? limits_of(x, &begin, first, last) : b;
         e = x->end ? limits_of(x, &end, first, last) : e;
-        int64_t through = e.most > b.least ? ceil_of(e.most, keys) - b.least / keys : 0,
-                whole = e.least / keys - ceil_of(b.most, keys);
+        int64_t through = e.most > b.least ? ceil_div(e.most, keys) - b.least / keys : 0,
+                whole = e.least / keys - ceil_div(b.most, keys);
         iterations[i] = (double)through;
         cut += (double)(through - (whole > 0 ? whole : 0));
     }
@@ -73,8 +72,8 @@ static double rounds_of(struct tgc *t, const struct attention *x, const double *
 struct attention_iterations attention_iterations(struct tgc *t, const struct attention *x,
                                                  int64_t rows, int64_t keys)
 {
-    int64_t tiles = ceil_of(x->queries, rows);
-    struct attention_iterations of = {(double)ceil_of(x->keys, keys), 0, 0};
+    int64_t tiles = ceil_div(x->queries, rows);
+    struct attention_iterations of = {(double)ceil_div(x->keys, keys), 0, 0};
     if ((!x->begin && !x->end) || tiles > TILES_MOST)
         return of;
     struct mem_mark mark = scratch_mark(t);

@@ -219,7 +219,7 @@ static struct grid_work tiling_work(struct tgc *t, const struct tiling *s)
     double iterations = through.all, width = (double)(features_of(s) + columns_of(s)),
            issue = issued(t, s, through.cut / iterations),
            matrix_ns = product_ns(t->device, s, SCORES) + product_ns(t->device, s, RESULTS);
-    double blocks = (double)s->x->heads * ceil_div(s->x->queries, rows_of(s));
+    double blocks = (double)s->x->heads * (double)ceil_div(s->x->queries, rows_of(s));
     return (struct grid_work){
         .blocks = blocks,
         .rounds = through.rounds,

@@ -335,7 +335,7 @@ static bool copies_fit(const struct matrix_choice *c, const struct wave_tile *w)
 
 static double steps_of(const struct matrix_choice *c, const struct wave_tile *w)
 {
-    return ceil_div(c->nk / w->split, w->step) * (double)outer_steps(c);
+    return (double)ceil_div(c->nk / w->split, w->step) * (double)outer_steps(c);
 }
 
 /* A thread's registers for accumulators, tiles and early loads. */
@@ -472,8 +472,8 @@ static bool may_stage_apart(const struct tgc *t, const struct matrix_choice *c,
 /* Output tiles, each a block of the grid. */
 static double places_of(const struct matrix_choice *c, const struct wave_tile *w)
 {
-    return ceil_div(c->nm, wave_side(c, w, 0)) * ceil_div(c->nn, wave_side(c, w, 1)) *
-           (double)(c->x->rest * w->split);
+    return (double)ceil_div(c->nm, wave_side(c, w, 0)) *
+           (double)ceil_div(c->nn, wave_side(c, w, 1)) * (double)(c->x->rest * w->split);
 }
 
 /* Issue cost of a thread for each k of the instruction: tile loads, products, its share of copies,

@@ -16,8 +16,8 @@ enum { GROUP_MOST = 32 };
 /* Bytes of both operands that concurrent blocks read, in groups of `group` rows. */
 static double read_at_once(const struct raster *r, int64_t group)
 {
-    int64_t columns = (int64_t)ceil_div(r->at_once, group),
-            rows = group * (int64_t)ceil_div(r->at_once, group * r->n[1]);
+    int64_t columns = ceil_div(r->at_once, group),
+            rows = group * ceil_div(r->at_once, group * r->n[1]);
     return (double)(rows < r->n[0] ? rows : r->n[0]) * r->nbytes[0] +
            (double)(columns < r->n[1] ? columns : r->n[1]) * r->nbytes[1];
 }

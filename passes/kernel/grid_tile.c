@@ -195,8 +195,8 @@ static struct grid_work work_of(const struct tgc *t, const struct product *x,
     const struct device_row *d = t->device;
     double rows = (double)(b->row_items * b->row_lanes),
            columns = (double)(b->column_items * b->column_lanes);
-    double blocks =
-        ceil_div(x->nrow, (int64_t)rows) * ceil_div(x->ncolumn, (int64_t)columns) * (double)x->rest;
+    double blocks = (double)ceil_div(x->nrow, (int64_t)rows) *
+                    (double)ceil_div(x->ncolumn, (int64_t)columns) * (double)x->rest;
     double threads = (double)(b->row_items * b->column_items), k = (double)x->terms;
     bool emulated = x->m.bytes && !isa_adds_bytes(d->isa);
     double sums = (double)(b->row_lanes * b->column_lanes) * (emulated ? RATIO_GRID_DOT : 1);
@@ -253,8 +253,9 @@ static bool tile_fits(const struct tgc *t, const struct product *x, const struct
 static double loaded_ns(const struct tgc *t, const struct product *x, const struct block_tile *b)
 {
     const struct device_row *d = t->device;
-    double blocks = ceil_div(x->nrow, b->row_items * b->row_lanes) *
-                    ceil_div(x->ncolumn, b->column_items * b->column_lanes) * (double)x->rest,
+    double blocks = (double)ceil_div(x->nrow, b->row_items * b->row_lanes) *
+                    (double)ceil_div(x->ncolumn, b->column_items * b->column_lanes) *
+                    (double)x->rest,
            threads = (double)(b->row_items * b->column_items),
            held = (double)d->units * __builtin_floor(d->unit_threads / threads),
            rounds = blocks > held ? blocks / held : 1;

@@ -102,7 +102,7 @@ static bool find_transposed(struct tgc *t, struct uop *store, struct transposed 
     return true;
 }
 
-static int64_t ceil_of(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
+static int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
 /* Row padding with the fewest bank conflicts, of a subgroup's stores to the tile and its loads. */
 static int64_t find_pad(const struct transposed *x, int64_t rows, int64_t columns, int *conflicts)
@@ -124,7 +124,7 @@ static int64_t find_pad(const struct transposed *x, int64_t rows, int64_t column
 /* Bytes moved for n contiguous elements: whole sectors, one more if unaligned. */
 static double sectors(int64_t n, int64_t nbytes, int64_t width)
 {
-    return (double)(ceil_of(n * nbytes, SECTOR_NBYTES) +
+    return (double)(round_up(n * nbytes, SECTOR_NBYTES) +
                     (width * nbytes < COPY_NBYTES_MOST ? SECTOR_NBYTES : 0));
 }
 
@@ -143,8 +143,8 @@ static struct grid_work tile_work(const struct tgc *t, const struct transposed *
     b->pad = find_pad(x, b->rows, b->columns, &conflicts);
     double elements = (double)(b->rows * b->columns) / (double)b->threads,
            local = cost_grid_local(d);
-    double rows = (double)(ceil_of(x->nrow, b->rows) / b->rows),
-           columns = (double)(ceil_of(x->ncolumn, b->columns) / b->columns);
+    double rows = (double)ceil_div(x->nrow, b->rows),
+           columns = (double)ceil_div(x->ncolumn, b->columns);
     double loaded = sectors(b->rows < x->nrow ? b->rows : x->nrow, x->loaded, x->load_width) * rows;
     double stored =
         sectors(b->columns < x->ncolumn ? b->columns : x->ncolumn, x->stored, x->width) * columns;
