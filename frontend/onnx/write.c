@@ -60,7 +60,7 @@ static bool write_uop(struct onnx_writer *w, struct uop *u)
         return write_index(w, u);
     if (u->op == OP_SCATTER)
         return write_scatter(w, u);
-    if (op_class(u->op) == CLASS_MOVE || u->op == OP_CONTIGUOUS)
+    if (op_class(u->op) == CLASS_MOVE || u->op == OP_CONTIGUOUS || u->op == OP_STOP)
         return write_movement(w, u);
     if (u->op == OP_LOOP)
         return write_loop(w, u);

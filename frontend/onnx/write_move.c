@@ -204,7 +204,7 @@ bool write_movement(struct onnx_writer *w, struct uop *u)
     struct written *v = NULL;
     switch (u->op) {
     case OP_IOTA: v = steps(w, u->src[0], 1, u->dim, 1); break;
-    case OP_RESHAPE: case OP_CONTIGUOUS: v = write_value(w, u->src[0]); break;
+    case OP_RESHAPE: case OP_CONTIGUOUS: case OP_STOP: v = write_value(w, u->src[0]); break;
     case OP_PERMUTE: v = permute(w, u); break;
     case OP_EXPAND: v = expand(w, u); break;
     case OP_PAD: v = pad(w, u); break;

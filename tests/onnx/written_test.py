@@ -372,6 +372,11 @@ def places(folder):
         graph(folder, ["gather(%x, %i) {axis=0}", "scatter(%x, %v, %i)"], inputs, dims={"x": "N<=5"}, sizes=[("N", 5)])
 
 
+@case("stop_gradient, which ONNX has not, is its operand")
+def stopped(folder):
+    graph(folder, ["stop_gradient(%x)", "stop_gradient(%y)"], {"x": uniform(4, 5), "y": random().random(3) < 0.5})
+
+
 @case("open dimensions: sizes that stay, that are computed, that are 0")
 def open_sizes(folder):
     lines = ["reshape(%x) {shape=[N*3, 4]}", "permute(%x) {perm=[0, 2, 1]}", "reshape(%x) {shape=[4, N, 3]}", "permute(%x) {perm=[1, 0, 2]}", "pad(%x) {lo=[0, 0, 0], hi=[N, 0, 1]}", "shrink(%x) {begin=[0, 1, 0], size=[N, 2, 4]}",
