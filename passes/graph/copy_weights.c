@@ -8,7 +8,8 @@
  * where the model has them first. A copy is a tensor of the plan, whose order of axes is free
  * (plan/layout.c), and takes little beside the products of 64 pixels or rows. In a loop that does
  * not change the weights it is made before the loop. Of products, parameters alone are copied:
- * keys of attention, for example, are packed by its kernel. */
+ * keys of attention, for example, are packed by its kernel. Beside known weights nothing is: these
+ * are the columns. */
 #include "passes/analysis/contraction.h"
 #include "passes/analysis/stationary.h"
 #include "passes/analysis/value.h"
@@ -58,7 +59,8 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
     (void)ctx;
     struct uop *product = u->dtype == DTYPE_F32 ? summed_product(u) : NULL;
     for (int k = 0; product && u->src[0] == product && k < 2; k++) {
-        bool wanted = has_window(product->src[1 - k]) || is_summed_parameter(t, u, k);
+        bool wanted = !value_is_stationary(value_behind(product->src[1 - k], MOVES_VIEW)) &&
+                      (has_window(product->src[1 - k]) || is_summed_parameter(t, u, k));
         struct uop *w = wanted ? copied(t, product->src[k], value_nelem(product)) : NULL;
         if (w)
             return k == 0 ? contraction_like(t, u, w, product->src[1])

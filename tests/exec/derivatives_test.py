@@ -470,9 +470,9 @@ def apart(folder):
         return G.node("MaxPool", [x], [y], kernel_shape=[2, 2], strides=[2, 2])
     for name, nodes, more, shape, options, kernels in (
             ("below", [G.node("Conv", ["x", "w"], ["c"]), pooled("c", "p"), G.node("Conv", ["p", "v"], ["y"])],
-             [G.value("v", [16, 16, 3, 3])], [2, 16, 3, 3], [], 2),
+             [G.value("v", [16, 16, 3, 3])], [2, 16, 3, 3], [], 3),      # and a copy of w
             ("above", [pooled("x", "p"), G.node("Conv", ["p", "w"], ["c"]), G.node("Mul", ["c", "r"], ["y"])],
-             [G.value("r", [2, 16, 4, 4])], [2, 16, 4, 4], ["--gradient=y"], 9)):
+             [G.value("r", [2, 16, 4, 4])], [2, 16, 4, 4], ["--gradient=y"], 11)):          # and copies of two factors
         inputs = [G.value("x", [2, 8, 12, 12]), G.value("w", [16, 8, 3, 3]), *more]
         onnx.save(G.model(nodes, inputs, [G.value("y", shape)]), folder / f"{name}.onnx")
         info = json.loads(tgc(folder, "info", f"{name}.onnx", "--json", *options).out)

@@ -195,7 +195,7 @@ class Fuzzer:
         (folder / "model.onnx").write_bytes(M.mutate_onnx(random, content, found))
         target, words = pick_target(random, ["c", "c", *TARGETS])
         if random.random() < 0.1:
-            words = ["-o", M.pick(random, ["out.dot", "out.json", "out.uops", "out.tg"]), *words[2:]]
+            words = ["-o", M.pick(random, ["out.dot", "out.json", "out.html", "out.uops", "out.tg"]), *words[2:]]
         return name, target, ["model.onnx", *words]
 
     def make_tg(self, random, folder):

@@ -26,7 +26,7 @@ GROUP, EVERY = 25, 60
 OPEN = ["--dim=*=..8"]
 # What the cases here do not reach: training, derivatives, models that are written, what models are given by options.
 SUITES = ("text", "library", "lowering", "defaults", "ml", "microsoft", "custom", "entries", "train", "written", "derivatives", "gradient",
-          "gradient-points", "gradient-loops", "gradient-operators", "gradient-graphs", "regress")
+          "gradient-points", "gradient-loops", "gradient-operators", "gradient-graphs", "regress", "report", "train-c")
 
 
 class Lazy:
