@@ -220,6 +220,12 @@ double json_number(const struct json *v, const char *key)
     return c && c->kind == JSON_NUMBER ? c->number : 0;
 }
 
+int json_index(const struct json *v)
+{
+    bool fits = v && v->kind == JSON_NUMBER && v->number >= 0 && v->number <= INT32_MAX;
+    return fits ? (int)v->number : -1;
+}
+
 const char *json_string(const struct json *v, const char *key)
 {
     const struct json *c = json_get(v, key);

@@ -158,21 +158,21 @@ const struct json *page_read(struct tgc *t, const char *file, const char *json, 
 void page_of(struct page *p, struct tgc *t, const struct json *d)
 {
     int nnodes, ntime;
+    const struct json **nodes = json_elements(t, json_get(d, "kernel_nodes"), &nnodes);
     *p = (struct page){.t = t, .d = d};
     p->kernel = json_elements(t, json_get(d, "kernel_list"), &p->nkernel);
-    p->nodes = json_elements(t, json_get(d, "kernel_nodes"), &nnodes);
     p->node = json_elements(t, json_get(d, "nodes"), &p->nnode);
     const struct json **time = json_elements(t, json_get(json_get(d, "bench"), "kernel_times"),
                                              &ntime);
     p->measured = ntime > 0 && ntime == p->nkernel;
     p->us = mem_array(t, (size_t)p->nkernel + 1, sizeof *p->us);
+    p->nodes = mem_array(t, (size_t)p->nkernel + 1, sizeof *p->nodes);
     for (int i = 0; i < p->nkernel; i++) {
         p->us[i] = p->measured ? json_number(time[i], "us")
                                : json_number(p->kernel[i], "predicted_us");
         p->total += p->us[i];
         p->most = p->us[i] > p->most ? p->us[i] : p->most;
-        if (i >= nnodes)
-            p->nodes[i] = NULL;
+        p->nodes[i] = i < nnodes ? nodes[i] : NULL;
     }
 }
 

@@ -63,6 +63,8 @@ const struct json *json_read(struct tgc *t, const char *file, const char *s, siz
 const struct json *json_get(const struct json *v, const char *key);
 /* 0 or "" where there is none of that kind. */
 double json_number(const struct json *v, const char *key);
+/* The integer that v is, or -1: v is NULL, no number, or not in 0 .. INT32_MAX. */
+int json_index(const struct json *v);
 const char *json_string(const struct json *v, const char *key);
 
 /* --------------------------------------------------------------------------- graph.c, advice.c */

@@ -98,8 +98,8 @@ static int compare_layers(const void *a, const void *b)
 static int main_node(const struct page *p, int kernel)
 {
     const struct json *list = p->nodes[kernel];
-    int node = list && list->child ? (int)list->child->number : -1;
-    return node >= 0 && node < p->nnode ? node : -1;
+    int node = list ? json_index(list->child) : -1;
+    return node < p->nnode ? node : -1;
 }
 
 /* In the order of their first kernels. Kernels that compute no node are layers of their own. */
@@ -189,9 +189,10 @@ static struct placed *find_placed(const struct page *p, int nstep, int *n)
         const char *kind = json_string(b, "kind");
         double from = json_number(b, "offset");
         struct placed one = {from, from + json_number(b, "bytes"),
-                             (int)json_number(b, "first_step"), (int)json_number(b, "last_step")};
+                             json_index(json_get(b, "first_step")),
+                             json_index(json_get(b, "last_step"))};
         bool in_arena = !strcmp(kind, "temp") || !strcmp(kind, "state") || !strcmp(kind, "scratch");
-        if (in_arena && json_get(b, "first_step") && one.first >= 0 && one.last < nstep)
+        if (in_arena && one.first >= 0 && one.last >= one.first && one.last < nstep)
             v[(*n)++] = one;
     }
     qsort(v, (size_t)*n, sizeof *v, compare_places);
@@ -313,10 +314,9 @@ static const char *computed_by(const struct page *p, int i)
         return json_string(p->kernel[i], "title");
     text_printf(&x, "%s %s", json_string(p->node[at], "op"), json_string(p->node[at], "name"));
     for (const struct json *v = p->nodes[i]->child->next; v; v = v->next) {
-        bool is_node = v->number >= 0 && v->number < p->nnode;
-        if (is_node && n++ < MOST)
-            text_printf(&x, "%s%s", n == 1 ? ", with " : ", ",
-                        json_string(p->node[(int)v->number], "op"));
+        int node = json_index(v);
+        if (node >= 0 && node < p->nnode && n++ < MOST)
+            text_printf(&x, "%s%s", n == 1 ? ", with " : ", ", json_string(p->node[node], "op"));
     }
     if (n > MOST)
         text_printf(&x, " and %d more", n - MOST);
@@ -483,9 +483,9 @@ void view_passes(struct text *out, const struct page *p)
     const struct json **rule = json_elements(p->t, json_get(p->d, "rules"), &nrule);
     double *fired = mem_array(p->t, (size_t)n + 1, sizeof *fired);
     for (int i = 0; i < nrule; i++) {
-        double of = json_number(rule[i], "pass");
+        int of = json_index(json_get(rule[i], "pass"));
         if (of >= 0 && of <= n)
-            fired[(int)of] += json_number(rule[i], "n");
+            fired[of] += json_number(rule[i], "n");
     }
     html_heading(out, "passes", "Passes", NULL);
     text_puts(out, "<div id=\"pass-view\"></div>\n");

@@ -9,7 +9,7 @@ writes what it was asked for; C compiles, a model that was written is read.
 A case is determined by its seed, its kind too: a model of ONNX (changed in its bytes and in its meaning: dims,
 attributes, element types, edges, operators, the integers that shapes are made of), a .tg, a library of operators, choices of
 tgc tune, an array for tgc run and for an emitted program, options, derivatives, models written as ONNX or text, samples
-and options of tgc train. tgc gets 10 seconds of a processor and 512 MB, six
+and options of tgc train, documents of reports. tgc gets 10 seconds of a processor and 512 MB, six
 times as much under sanitizers. What fails stays in a folder, with the command that repeats it. What was found once stands
 in tests/cli/bad_inputs.py or tests/fuzz/regressions.py.
 """
@@ -45,7 +45,7 @@ REPORTS = ("AddressSanitizer", "UndefinedBehaviorSanitizer", "runtime error:", "
 TARGETS = {"c": ("c", ["auto", "generic"]), "llvm": ("ll", ["auto", "generic"]), "opencl": ("cl", None), "cuda": ("cu", None),
            "amd": ("hip", None), "metal": ("metal", None)}
 LOCK = threading.Lock()
-KINDS = ("onnx", "onnx", "onnx", "tg", "tg", "tg", "library", "tune", "npy", "program", "options", "gradient", "written", "train", "train")
+KINDS = ("onnx", "onnx", "onnx", "tg", "tg", "tg", "library", "tune", "npy", "program", "options", "gradient", "written", "train", "train", "report")
 OPEN = """tg 1
 graph "open"
 input %x : f32[N<=8, 4]
@@ -268,6 +268,13 @@ class Fuzzer:
             path.write_bytes(M.mutate_array(random, path.read_bytes(), []))
         return "trained.tg", "train", ["train", "model.tg", *options, "-o", M.pick(random, ["out.onnx", "out.tg", "out.safetensors"])]
 
+    def make_report(self, random, folder):
+        """The page of a saved document, or of two."""
+        text = self.open_document()
+        for name in ("m.json", "n.json"):
+            (folder / name).write_bytes(M.mutate_text(random, text, [text]) if name == "m.json" or random.random() < 0.5 else text)
+        return "document", "report", ["report", "m.json", *(["n.json"] if random.random() < 0.3 else []), "-o", "out.html"]
+
     def make_npy(self, random, folder):
         self.write_arrays(random, folder)
         return "open.tg", "run", ["run", "model.tg", "--target=c" if random.random() < 0.02 else "--target=llvm", "-i", "x=x.npy", "-i", "k=k.npy"]
@@ -284,6 +291,15 @@ class Fuzzer:
         name = M.pick(random, ["x", "k"])
         path = folder / f"{name}.npy"
         path.write_bytes(M.mutate_array(random, path.read_bytes(), []))
+
+    @functools.cache
+    def open_document(self):
+        """What a report of OPEN is made of."""
+        with self.lock:
+            folder = T.scratch(self.scratch / "document")
+            (folder / "open.tg").write_text(OPEN)
+            T.must(T.run([self.tgc, "open.tg", "-o", "open.json"], cwd=folder, env=self.environment()))
+            return (folder / "open.json").read_bytes()
 
     def open_program(self):
         """The emitted program of OPEN, under sanitizers: built once."""
