@@ -174,6 +174,14 @@ double array_largest(const struct array *v)
     return largest;
 }
 
+size_t array_count_special(enum dtype d, const void *data, size_t n)
+{
+    size_t count = 0, size = dtype_nbytes(d);
+    for (size_t i = 0; i < n && dtype_is_float(d); i++)
+        count += isfinite(scalar_load(d, (const char *)data + i * size).f) ? 0 : 1;
+    return count;
+}
+
 /* A step of the format, as a fraction of a power of two. */
 static double step_of(enum dtype d)
 {

@@ -85,7 +85,7 @@ struct training_options {
     double learning_rate, clip;     /* < 0: the optimizer's own; 0: none */
     enum rate_schedule schedule;
     uint64_t seed, init;
-    bool has_init, resume;
+    bool has_init, resume, detect_nan;
     const char **freeze; int nfreeze; size_t cap_freeze;
     int early_stop;                 /* 0: all epochs */
     bool emits;                     /* --train: compile writes a program that trains */
@@ -471,6 +471,8 @@ bool array_has_type(const struct array *v, const struct array *as);
 size_t array_count_steps(const struct array *a, const struct array *b, size_t *nmore);
 /* The largest finite |element|; 0 for strings. */
 double array_largest(const struct array *v);
+/* How many of n elements are NaN or infinite; 0: the dtype has no such values. */
+size_t array_count_special(enum dtype d, const void *data, size_t n);
 
 /* .npy, versions 1 to 3, both orders and both byte orders; the dtype is `wanted`'s or a diagnostic
  * says so (bf16 and fp8 are read from the integers of their bits; VOID takes any). */

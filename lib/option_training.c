@@ -117,6 +117,7 @@ bool option_apply_training(struct parser *p, const struct given *g)
     case OPTION_PLOT: ok = read_plot(p, g); break;
     case OPTION_CHECKPOINT: o->checkpoint = g->value; break;
     case OPTION_RESUME: o->resume = true; break;
+    case OPTION_DETECT_NAN: o->detect_nan = true; break;
     default: TGC_BUG(p->t, "option %d is not one of training", (int)g->id);
     }
     return ok;
@@ -184,5 +185,9 @@ bool options_check_training(struct parser *p)
         return usage(p, "--early-stop looks at the loss of --valid, which is not given");
     if (r->resume && !r->checkpoint)
         return usage(p, "--resume needs --checkpoint DIR, where the training was kept");
+    if (r->detect_nan && backend_is_of_device(backend_find(target_name(o->target))))
+        return usage(p, "--detect-nan looks at the results of kernels in this machine's memory, "
+                        "and --target=%s has them on a device; leave out --target",
+                     target_name(o->target));
     return true;
 }

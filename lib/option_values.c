@@ -562,6 +562,7 @@ bool option_apply(struct parser *p, const struct given *g)
     case OPTION_FREEZE:
     case OPTION_AUGMENT:
     case OPTION_EARLY_STOP:
+    case OPTION_DETECT_NAN:
     case OPTION_LOG:
     case OPTION_PLOT:
     case OPTION_CHECKPOINT:

@@ -26,8 +26,7 @@ static void show_progress(struct trainer *r)
              r->loss_sum / (double)r->seen, (double)r->seen / r->seconds);
 }
 
-/* The batches from the present epoch and step on, to the end of all epochs. */
-static bool start_stream(struct trainer *r)
+bool train_start_stream(struct trainer *r)
 {
     struct stream_options o = {.batch = r->batch,
                                .seed = r->o.training.seed,
@@ -41,11 +40,12 @@ static bool run_epoch(struct trainer *r)
 {
     double start = clock_seconds(), shown = start, kept = start, before = r->seconds;
     struct stream_batch b;
+    double loss;
     do {
         enum stream_status status = dataset_stream_next(&r->stream, &b);
         if (status != STREAM_BATCH)
             return diag_error(r->t, NULL, "%s", r->stream.error);
-        if (!train_step(r, &b))
+        if (!train_step(r, &b, &loss) || !train_check_loss(r, LOST_IN_STEPS, loss))
             return false;
         double now = clock_seconds();
         r->seconds = before + now - start;
@@ -53,13 +53,16 @@ static bool run_epoch(struct trainer *r)
             show_progress(r);
             shown = now;
         }
+        if (b.is_last)
+            return true;
         if (now - kept > seconds_between_checkpoints) {
             if (!train_write_checkpoint(r))
                 return false;
             kept = now;
         }
-    } while (!b.is_last);
-    return true;
+        if (!train_note_state(r))
+            return false;
+    } while (true);
 }
 
 static void report_epoch(struct trainer *r, const struct train_epoch *e)
@@ -84,6 +87,12 @@ static bool is_over(const struct trainer *r)
            (o->early_stop && r->best_epoch && r->epoch - r->best_epoch >= o->early_stop);
 }
 
+static bool evaluate(struct trainer *r, bool is_valid, double *loss, double *accuracy)
+{
+    return train_evaluate(r, is_valid, loss, accuracy) &&
+           train_check_loss(r, is_valid ? LOST_IN_VALID : LOST_IN_DATA, *loss);
+}
+
 /* Notes what the epoch came to. */
 static bool end_epoch(struct trainer *r)
 {
@@ -95,7 +104,8 @@ static bool end_epoch(struct trainer *r)
                             .has_accuracy = r->graph.train.correct >= 0,
                             .accuracy = r->correct_sum / (double)r->seen,
                             .has_valid = o->nvalid > 0};
-    if (e.has_valid && !train_evaluate(r, true, &e.valid_loss, &e.valid_accuracy))
+    if (!train_save_state(r, r->state) || !train_check_weights(r) ||
+        (e.has_valid && !evaluate(r, true, &e.valid_loss, &e.valid_accuracy)))
         return false;
     report_epoch(r, &e);
     VEC_PUSH(r->t, r->history, r->nhistory, r->cap_history, e);
@@ -107,7 +117,8 @@ static bool end_epoch(struct trainer *r)
     r->epoch++;
     r->total_seconds += r->seconds;
     r->seen = 0, r->loss_sum = 0, r->correct_sum = 0, r->seconds = 0;
-    return train_log(r, &e) && train_plot(r, r->history, r->nhistory) && train_write_checkpoint(r);
+    return train_log(r, &e) && train_plot(r, r->history, r->nhistory) &&
+           train_write_checkpoint(r) && train_note_state(r);
 }
 
 static bool allocate(struct trainer *r)
@@ -129,9 +140,9 @@ static bool measure(struct trainer *r, struct train_epoch *written)
     written->seconds = r->total_seconds;
     if (is_best && !train_restore_state(r, r->best_state))
         return false;
-    return train_evaluate(r, false, &written->loss, &written->accuracy) &&
+    return evaluate(r, false, &written->loss, &written->accuracy) &&
            (!written->has_valid ||
-            train_evaluate(r, true, &written->valid_loss, &written->valid_accuracy));
+            evaluate(r, true, &written->valid_loss, &written->valid_accuracy));
 }
 
 /* The value of a state of the graph, by its number: states are the program's in this order. */
@@ -193,12 +204,17 @@ static bool train(struct trainer *r, struct train_epoch *written)
     if (r->o.training.resume && !train_read_checkpoint(r, &found))
         return false;
     r->logged = found;
-    bool ok = is_over(r) || start_stream(r);
+    if (!train_begin_checks(r))
+        return false;
+    bool ok = is_over(r) || train_start_stream(r);
     while (ok && !is_over(r))
         ok = run_epoch(r) && end_epoch(r);
     dataset_stream_stop(&r->stream);
     progress_end(r->t);
-    return ok && measure(r, written) && write_model(r);
+    ok = ok && measure(r, written);
+    if (!ok)
+        train_find_kernel(r);
+    return ok && write_model(r);
 }
 
 bool train_model(struct tgc *t, const struct options *o, struct train_epoch *written)

@@ -3,6 +3,7 @@
  *      train_data.c: files -> data sets, whose arrays fit the model's inputs
  *      train_build.c: model -> the graph of its training -> code in this process
  *      train_run.c: steps and evaluations of it
+ *      train_finite.c: losses and weights that are NaN or infinite, and where that begins
  *      train_keep.c: checkpoints, the best state, the log
  *      train_plot.c: the curves as a picture
  *      train.c: epochs
@@ -16,6 +17,8 @@
 /* What feeds an input of an entry: the model's inputs in order, then the target. The names of its
  * arrays in the data sets, and for pictures what struct stream_field has. */
 struct fed { const char *name, *source, *valid, *augment, *layout, *to_layout; };
+/* What has a loss, or weights, that are not finite. */
+enum lost { LOST_NOWHERE, LOST_IN_STEPS, LOST_IN_DATA, LOST_IN_VALID };
 struct trainer {
     struct tgc *t;
     struct options o;               /* with the sizes that the data give the inputs */
@@ -38,6 +41,10 @@ struct trainer {
     struct stream stream;           /* of the training set */
     double total_seconds;           /* of all epochs since the start or the checkpoint */
     bool logged;
+    size_t *special;                /* [state_count]: elements that were not finite at first */
+    enum lost lost; int64_t lost_step;
+    /* --detect-nan: sound states, after which step they were, and when and how long that took */
+    struct { unsigned char *state; int64_t step, seen; int epoch; double at, seconds; } noted;
 };
 
 /* --------------------------------------------------------------------------------- train_data.c */
@@ -61,10 +68,28 @@ bool train_build(struct trainer *r);
 
 /* ---------------------------------------------------------------------------------- train_run.c */
 
-/* One step with a batch of the training set. */
-bool train_step(struct trainer *r, const struct stream_batch *b);
+/* One step with a batch of the training set, which does not count if *loss is not finite. */
+bool train_step(struct trainer *r, const struct stream_batch *b, double *loss);
 /* The mean loss and the share of correct samples (-1: no classes) of a data set. */
 bool train_evaluate(struct trainer *r, bool is_valid, double *loss, double *accuracy);
+
+/* ------------------------------------------------------------------------------- train_finite.c */
+
+/* Before the first step: what is not finite already is meant. */
+bool train_begin_checks(struct trainer *r);
+/* --detect-nan: keeps the states, now and then, if they are sound. needs: between two steps */
+bool train_note_state(struct trainer *r);
+/* Whether the loss of `in` is finite; the weights of r->state. false: a diagnostic, and r->lost */
+bool train_check_loss(struct trainer *r, enum lost in, double loss);
+bool train_check_weights(struct trainer *r);
+/* --detect-nan: a note says which kernel's result was the first that is not finite. Nothing runs
+ * after that. */
+void train_find_kernel(struct trainer *r);
+
+/* ------------------------------------------------------------------------------------- train.c */
+
+/* The batches from the present epoch and step on, to the end of all epochs. */
+bool train_start_stream(struct trainer *r);
 
 /* --------------------------------------------------------------------------------- train_keep.c */
 

@@ -60,8 +60,10 @@ static bool compile(struct trainer *r)
     for (int i = 0; i < r->graph.nparam && train->has_init; i++)
         draw(r, uop_buffer_of(r->graph.param[i])->first, train->init + (uint64_t)i);
     const char *name = program_name(r->t, r->model.stem);
-    return model_optimize(r->t, &r->o, name, &r->model) &&
-           instance_build(r->t, &r->o, &r->model, &r->program);
+    if (!model_optimize(r->t, &r->o, name, &r->model))
+        return false;
+    r->model.schedule->in_arena = train->detect_nan;
+    return instance_build(r->t, &r->o, &r->model, &r->program);
 }
 
 /* The loss has a weight for each sample of a run. */

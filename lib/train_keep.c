@@ -185,7 +185,8 @@ bool train_write_checkpoint(struct trainer *r)
                           strerror(errno));
     struct outputs *files = outputs_new(r->t);
     path = checkpoint_path(r);
-    FILE *f = train_save_state(r, r->state) ? outputs_open(files, path) : NULL;
+    bool ok = train_save_state(r, r->state) && train_check_weights(r);
+    FILE *f = ok ? outputs_open(files, path) : NULL;
     if (f && write_parts(r, &h, f))
         return outputs_commit(files);
     if (f)

@@ -73,11 +73,12 @@ static void set_draw(struct trainer *r, const struct train_entry *e, int64_t run
     memcpy(r->program.input[e->draw].data, &draw, sizeof draw);
 }
 
-bool train_step(struct trainer *r, const struct stream_batch *b)
+bool train_step(struct trainer *r, const struct stream_batch *b, double *loss)
 {
     const struct train_entry *e = &r->graph.train;
-    double loss = 0, correct = 0;
+    double correct = 0;
     int64_t n = b->n;
+    *loss = 0;
     if (!r->as.accumulate)
         set_step_inputs(r, e);
     for (int64_t at = 0; at < n; at += r->micro) {
@@ -86,14 +87,11 @@ bool train_step(struct trainer *r, const struct stream_batch *b)
             set_draw(r, e, r->step * ((r->batch + r->micro - 1) / r->micro) + at / r->micro);
         if (!run_samples(r, e, b, at, some, 1 / (double)n))
             return false;
-        loss += output_of(r, e->loss);
+        *loss += output_of(r, e->loss);
         correct += e->correct >= 0 ? output_of(r, e->correct) : 0;
     }
-    if (!isfinite(loss))
-        return diag_error(r->t, NULL,
-                          "the loss of step %lld, in epoch %d, is %g: a lower --lr, --clip=1 or "
-                          "--schedule=...,warmup=N may help; inputs may be far from 0 to 1",
-                          (long long)r->step + 1, r->epoch + 1, loss);
+    if (!isfinite(*loss))
+        return true;
     if (r->as.accumulate) {
         set_step_inputs(r, &r->graph.update);
         r->program.entry = r->graph.update.number;
@@ -102,7 +100,7 @@ bool train_step(struct trainer *r, const struct stream_batch *b)
     }
     r->step++;
     r->seen += n;
-    r->loss_sum += loss * (double)n;
+    r->loss_sum += *loss * (double)n;
     r->correct_sum += correct;
     return true;
 }

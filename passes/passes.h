@@ -116,6 +116,8 @@ struct schedule {
     bool on_device;              /* intermediates are in a device's memory, not in the caller's */
     int threads;                 /* the most threads that run a kernel; 0 as 1 */
     double thread_gain_ns;       /* the least time that sharing a kernel has to save */
+    /* intermediates are in the arena even if they are few, where others can look at them */
+    bool in_arena;
     /* the arena as planned, and its lower bound, the largest live set */
     size_t arena_nbytes, live_nbytes;
     size_t weight_nbytes;

@@ -129,6 +129,10 @@ size_t program_stack_bytes(struct tgc *t, const struct schedule *s);
 struct program;
 /* Whether the intermediates are on the stack of NAME_run(), not in the arena: if they are small. */
 bool program_is_on_stack(const struct schedule *s);
+/* Where runs on a processor have a tensor, in bytes from the arena's begin: a state in up to two
+ * places by turns. Returns how many; 0: it is the caller's, a weight, or on the stack. needs: b is
+ * no part of another buffer */
+int program_arena_places(const struct schedule *s, const struct buffer *b, size_t place[2]);
 /* an output with a dimension that is not constant */
 bool program_has_shape_field(const struct buffer *b);
 /* "const float *", "const char *const *": pointer to elements that are only read */

@@ -336,7 +336,7 @@ TRAINING = [("--loss", ["cross_entropy", "mse", "l1", "huber", "bce_with_logits"
             ("--lr", ["0.1", "1e-3"]), ("--batch", ["2", "8"]), ("--seed", ["3"]), ("--init", ["1"]), ("--clip", ["1"]),
             ("--schedule", ["cosine,warmup=2", "linear", "constant"]), ("--augment", ["shift:2,flip", "crop:2x2", "normalize:0.5:0.5"]),
             ("--freeze", ["w", "*", "b*"]), ("--early-stop", ["2"]), ("--log", ["out.jsonl", "log.csv"]), ("--plot", ["plot.svg"]),
-            ("--checkpoint", ["kept"]), ("--target-column", ["target"])]
+            ("--checkpoint", ["kept"]), ("--target-column", ["target"]), ("--detect-nan", None)]
 
 
 def mutate_training(random, data):
@@ -344,6 +344,9 @@ def mutate_training(random, data):
     words = ["--loss=cross_entropy", "--optimizer=adam", "--epochs=2", *data]
     for _ in range(int(random.integers(0, 4))):
         option, values = pick(random, TRAINING)
+        if values is None:
+            words.append(option)
+            continue
         value = pick(random, values)
         if random.random() < 0.1:
             value = mutate_text(random, value.encode(), [b"x=1"]).decode("latin-1").replace("\0", "")

@@ -25,7 +25,7 @@ import graphs as G
 import opencl
 import tgc as T
 import train_digits
-from networks import NETWORKS, cnn, mlp, random_weights, samples, save, weights_of
+from networks import NETWORKS, cnn, mlp, random_weights, samples, save, transformer, weights_of
 from reference_names import LOSSES, OPTIMIZERS
 from suite import Skip, Suite, expect
 
@@ -451,6 +451,105 @@ def early_stop_writes_the_best_epoch(folder):
     expect(said["epoch"] == best["epoch"] and abs(said["valid_loss"] - best["valid_loss"]) < 1e-6, f"{said}, best {best}")
 
 
+# -------------------------------------------------------------------------------- what is not finite
+
+def line(folder, scale=1, op=None, batch="N"):
+    """y = x w, or its op; 8 samples with targets 0."""
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["m" if op else "y"], name="product")]
+    nodes += [helper.make_node(op, ["m"], ["e"], name="its op"), helper.make_node("MatMul", ["e", "v"], ["y"], name="sum")] if op else []
+    weights = {"w": np.eye(2, dtype=np.float32)} | ({"v": np.ones((2, 2), np.float32)} if op else {})
+    save(folder / "m.onnx", nodes, [("x", [batch, 2])], [("y", [batch, 2])], weights)
+    x = scale * np.linspace(0.5, 1.5, 16, dtype=np.float32).reshape(8, 2)
+    np.savez(folder / "d.npz", x=x, target=np.zeros((8, 2), np.float32))
+    return x
+
+
+def stops(folder, *words, data="d.npz"):
+    """The messages of a training that ends since something is not finite: nothing is written."""
+    done = train(folder, "m.onnx", "--data", data, "--loss=mse", "--optimizer=sgd", "-o", "out.onnx", *words, status=1)
+    expect(not (folder / "out.onnx").exists(), "something was written")
+    return done.err
+
+
+def says(text, *parts):
+    for part in parts:
+        expect(part in text, f"no '{part}' in:\n{text}")
+
+
+def first_kernel(folder, target):
+    """Each begins elsewhere: in an input, in a node of the model, in the step, in what is measured."""
+    x = line(folder)
+    x[5, 1] = np.nan
+    np.savez(folder / "nan.npz", x=x, target=np.zeros((8, 2), np.float32))
+    first = "the first kernel whose result is"
+    said = stops(folder, "--batch=8", *target, data="nan.npz")
+    says(said, "the loss of step 1, in epoch 1, is nan", "--detect-nan names the kernel")
+    expect(first not in said, said)
+    said = stops(folder, "--batch=8", "--detect-nan", *target, data="nan.npz")
+    says(said, "the loss of step 1, in epoch 1, is nan", f"step 1: {first} NaN is", '"product"', "of what it reads: 'x' has 1")
+    said = stops(folder, "--batch=8", "--detect-nan", "--valid", "nan.npz", *target)
+    says(said, "the loss of --valid, after step 1, is nan", f"the loss measured anew: {first} NaN is", "'x' has 1")
+
+    x = line(folder, op="Exp")
+    x[2, 0] = 100
+    np.savez(folder / "far.npz", x=x, target=np.zeros((8, 2), np.float32))
+    said = stops(folder, "--batch=4", "--lr=1e-6", "--detect-nan", *target, data="far.npz")
+    step = next(k for k in (1, 2) if f"the loss of step {k}, in epoch 1, is" in said)
+    says(said, f"step {step}: {first} infinite is", '"its op"', "elements of its result that are not finite: 1")
+    expect("of what it reads" not in said.partition(first)[2].partition("\n")[0], f"all that it reads is finite:\n{said}")
+
+    line(folder, scale=1e10)
+    said = stops(folder, "--batch=4", "--lr=1e29", "--detect-nan", *target)
+    says(said, "the loss of step 2, in epoch 1, is", f"step 1: {first} infinite is", "'w' of ", "elements of its result that are not finite: 4")
+    said = stops(folder, "--batch=8", "--lr=1e29", "--detect-nan", "--checkpoint=kept", *target)
+    says(said, "after step 1, in epoch 1, 4 elements of the weight 'w' are NaN or infinite", f"step 1: {first} infinite is")
+    expect(not (folder / "kept" / "checkpoint").exists(), "weights that are not finite were kept")
+
+
+for name, target in ("", ()), (", as C by a compiler", ("--target=c",)):
+    case(f"the first kernel whose result is not finite{name}")(lambda folder, words=target: first_kernel(folder, words))
+
+
+@case("a loss that grows beyond all floats ends at the step that numpy says, and an older checkpoint stays")
+def a_loss_that_grows(folder):
+    for batch in "N", 8, 1:     # 1: several runs make a step
+        x = line(folder, batch=batch).astype(np.float64)
+        w, steps = np.eye(2), 0
+        while ((x @ w) ** 2).mean() < 3.4e38:
+            w, steps = w - 100 * 2 / 16 * x.T @ x @ w, steps + 1
+        expect(3 < steps < 49, f"{steps} steps")
+        words = ["--batch=8", "--epochs=50", "--lr=100", "--detect-nan", f"--checkpoint=kept{batch}"]
+        said = stops(folder, *words)
+        says(said, f"the loss of step {steps + 1}, in epoch {steps + 1}, is inf", f"step {steps + 1}: the first kernel whose result is infinite is", "'loss'")
+        expect(said.count("epoch ") == steps + 1, said)
+        again = stops(folder, *words, "--resume")
+        says(again, f"the loss of step {steps + 1}, in epoch {steps + 1}, is inf")
+        expect("epoch 1/" not in again, f"it began anew:\n{again}")
+
+
+@case("infinities that are meant, and a training in which all goes well")
+def infinities_that_are_meant(folder):
+    transformer(folder)
+    samples(folder, None, "cross_entropy")
+    def run(*words):
+        train(folder, "m.onnx", "--data", "d.npz", "--loss=cross_entropy", "--epochs=3", "--batch=8", *words, "-o", "out.onnx")
+        return (folder / "out.onnx").read_bytes()
+    expect(run() == run("--detect-nan"), "--detect-nan changes the weights")
+    said = train(folder, "m.onnx", "--data", "d.npz", "--loss=cross_entropy", "--epochs=9", "--batch=8", "--lr=1e18", "--optimizer=sgd",
+                 "--detect-nan", "-o", "no.onnx", status=1).err
+    says(said, "the first kernel whose result is")
+    expect(not (folder / "no.onnx").exists(), "something was written")
+    (folder / "out.onnx").unlink()
+    line(folder)    # the masked scores are stored, for a function in C chooses among them
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Constant", [], ["mask"], value=numpy_helper.from_array(
+        np.array([0, -np.inf], np.float32))), helper.make_node("Add", ["m", "mask"], ["s"], name="masked"), helper.make_node("TopK", ["s", "one"], ["y", ""])]
+    save(folder / "m.onnx", nodes, [("x", ["N", 2])], [("y", ["N", 1])], {"w": np.eye(2, dtype=np.float32), "one": np.ones(1, np.int64)})
+    np.savez(folder / "d.npz", x=np.load(folder / "d.npz")["x"], target=np.zeros((8, 1), np.float32))
+    said = stops(folder, "--batch=8", "--epochs=50", "--lr=100", "--detect-nan")
+    says(said, "the first kernel whose result is infinite is", "'loss'")
+    expect('"masked"' not in said and said.count("note:") == 1, f"the mask's infinities count:\n{said}")
+
+
 # -------------------------------------------------------------------------------------- mistakes
 
 @case("mistakes")
@@ -473,6 +572,7 @@ def mistakes(folder):
     refuse(folder, [*right, "--early-stop=2"], "--valid")
     refuse(folder, [*right, "--freeze=*"], "nothing trains", "--freeze")
     refuse(folder, [*right, "--lr=1e20"], "the loss of step", "--lr")
+    refuse(folder, [*right, "--detect-nan", "--target=opencl"], "--target=opencl", "on a device")
     refuse(folder, [*right, "--valid", "x=d.npz"], "target")
     refuse(folder, ["m.onnx", "--data", "d.npz", "--loss=mse", "-o", "out.onnx"], "the target is", "f32")
     refuse(folder, ["m.onnx", "--data", "d.npz", "--loss=output:z", "-o", "out.onnx"], "no output 'z'", "'y'")
