@@ -90,6 +90,22 @@ size_t program_head_bytes(const struct schedule *s)
     return STRUCT + program_team_bytes(s) + state_head_bytes(s) + training_head_bytes(s);
 }
 
+int program_arena_places(const struct schedule *s, const struct buffer *b, size_t place[2])
+{
+    const struct state *st = b->state;
+    size_t states = program_head_bytes(s);
+    bool in_arena = st ? b->block == BLOCK_ARENA
+                       : (b->kind == BUFFER_TEMP || b->kind == BUFFER_STATE) && !s->on_device &&
+                             !program_is_on_stack(s);
+    if (!in_arena)
+        return 0;
+    place[0] = states + (st ? st->place[0] : s->state_nbytes + b->offset);
+    if (!st || !state_has_two_places(st))
+        return 1;
+    place[1] = states + st->place[1];
+    return 2;
+}
+
 size_t program_arena_bytes(struct tgc *t, const struct schedule *s)
 {
     size_t head = program_head_bytes(s), n;
