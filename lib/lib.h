@@ -87,6 +87,7 @@ struct training_options {
     uint64_t seed, init;
     bool has_init, resume, detect_nan;
     const char **freeze; int nfreeze; size_t cap_freeze;
+    struct lora *lora; int nlora; size_t cap_lora;
     int early_stop;                 /* 0: all epochs */
     bool emits;                     /* --train: compile writes a program that trains */
 };

@@ -59,6 +59,25 @@ static bool read_schedule(struct parser *p, const struct given *g)
                  option_rows[g->id].value);
 }
 
+/* w*:8 */
+static bool read_lora(struct parser *p, const struct given *g)
+{
+    struct training_options *o = &p->o->training;
+    const char *colon = strrchr(g->value, ':');
+    int64_t rank;
+    if (!colon || colon == g->value)
+        return usage(p, "option --lora has the value '%.200s'; NAME:RANK is expected, as in "
+                        "'layer*.weight:8'",
+                     g->value);
+    struct given count = {g->id, colon + 1};
+    if (!read_count(p, &count, 1, INT32_MAX, &rank))
+        return false;
+    char *name = mem_copy(p->t, g->value, (size_t)(colon - g->value) + 1);
+    name[colon - g->value] = 0;
+    VEC_PUSH(p->t, o->lora, o->nlora, o->cap_lora, ((struct lora){name, (int)rank}));
+    return true;
+}
+
 static bool read_log(struct parser *p, const struct given *g)
 {
     const char *dot = strrchr(g->value, '.');
@@ -109,6 +128,7 @@ bool option_apply_training(struct parser *p, const struct given *g)
     case OPTION_FREEZE:
         VEC_PUSH(p->t, o->freeze, o->nfreeze, o->cap_freeze, g->value);
         break;
+    case OPTION_LORA: ok = read_lora(p, g); break;
     case OPTION_AUGMENT: o->augment = g->value; break;
     case OPTION_EARLY_STOP:
         ok = read_count(p, g, 1, INT32_MAX, &n), o->early_stop = (int)n;
@@ -183,6 +203,8 @@ bool options_check_training(struct parser *p)
                         "tgc help train lists them");
     if (r->early_stop && !r->nvalid)
         return usage(p, "--early-stop looks at the loss of --valid, which is not given");
+    if (r->has_init && r->nlora)
+        return usage(p, "--init draws the weights anew, which --lora keeps; give one of them");
     if (r->resume && !r->checkpoint)
         return usage(p, "--resume needs --checkpoint DIR, where the training was kept");
     if (r->detect_nan && backend_is_of_device(backend_find(target_name(o->target))))

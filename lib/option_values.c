@@ -560,6 +560,7 @@ bool option_apply(struct parser *p, const struct given *g)
     case OPTION_SEED:
     case OPTION_INIT:
     case OPTION_FREEZE:
+    case OPTION_LORA:
     case OPTION_AUGMENT:
     case OPTION_EARLY_STOP:
     case OPTION_DETECT_NAN:

@@ -162,16 +162,45 @@ static bool read_value(struct trainer *r, int number, const struct uop *state, s
     return true;
 }
 
+/* W + A B. */
+static bool read_sum(struct trainer *r, const struct adapter *of, struct array *w)
+{
+    struct uop *const *param = r->graph.param + of->param;
+    struct array a, b;
+    if (!read_value(r, of->param, param[0], &a) || !read_value(r, of->param + 1, param[1], &b))
+        return false;
+    *w = (struct array){
+        .name = of->name, .dtype = a.dtype, .ndim = 2, .dim = {a.dim[0], b.dim[1]}};
+    if (!array_allocate(r->t, w))
+        return false;
+    size_t size = dtype_nbytes(a.dtype), rank = (size_t)a.dim[1], cols = (size_t)b.dim[1];
+    for (size_t i = 0; i < w->nelem; i++) {
+        const char *row = (const char *)a.data + i / cols * rank * size;
+        const char *col = (const char *)b.data + i % cols * size;
+        union scalar sum = scalar_load(w->dtype, (const char *)of->data + i * size);
+        for (size_t k = 0; k < rank; k++)
+            sum.f += scalar_load(a.dtype, row + k * size).f *
+                     scalar_load(b.dtype, col + k * cols * size).f;
+        scalar_store(w->dtype, (char *)w->data + i * size, sum);
+    }
+    return true;
+}
+
 static bool write_model(struct trainer *r)
 {
     const struct train_graph *g = &r->graph;
-    int n = g->nparam + g->nstatistic;
-    struct array *weight = mem_array(r->t, (size_t)n, sizeof *weight);
+    int n = 0, nplain = g->nadapter ? 0 : g->nparam;
+    struct array *weight = mem_array(r->t, (size_t)(g->nparam + g->nstatistic), sizeof *weight);
     if (!train_save_state(r, r->state))
         return false;
-    for (int i = 0; i < n; i++)
-        if (!read_value(r, i, i < g->nparam ? g->param[i] : g->statistic[i - g->nparam],
-                        &weight[i]))
+    for (int i = 0; i < nplain; i++)
+        if (!read_value(r, i, g->param[i], &weight[n++]))
+            return false;
+    for (int i = 0; i < g->nadapter; i++)
+        if (!read_sum(r, &g->adapter[i], &weight[n++]))
+            return false;
+    for (int i = 0; i < g->nstatistic; i++)
+        if (!read_value(r, g->nparam + i, g->statistic[i], &weight[n++]))
             return false;
     r->model.draw = NULL; /* what is written drops nothing */
     return trained_write(r->t, &r->o, &r->model, weight, n, r->o.output, r->files) &&

@@ -15,9 +15,9 @@ static void set_target(struct trainer *r)
         r->as.target_dim[i] = i == 0 ? r->micro : a->dim[i];
 }
 
-/* A weight of rank 2 or more drawn anew, --init: uniform with variance 1/3 over the fan-in, as
- * PyTorch draws it; of a matrix, whose sides may be either way round, over the longer side. Biases
- * and norms keep the model's values.
+/* A weight of rank 2 or more drawn anew, --init, or A of --lora: uniform with variance 1/3 over the
+ * fan-in, as PyTorch draws it; of a matrix, whose sides may be either way round, over the longer
+ * side. Biases and norms keep the model's values.
  * source: He et al., Delving Deep into Rectifiers, 2015; torch.nn.Linear.reset_parameters() */
 static void draw(struct trainer *r, struct buffer *b, uint64_t seed)
 {
@@ -39,6 +39,7 @@ static void draw(struct trainer *r, struct buffer *b, uint64_t seed)
                      (union scalar){.f = u / sqrt((double)fan)});
     }
     b->data = data;
+    b->nbytes = (size_t)n * size;
 }
 
 static bool compile(struct trainer *r)
@@ -50,6 +51,8 @@ static bool compile(struct trainer *r)
                                    .optimizer = train->optimizer,
                                    .freeze = train->freeze,
                                    .nfreeze = train->nfreeze,
+                                   .lora = train->lora,
+                                   .nlora = train->nlora,
                                    .clip = train->clip,
                                    .draw = r->draw,
                                    .is_one = r->is_one,
@@ -59,6 +62,10 @@ static bool compile(struct trainer *r)
         return false;
     for (int i = 0; i < r->graph.nparam && train->has_init; i++)
         draw(r, uop_buffer_of(r->graph.param[i])->first, train->init + (uint64_t)i);
+    for (int i = 0; i < r->graph.nadapter; i++) {
+        int a = r->graph.adapter[i].param;
+        draw(r, uop_buffer_of(r->graph.param[a])->first, train->seed + (uint64_t)a);
+    }
     const char *name = program_name(r->t, r->model.stem);
     if (!model_optimize(r->t, &r->o, name, &r->model))
         return false;

@@ -1,6 +1,7 @@
 /* step.c - a model's graph becomes the graph of its training: see train.h.
  *
  *      weights ──> states                every float weight that the loss depends on
+ *      W ──> W + A B, states A and B     by --lora: W is a constant
  *      running means and variances       in "train" those of the batch, which the states follow;
  *                                        in "evaluate" the states
  *      inputs ──> a copy for each entry
@@ -20,7 +21,9 @@ struct training {
     struct uop *y;                                  /* value, with an axis of samples */
     bool is_class;                                  /* the target is class numbers */
     int target_ndim; int64_t target_dim[MAX_RANK];
-    struct uop **leaf; int nleaf; size_t cap_leaf;  /* weights that are states now, as they were */
+    struct uop **leaf; int nleaf; size_t cap_leaf;  /* weights, as they were, params' first */
+    struct uop **instead; int ninstead; size_t cap_instead;     /* [nleaf]: what they are now */
+    int nweight;                                    /* leaves of parameters */
     struct uop **state; int nstate; size_t cap_state;
     struct uop **input; int ninput; size_t cap_input;
     struct graph_output *output; int noutput; size_t cap_output;
@@ -62,11 +65,10 @@ static struct uop *new_input(struct training *s, enum dtype d, struct uop *const
 }
 
 /* first: its value in the first run; NULL: zeros. */
-static struct uop *new_state(struct training *s, const struct uop *like, const char *name,
-                             enum state_block block, struct buffer *first)
+static struct uop *new_state(struct training *s, enum dtype d, struct uop *const *dim, int ndim,
+                             const char *name, enum state_block block, struct buffer *first)
 {
-    struct buffer *b =
-        buffer_new(s->t, BUFFER_INPUT, like->dtype, like->dim, like->ndim, name);
+    struct buffer *b = buffer_new(s->t, BUFFER_INPUT, d, dim, ndim, name);
     b->first = first;
     b->block = s->o->blocks ? block : BLOCK_ARENA;
     struct uop *x = uop_buffer(s->t, b);
@@ -112,13 +114,75 @@ static bool is_frozen(const struct training *s, const char *name)
     return false;
 }
 
-/* The weight's state, and the weight among those that it replaces. */
+static void replace_leaf(struct training *s, struct uop *leaf, struct uop *by)
+{
+    VEC_PUSH(s->t, s->leaf, s->nleaf, s->cap_leaf, leaf);
+    VEC_PUSH(s->t, s->instead, s->ninstead, s->cap_instead, by);
+}
+
+/* The weight's state, which replaces it. */
 static struct uop *make_state(struct training *s, struct uop *u)
 {
     struct buffer *b = (struct buffer *)(uintptr_t)uop_buffer_of(u);
-    struct uop *state = new_state(s, u, b->name, BLOCK_PARAMS, b);
-    VEC_PUSH(s->t, s->leaf, s->nleaf, s->cap_leaf, u);
+    struct uop *state = new_state(s, u->dtype, u->dim, u->ndim, b->name, BLOCK_PARAMS, b);
+    replace_leaf(s, u, state);
     return state;
+}
+
+static bool check_rank(struct training *s, const struct uop *w, const struct lora *o)
+{
+    const char *name = uop_buffer_of(w)->name;
+    int64_t rows, cols;
+    if (w->ndim != 2 || !uop_const_int(w->dim[0], &rows) || !uop_const_int(w->dim[1], &cols))
+        return diag_error(s->t, s->l.at, "--lora=%.100s:%d: the weight '%.100s' is %s, and the sum "
+                                         "of products is of a matrix: name matrices alone",
+                          o->pattern, o->rank, name, lib_describe(&s->l, w));
+    int64_t most = rows < cols ? rows : cols;
+    return o->rank <= most ||
+           diag_error(s->t, s->l.at, "--lora=%.100s:%d: the rank of the weight '%.100s', %s, is at "
+                                     "most %lld",
+                      o->pattern, o->rank, name, lib_describe(&s->l, w), (long long)most);
+}
+
+/* W + A B replaces W. needs: check_rank() */
+static void make_adapter(struct training *s, struct uop *w, int rank)
+{
+    struct train_graph *made = s->made;
+    const char *name = uop_buffer_of(w)->name;
+    const char *a_name = mem_printf(s->t, "%s.lora_a", name);
+    struct uop *r = uop_int(s->t, rank), *a_dim[2] = {w->dim[0], r}, *b_dim[2] = {r, w->dim[1]};
+    struct buffer *first = buffer_new(s->t, BUFFER_WEIGHT, w->dtype, a_dim, 2, a_name);
+    struct uop *a = new_state(s, w->dtype, a_dim, 2, a_name, BLOCK_PARAMS, first);
+    struct uop *b = new_state(s, w->dtype, b_dim, 2, mem_printf(s->t, "%s.lora_b", name),
+                              BLOCK_PARAMS, NULL);
+    replace_leaf(s, w, lib_add(&s->l, w, lib_matmul(&s->l, a, b)));
+    made->adapter[made->nadapter++] =
+        (struct adapter){name, uop_buffer_of(w)->data, made->nparam};
+    made->param[made->nparam++] = a;
+    made->param[made->nparam++] = b;
+}
+
+/* What --lora says of a name; NULL: nothing. */
+static const struct lora *find_lora(const struct training *s, const char *name)
+{
+    for (int i = 0; i < s->o->nlora; i++)
+        if (name_matches(s->o->lora[i].pattern, name))
+            return &s->o->lora[i];
+    return NULL;
+}
+
+static bool check_lora_is_used(struct training *s)
+{
+    for (int i = 0; i < s->o->nlora; i++) {
+        bool used = false;
+        for (int k = 0; k < s->made->nadapter; k++)
+            used |= find_lora(s, s->made->adapter[k].name) == &s->o->lora[i];
+        if (!used)
+            return diag_error(s->t, s->l.at, "--lora=%.100s:%d: no weight that could train has "
+                                             "such a name; tgc info lists them",
+                              s->o->lora[i].pattern, s->o->lora[i].rank);
+    }
+    return true;
 }
 
 /* Weights that are running statistics of the graph's values, in the order of those. */
@@ -148,28 +212,37 @@ static bool may_train(const struct buffer *b)
 /* The params of a text, or where there are none, as in ONNX, all weights. */
 static bool find_parameters(struct training *s)
 {
-    int n, nparam = 0;
+    int n;
+    struct train_graph *made = s->made;
     struct uop **order = uop_toposort(s->t, &s->value, 1, &n);
     struct uop **copy = mem_array(s->t, (size_t)n + 1, sizeof *copy);
     bool has_params = false;
     ARRAY_COPY(copy, order, n);
-    s->made->param = mem_array(s->t, (size_t)n + 1, sizeof *copy);
+    made->param = mem_array(s->t, 2 * (size_t)n + 1, sizeof *copy);
+    made->adapter = mem_array(s->t, (size_t)n + 1, sizeof *made->adapter);
     for (int i = 0; i < n; i++)
         has_params |= copy[i]->op == OP_BUFFER && uop_buffer_of(copy[i])->is_param;
     for (int i = 0; i < n; i++) {
         const struct buffer *b = copy[i]->op == OP_BUFFER ? copy[i]->arg.p : NULL;
         if (!b || !may_train(b) || has_params != b->is_param)
             continue;
-        if (is_frozen(s, b->name))
-            s->made->nfrozen++;
+        const struct lora *lora = find_lora(s, b->name);
+        if (is_frozen(s, b->name) || (s->o->nlora && !lora))
+            made->nfrozen++;
+        else if (!lora)
+            made->param[made->nparam++] = make_state(s, copy[i]);
+        else if (check_rank(s, copy[i], lora))
+            make_adapter(s, copy[i], lora->rank);
         else
-            s->made->param[nparam++] = make_state(s, copy[i]);
+            return false;
     }
-    s->made->nparam = nparam;
+    if (!check_lora_is_used(s))
+        return false;
+    s->nweight = s->nleaf;
     find_statistics(s, copy, n);
-    return nparam > 0 ||
+    return made->nparam > 0 ||
            diag_error(s->t, s->l.at, "nothing trains: %s",
-                      s->made->nfrozen
+                      made->nfrozen
                           ? "all weights match --freeze"
                           : "the loss depends on no weight of f32 or f64; weights are the "
                             "initializers of an ONNX model, or weight and param of a .tg");
@@ -200,7 +273,7 @@ static bool run_forward(struct training *s, struct train_entry *e, struct uop **
 {
     const struct train_graph *made = s->made;
     struct uop_map to = {.t = s->t};
-    int first = made->nparam;
+    int first = s->nweight;
     for (int i = 0; i < s->g->ninput; i++) {
         const struct uop *u = s->g->input[i];
         map_set(&to, u, new_input(s, u->dtype, u->dim, u->ndim, uop_buffer_of(u)->name));
@@ -213,7 +286,7 @@ static bool run_forward(struct training *s, struct train_entry *e, struct uop **
     }
     for (int i = 0; i < s->nleaf; i++)
         if (i < first || !is_training)
-            map_set(&to, s->leaf[i], s->state[i]);
+            map_set(&to, s->leaf[i], s->instead[i]);
     for (int i = 0; i < made->nstatistic && is_training; i++)
         root[nroot + i] = (struct uop *)(uintptr_t)uop_buffer_of(s->leaf[first + i])->statistic->of;
     int nof = is_training ? made->nstatistic : 0;
@@ -221,7 +294,7 @@ static bool run_forward(struct training *s, struct train_entry *e, struct uop **
         return diag_error(s->t, s->l.at, "a run of this model finds sizes of its values, and what "
                           "has no size beforehand does not train; fix them by --shape");
     for (int i = 0; i < nof; i++) { /* earlier layers first: a statistic is of what is rewritten */
-        struct uop *leaf = s->leaf[first + i], *old = s->state[first + i];
+        struct uop *leaf = s->leaf[first + i], *old = s->instead[first + i];
         const struct statistic *k = uop_buffer_of(leaf)->statistic;
         struct uop *now = measure(s, k, root[nroot + i], leaf);
         struct uop_map one = {.t = s->t};
@@ -423,7 +496,7 @@ static bool add_steps_of_runs(struct training *s, struct train_entry *e)
     for (int i = 0; i < n; i++) {
         const char *name = uop_buffer_of(made->param[i])->name;
         name = mem_printf(s->t, "%s.gradient", name);
-        sum[i] = new_state(s, dx[i], name, BLOCK_GRADIENTS, NULL);
+        sum[i] = new_state(s, dx[i]->dtype, dx[i]->dim, dx[i]->ndim, name, BLOCK_GRADIENTS, NULL);
         keep(s, sum[i], lib_add(&s->l, sum[i], dx[i]));
     }
     end_entry(s);

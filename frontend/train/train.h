@@ -77,11 +77,16 @@ struct uop *loss_logits_below(const struct uop *y, int axis);
 
 /* --------------------------------------------------------------------------------------- step.c */
 
+/* The matrices of these names stay as they are, and in the place of each, W [n, m], W + A B trains:
+ * A [n, rank], drawn by the caller, B [rank, m], 0 at first. source: Hu et al., LoRA, 2021, with
+ * alpha = rank */
+struct lora { const char *pattern; int rank; };
 struct train_options {
     enum loss loss;
     const char *output;             /* the loss is of; NULL: the first one */
     struct optimizer_options optimizer;
     const char *const *freeze; int nfreeze;    /* patterns of names that do not train */
+    const struct lora *lora; int nlora;        /* if there are any, nothing else trains */
     double clip;                    /* the largest norm of all gradients; 0: any */
     struct uop *draw;               /* the number of a run, by which it drops elements; or NULL */
     uint64_t seed; double learning_rate;    /* blocks: what the program has of them */
@@ -93,13 +98,16 @@ struct train_options {
     int target_ndim;
     int64_t target_dim[MAX_RANK];
 };
+/* A matrix of struct lora, with its values; param: the number of A's state, B's is the next one. */
+struct adapter { const char *name; const void *data; int param; };
 struct train_graph {
     int ninput;                     /* of the model, in each entry that runs it, from `input` on */
     /* update.number -1: train makes the step. blocks: all of them, and train makes the step */
     struct train_entry run, train, gradients, update, evaluate;
     int nparam; struct uop **param; /* states, in the order of first use */
+    int nadapter; struct adapter *adapter;
     int nstatistic; struct uop **statistic;    /* states: running means and variances */
-    int nfrozen;                    /* tensors that could train, but match `freeze` */
+    int nfrozen;                    /* tensors that could train, but for `freeze` or `lora` */
     int64_t nclass;                 /* targets are class numbers, i64, below it; 0: they are not */
     bool from_softmax;              /* the loss takes what the output's softmax was of */
 };

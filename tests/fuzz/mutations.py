@@ -335,7 +335,7 @@ TRAINING = [("--loss", ["cross_entropy", "mse", "l1", "huber", "bce_with_logits"
             ("--optimizer", ["sgd:momentum=0.9,nesterov", "adam", "adamw:weight_decay=0.01,beta2=0.95", "rmsprop", "adagrad", "lamb", "muon"]),
             ("--lr", ["0.1", "1e-3"]), ("--batch", ["2", "8"]), ("--seed", ["3"]), ("--init", ["1"]), ("--clip", ["1"]),
             ("--schedule", ["cosine,warmup=2", "linear", "constant"]), ("--augment", ["shift:2,flip", "crop:2x2", "normalize:0.5:0.5"]),
-            ("--freeze", ["w", "*", "b*"]), ("--early-stop", ["2"]), ("--log", ["out.jsonl", "log.csv"]), ("--plot", ["plot.svg"]),
+            ("--freeze", ["w", "*", "b*"]), ("--lora", ["w*:1", "w:2", "*:3"]), ("--early-stop", ["2"]), ("--log", ["out.jsonl", "log.csv"]), ("--plot", ["plot.svg"]),
             ("--checkpoint", ["kept"]), ("--target-column", ["target"]), ("--detect-nan", None)]
 
 

@@ -5,6 +5,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 import graphs as G
+from threefry import halves, threefry
 
 
 def random_weights(shapes, seed=3):
@@ -73,6 +74,21 @@ def transformer(folder):
     return w
 
 
+def uniform(seed, shape):
+    """As tgc train draws a matrix: with variance 1/3 over its longer side."""
+    word = np.array([threefry(halves(seed), halves(i))[0] for i in range(shape[0] * shape[1])])
+    return ((2 * (word >> 8) * 2.0 ** -24 - 1) / max(shape) ** 0.5).astype(np.float32).reshape(shape)
+
+
+def lora(folder):
+    """mlp, whose matrices are w + w.a w.b, of which w.a and w.b train, and nothing else."""
+    w = mlp(folder)
+    for k, name in enumerate(("w1", "w2")):
+        rows, cols = w[name].shape
+        w |= {f"{name}.a": uniform(2 * k, (rows, 2)), f"{name}.b": np.zeros((2, cols), np.float32)}
+    return w
+
+
 def deep(folder):
     """Eight layers with batch normalization: 94 states of a training by Adam."""
     w = {f"c{k}": (6, 6 if k else 2, 3, 3) for k in range(8)} | {"w": (864, 3), "b": (3,)}
@@ -90,7 +106,7 @@ def deep(folder):
 
 
 NETWORKS = {"mlp": (mlp, (6,)), "cnn": (cnn, (2, 12, 12)), "lstm": (lstm, (7, 3)), "transformer": (transformer, None),
-            "deep": (deep, (2, 12, 12))}
+            "deep": (deep, (2, 12, 12)), "lora": (lora, (6,))}
 
 
 def save(path, nodes, inputs, outputs, weights):

@@ -29,6 +29,15 @@ def mlp(w, x):
     return h @ w["w2"] + w["b2"]
 
 
+def lora(w, x):
+    return mlp(sums(w), x)
+
+
+def sums(w):
+    """w + w.a w.b for each w that has these."""
+    return {n: v + w[f"{n}.a"] @ w[f"{n}.b"] if f"{n}.a" in w else v for n, v in w.items() if "." not in n}
+
+
 def cnn(w, state, x):
     def norm(y, k):
         return F.batch_norm(y, state[f"mean{k}"], state[f"var{k}"], w[f"scale{k}"], w[f"shift{k}"], training=True,
@@ -72,21 +81,23 @@ LOSSES = {
 def steps(todo):
     arrays = np.load(f"{todo['folder']}/w.npz")
     state = {n: torch.tensor(arrays[n]) for n in arrays.files if n.startswith(("mean", "var"))}
-    w = {n: torch.tensor(arrays[n], requires_grad=True) for n in arrays.files if n not in state}
+    added = any("." in n for n in arrays.files)
+    w = {n: torch.tensor(arrays[n], requires_grad=not added or "." in n) for n in arrays.files if n not in state}
+    trained = [v for v in w.values() if v.requires_grad]
     data = np.load(f"{todo['folder']}/d.npz")
     x, target = torch.tensor(data["x"]), torch.tensor(data["target"])
-    optimizer = OPTIMIZERS[todo["optimizer"]](list(w.values()))
-    network = {"mlp": mlp, "lstm": lstm, "transformer": transformer, "cnn": lambda w, x: cnn(w, state, x)}[todo["network"]]
+    optimizer = OPTIMIZERS[todo["optimizer"]](trained)
+    network = {"mlp": mlp, "lora": lora, "lstm": lstm, "transformer": transformer, "cnn": lambda w, x: cnn(w, state, x)}[todo["network"]]
     losses = []
     for _ in range(todo["steps"]):
         optimizer.zero_grad()
         loss = LOSSES[todo["loss"]](network(w, x), target)
         loss.backward()
         if todo["clip"]:
-            torch.nn.utils.clip_grad_norm_(list(w.values()), todo["clip"])
+            torch.nn.utils.clip_grad_norm_(trained, todo["clip"])
         optimizer.step()
         losses.append(loss.item())
-    np.savez(f"{todo['folder']}/torch.npz", **{n: v.detach().numpy() for n, v in w.items()})
+    np.savez(f"{todo['folder']}/torch.npz", **{n: v.detach().numpy() for n, v in sums(w).items()})
     return losses
 
 

@@ -106,6 +106,8 @@ steps.add("cnn with batch normalization", "cnn", "cross_entropy", "adam")
 steps.add("a recurrent network", "lstm", "cross_entropy", "adam")
 steps.add("a transformer's block, with an embedding that is tied", "transformer", "cross_entropy",
           "adamw:weight_decay=0.1,beta2=0.95")
+steps.add("products of low rank in place of matrices", "lora", "cross_entropy", "adam", None, ("--lora=w*:2",))
+steps.add("products of low rank, with weight decay", "lora", "mse", "adamw:weight_decay=0.1,beta2=0.95", None, ("--lora=w*:2",))
 steps.add("the same on a device of OpenCL", "mlp", "cross_entropy", "adam", None, ("--target=opencl",))
 steps.add("the same as C by a compiler", "mlp", "cross_entropy", "adam", None, ("--target=c",))
 
@@ -382,6 +384,74 @@ def what_an_exporter_merged_is_trained_apart(folder):
     r = torch_free.conv_relu(x, w["c1"], w["d1"])
     expect(np.allclose(constants["mean1"], 0.1 * r.mean((0, 2, 3)), 1e-4, 1e-5), f"{constants['mean1']}")
     expect(np.allclose(constants["var1"], 0.9 + 0.1 * r.var((0, 2, 3)), 1e-4, 1e-5), f"{constants['var1']}")
+
+
+@case("products of low rank: what is written, kept and refused")
+def products_of_low_rank(folder):
+    digits(folder)
+    T.must(T.run([TGC, DIGITS, "-o", "base.onnx"], cwd=folder))
+    base = weights_of(folder / "base.onnx")
+    words = ["base.onnx", "--data", "digits.npz", "--valid", "valid.npz", "--loss=cross_entropy", "--lr=0.01", "--epochs=4", "--json"]
+    train(folder, *words, "--checkpoint=all", "-o", "all.onnx")
+    done = train(folder, *words, "--lora=*.weight:3", "--checkpoint=few", "-o", "few.onnx")
+    expect("4 weights with 366 elements train, 2 are frozen" in done.err, done.err)
+    data, session = np.load(folder / "valid.npz"), onnxruntime.InferenceSession(folder / "few.onnx")
+    right = sum(session.run(None, {"picture": x[None]})[0].argmax() == t for x, t in zip(data["picture"], data["target"]))
+    said = json.loads(done.out)
+    expect(right / 200 == said["valid_accuracy"] > 0.9, f"{right} of 200 by ONNX Runtime, {said}")
+    for name, v in weights_of(folder / "few.onnx").items():
+        change = (v - base[name]).astype(np.float64)
+        expect(change.any() == (v.ndim == 2), f"{name} is {'changed' if change.any() else 'as before'}")
+        if v.ndim == 2:
+            sizes = np.linalg.svd(change, compute_uv=False)
+            expect(sizes[2] > 1e-3 > 1e-4 > sizes[3], f"the change of {name} is not of rank 3: {sizes}")
+    sizes = [(folder / kept / "checkpoint").stat().st_size for kept in ("all", "few")]
+    expect(sizes[0] - sizes[1] > 12 * (1810 - 366) * 0.9, f"checkpoints of {sizes} bytes: the optimizer's states are not fewer")
+    few = (folder / "few.onnx").read_bytes()
+    again = [*words, "--lora=*.weight:3", "-o", "few.onnx"]
+    train(folder, *again, "--threads=2", "--target=c")
+    train(folder, *[w.replace("--epochs=4", "--epochs=2") for w in again], "--checkpoint=two")
+    train(folder, *again, "--checkpoint=two", "--resume")
+    expect((folder / "few.onnx").read_bytes() == few, "other weights than without a break")
+    train(folder, *again, "--seed=1")
+    expect((folder / "few.onnx").read_bytes() != few, "the seed does not matter")
+    last = ["-o", "no.onnx"]
+    refuse(folder, [*words, *last, "--lora=*.weight:4", "--checkpoint=two", "--resume"], "is of another training")
+    refuse(folder, [*words, *last, "--lora=hidden.weight"], "NAME:RANK")
+    refuse(folder, [*words, *last, "--lora=hidden.weight:0"], "a number from 1")
+    refuse(folder, [*words, *last, "--lora=hidden.weight:25"], "the rank of the weight 'hidden.weight'", "at most 24")
+    refuse(folder, [*words, *last, "--lora=*:2"], "f32[24]", "name matrices alone")
+    refuse(folder, [*words, *last, "--lora=*.weight:2", "--lora=none*:2"], "--lora=none*:2: no weight")
+    refuse(folder, [*words, *last, "--lora=*.weight:2", "--freeze=*"], "--lora=*.weight:2: no weight")
+    refuse(folder, [*words, *last, "--lora=*.weight:2", "--init=1"], "--init")
+    expect(not (folder / "no.onnx").exists(), "something was written")
+
+
+@case("products of low rank beside running statistics, and in a table that is read and multiplied")
+def products_beside_statistics(folder):
+    w = cnn(folder)
+    samples(folder, (2, 12, 12), "cross_entropy", n=50)
+    rest = ["m.onnx", "--data", "d.npz", "--loss=cross_entropy", "--epochs=2", "--batch=16", "-o", "out.onnx"]
+    train(folder, *rest, *(f"--freeze={n}" for n in ("c*", "d*", "s*", "b")))
+    want = weights_of(folder / "out.onnx")
+    train(folder, *rest, "--lora=w:2")
+    for name, v in weights_of(folder / "out.onnx").items():
+        follows = name.startswith(("mean", "var"))
+        expect((v != w[name]).any() == (follows or name == "w"), f"{name} is {'changed' if (v != w[name]).any() else 'as before'}")
+        expect(not follows or np.allclose(v, want[name], 1e-5, 1e-6), f"{name}: {v}, expected {want[name]}")
+    train(folder, *rest, "--lora=w:2", "--freeze=mean*", "--freeze=var*")
+    expect((weights_of(folder / "out.onnx")["mean1"] == w["mean1"]).all(), "frozen statistics follow")
+
+    transformer(folder)
+    samples(folder, None, "cross_entropy")
+    done = train(folder, "m.onnx", "--data", "d.npz", "--loss=cross_entropy", "--epochs=6", "--batch=8", "--lora=w*:2", "--lora=table:4",
+                 "--lr=0.01", "-o", "out.onnx", "--json", "--log=log.jsonl")
+    data = np.load(folder / "d.npz")
+    y = onnxruntime.InferenceSession(folder / "out.onnx").run(None, {"x": data["x"]})[0].astype(np.float64)
+    log = y - np.log(np.exp(y).sum(2, keepdims=True))
+    loss = -np.take_along_axis(log, data["target"][:, :, None], 2).mean()
+    said, rows = json.loads(done.out)["loss"], [json.loads(line)["loss"] for line in open(folder / "log.jsonl")]
+    expect(abs(loss - said) < 1e-4 and said < rows[0] - 0.05, f"{loss} by ONNX Runtime, {said} said, {rows} by epoch")
 
 
 # -------------------------------------------------------------------------------------- going on
