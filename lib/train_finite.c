@@ -406,7 +406,7 @@ void train_find_kernel(struct trainer *r)
         repeat_steps(&w, r->lost_step);
     else
         repeat_evaluation(&w);
-    dataset_stream_stop(&r->stream);     /* its thread reads the data, which end with the training */
+    dataset_stream_stop(&r->stream);     /* its thread reads data that end with the training */
     instance_close(&r->program);
     r->program.on_kernel = NULL;
 }
