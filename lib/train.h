@@ -43,8 +43,10 @@ struct trainer {
     bool logged;
     size_t *special;                /* [state_count]: elements that were not finite at first */
     enum lost lost; int64_t lost_step;
-    /* --detect-nan: sound states, after which step they were, and when and how long that took */
-    struct { unsigned char *state; int64_t step, seen; int epoch; double at, seconds; } noted;
+    /* --detect-nan: sound states, the older ones first, after which step they were, and when and
+     * how long noting took */
+    struct noted { unsigned char *state; int64_t step, seen; int epoch; double at, seconds; }
+        noted[2];
 };
 
 /* --------------------------------------------------------------------------------- train_data.c */

@@ -1,7 +1,7 @@
 /* train_finite.c - what is not finite in a training: weights, and by --detect-nan the kernel where
  * it began.
  *
- *      states noted, all as they should be          the loss of step n is NaN
+ *      states noted, none unsound                   the loss of step n is NaN
  *        │                                            │
  *      ──┴── step ── step ── step ── ... ── step n ───┘
  *        └──> the same steps again, by the same code, with a look at the results of each kernel
@@ -48,10 +48,11 @@ static int find_unsound(const struct trainer *r, const unsigned char *block, int
 
 static void note_state(struct trainer *r, double since)
 {
-    memcpy(r->noted.state, r->state, r->program.info->state_bytes);
-    r->noted.step = r->step, r->noted.seen = r->seen, r->noted.epoch = r->epoch;
-    r->noted.at = clock_seconds();
-    r->noted.seconds = r->noted.at - since;
+    unsigned char *oldest = r->noted[0].state;
+    double now = clock_seconds();
+    memcpy(oldest, r->state, r->program.info->state_bytes);
+    r->noted[0] = r->noted[1];
+    r->noted[1] = (struct noted){oldest, r->step, r->seen, r->epoch, now, now - since};
 }
 
 bool train_begin_checks(struct trainer *r)
@@ -65,17 +66,20 @@ bool train_begin_checks(struct trainer *r)
         r->special[i] = count_special(r, r->state, i);
     if (!r->o.training.detect_nan)
         return true;
-    r->noted.state = pages_allocate(r->t, info->state_bytes, "the states of --detect-nan");
-    if (r->noted.state)
+    for (int i = 0; i < 2; i++) {
+        r->noted[0].state = pages_allocate(r->t, info->state_bytes, "the states of --detect-nan");
+        if (!r->noted[0].state)
+            return false;
         note_state(r, start);
-    return r->noted.state;
+    }
+    return true;
 }
 
 bool train_note_state(struct trainer *r)
 {
     const double seconds = 5, share = 0.01;
-    double now = clock_seconds(), since = now - r->noted.at;
-    if (!r->noted.state || since < seconds || since * share < r->noted.seconds)
+    double now = clock_seconds(), since = now - r->noted[1].at;
+    if (!r->noted[1].state || since < seconds || since * share < r->noted[1].seconds)
         return true;
     if (!train_save_state(r, r->state))
         return false;
@@ -296,8 +300,8 @@ static bool list_results(struct watch *w)
     return w->before;
 }
 
-/* The program again, whose kernels are watched, with the states of a block. Its arena is cleared:
- * it may hold what is not finite. */
+/* The program again, whose kernels are watched, with the states of a block. Its arena and outputs
+ * are cleared: they may hold what is not finite. */
 static bool begin(struct watch *w, const unsigned char *block)
 {
     struct instance *p = &w->r->program;
@@ -310,6 +314,8 @@ static bool begin(struct watch *w, const unsigned char *block)
     p->user = w;
     instance_close(p);
     memset(p->arena, 0, p->info->arena_bytes);
+    for (int i = 0; i < p->info->output_count; i++)
+        memset(p->output[i].data, 0, p->output[i].nbytes);
     return instance_restart(w->r->t, &w->r->o, p) && train_restore_state(w->r, block);
 }
 
@@ -363,14 +369,16 @@ static bool repeat_step(struct watch *w, bool *sound)
     return true;
 }
 
-/* The steps from the noted states on, the last of which is known to be lost. */
+/* The steps from the older states on, so that sound ones are among them. The last one is known to
+ * be lost. */
 static bool repeat_steps(struct watch *w, int64_t last)
 {
     struct trainer *r = w->r;
+    const struct noted *from = &r->noted[0];
     bool sound = true;
-    int64_t step = r->noted.step;
-    r->step = step, r->seen = r->noted.seen, r->epoch = r->noted.epoch;
-    if (!begin(w, r->noted.state) || !train_start_stream(r))
+    int64_t step = from->step;
+    r->step = step, r->seen = from->seen, r->epoch = from->epoch;
+    if (!begin(w, from->state) || !train_start_stream(r))
         return false;
     while (sound && step < last) {
         step++;
@@ -399,7 +407,7 @@ static bool repeat_evaluation(struct watch *w)
 void train_find_kernel(struct trainer *r)
 {
     struct watch w = {.r = r, .s = r->model.schedule};
-    if (!r->noted.state || r->lost == LOST_NOWHERE)
+    if (!r->noted[0].state || r->lost == LOST_NOWHERE)
         return;
     dataset_stream_stop(&r->stream);
     if (r->lost == LOST_IN_STEPS)

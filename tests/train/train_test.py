@@ -573,6 +573,9 @@ def first_kernel(folder, target):
     says(said, f"step {step}: {first} infinite is", '"its op"', "elements of its result that are not finite: 1")
     expect("of what it reads" not in said.partition(first)[2].partition("\n")[0], f"all that it reads is finite:\n{said}")
 
+    line(folder, scale=1e25)    # an output of the program, which has the value of the first run still
+    says(stops(folder, "--batch=8", "--detect-nan", *target), "the loss of step 1, in epoch 1, is inf", f"step 1: {first} infinite is", "'loss'")
+
     line(folder, scale=1e10)
     said = stops(folder, "--batch=4", "--lr=1e29", "--detect-nan", *target)
     says(said, "the loss of step 2, in epoch 1, is", f"step 1: {first} infinite is", "'w' of ", "elements of its result that are not finite: 4")
