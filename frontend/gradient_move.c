@@ -309,6 +309,28 @@ static struct uop *positions(const struct gradient *g, struct uop *d, const stru
     return uop_window(t, d, axis, n, taps, 1, WINDOW_DILATION(u->arg.i));
 }
 
+/* The adjoint of windows side by side, d[.. o, k ..]: each element is in one of them, or behind
+ * them. */
+static struct uop *side_by_side(const struct gradient *g, struct uop *d, const struct uop *u,
+                                int axis)
+{
+    struct uop *dim[MAX_RANK], *lo[MAX_RANK], *hi[MAX_RANK];
+    const struct uop *x = u->src[0];
+    for (int a = 0; a < x->ndim; a++) {
+        dim[a] = a == axis ? sym_mul(g->t, d->dim[a], d->dim[a + 1]) : x->dim[a];
+        lo[a] = hi[a] = uop_int(g->t, 0);
+    }
+    hi[axis] = sym_sub(g->t, x->dim[axis], dim[axis]);
+    d = uop_reshape(g->t, d, dim, x->ndim);
+    return uop_pad(g->t, d, lib_scalar(g->l, d, 0), lo, hi);
+}
+
+static bool are_side_by_side(const struct uop *u, int axis)
+{
+    return WINDOW_DILATION(u->arg.i) == 1 &&
+           uop_is_int(u->dim[axis + 1], WINDOW_STRIDE(u->arg.i));
+}
+
 /* Whether a depends on the windows' place, not on their tap, and b on the tap alone. */
 static bool are_of_place_and_tap(struct gradient *g, struct uop *a, struct uop *b, int axis)
 {
@@ -318,7 +340,7 @@ static bool are_of_place_and_tap(struct gradient *g, struct uop *a, struct uop *
 /* Element i of x is in the windows o whose tap k is at i = stride * o + dilation * k, so its
  * adjoint is a sum over k. Where the adjoint is a sum of products of which one factor does not
  * depend on k and the other does not on o, as that of a convolution, it is a transposed
- * convolution: one sum of products, too. */
+ * convolution: one sum of products, too. Where windows lie side by side, k has one value. */
 static void give_window(struct gradient *g, const struct uop *u, struct uop *d)
 {
     struct tgc *t = g->t;
@@ -335,6 +357,9 @@ static void give_window(struct gradient *g, const struct uop *u, struct uop *d)
         struct uop *b = lib_narrow(g->l, uop_flip(t, s.b, tap), axis, zero, one);
         a = positions(g, lib_squeeze(g->l, a, tap), u, axis);
         terms = lib_mul(g->l, a, uop_expand(t, b, a->dim));
+    } else if (are_side_by_side(u, axis)) {
+        gradient_give(g, x, side_by_side(g, d, u, axis));
+        return;
     } else {
         s.nsum = 0;
         terms = diagonal(g, positions(g, uop_flip(t, d, tap), u, axis), axis + 1);
