@@ -466,7 +466,9 @@ static void decide_computed(struct plan *p, struct node *n)
     if (value_is_index_like(n->u) || is_widened_factor(p, n->u) || is_cast_for_few(p, n) ||
         (!p->noopt && (value_is_widened_weight(n->u) || value_is_mask_of_places(n->u))))
         inline_uses(p, n);
-    else if (!node_has_one_segment(n) && (is_computed_anew(p, n) || is_of_entries(p, n)))
+    else if (!node_has_one_segment(n) &&
+             (is_computed_anew(p, n) || is_of_entries(p, n) ||
+              (!is_too_large(n, 1) && plan_is_recomputed(p, n))))
         inline_uses(p, n);
     else if ((apart = why_apart(p, n)) != NULL)
         refuse(n, apart), keep(p, n);

@@ -175,6 +175,7 @@ static void plan_state(struct plan *p, int k)
 void plan_fuse(struct plan *p)
 {
     struct schedule *s = p->schedule;
+    plan_note_compared(p);
     for (int k = 0; k < p->graph->npart; k++)
         plan_state(p, k);
     for (int i = 0; i < s->noutput; i++) {

@@ -54,6 +54,12 @@ const struct uop *value_contraction(struct plan *p, const struct uop *v);
 /* Whether v is, or is an epilogue of, a value that selects among several tensors by coordinate. */
 bool value_joins_parts(struct plan *p, const struct uop *v);
 
+/* recompute.c: what a training's kernels compute again */
+
+/* Whether each of the kernels that need the value computes it, so that it is not stored; marks what
+ * is kept for that. needs: several segments use it, and plan_note_compared() */
+bool plan_is_recomputed(struct plan *p, const struct node *n);
+
 /* realize.c: buffers and stages */
 
 bool segment_is_plain(const struct segment *s); /* it fills a whole buffer alone */

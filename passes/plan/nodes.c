@@ -1,5 +1,6 @@
 /* nodes.c - the plan's nodes: the graph's uops in topological order, and the loops on which each
- * depends.
+ * depends. In a training a weight's gradient comes as soon as what it sums is there, which then
+ * need not stay until the weights change.
  */
 #include "passes/plan/plan.h"
 
@@ -23,6 +24,8 @@ struct plan *plan_new(struct tgc *t, struct graph *g, bool noopt)
                            .npart = g->npart,
                            .var = g->var,
                            .nvar = g->nvar};
+    for (int k = 0; k < g->npart; k++)
+        p->trains |= g->part[k]->entry >= 0 && g->part[k]->state->in->first;
     s->input = mem_array(t, (size_t)s->ninput, sizeof *s->input);
     s->output = mem_array(t, (size_t)s->noutput, sizeof *s->output);
     for (int i = 0; i < s->ninput; i++)
@@ -74,36 +77,193 @@ struct uop *plan_child(const struct plan *p, const struct uop *u, int k)
     return (u->op == OP_GET || u->op == OP_PARAM) && k < u->ndim ? u->dim[k] : NULL;
 }
 
-/* uop_toposort() with those edges: checks first, so that they end a run early. */
-static struct uop **plan_order(struct plan *p)
+struct ordering {
+    struct plan *p;
+    struct uop **order; int n; size_t cap;
+    uint32_t mark;
+    struct uop_map nconsumer;
+    /* order[begin..end): a training's sum, and before it values of its kernel alone */
+    struct summed { int begin, end; } *sum; int nsum; size_t cap_sum;
+};
+
+/* uop_toposort() with those edges, for one more root. */
+static void order_root(struct ordering *o, struct uop *root)
 {
     struct frame { struct uop *u; int next; } *stack = NULL;
-    struct tgc *t = p->t;
-    const struct graph *g = p->graph;
-    struct uop **order = NULL;
-    size_t cap = 0, cap_order = 0;
-    uint32_t mark = ++t->mark;
-    p->nnode = 0;
-    for (int i = 0; i < g->nhost + g->noutput; i++) {
-        struct uop *root = i < g->nhost ? g->host[i] : g->output[i - g->nhost].value;
-        int depth = 0;
-        if (root->mark == mark || (i < g->nhost && !uop_is_check(root)))
-            continue;
-        root->mark = mark;
-        VEC_PUSH(t, stack, depth, cap, ((struct frame){root, 0}));
-        while (depth) {
-            struct frame *f = &stack[depth - 1];
-            struct uop *c = plan_child(p, f->u, f->next++);
-            if (!c) {
-                VEC_PUSH(t, order, p->nnode, cap_order, f->u);
-                depth--;
-            } else if (c->mark != mark) {
-                c->mark = mark;
-                VEC_PUSH(t, stack, depth, cap, ((struct frame){c, 0}));
-            }
+    struct tgc *t = o->p->t;
+    size_t cap = 0;
+    int depth = 0;
+    if (root->mark == o->mark)
+        return;
+    root->mark = o->mark;
+    VEC_PUSH(t, stack, depth, cap, ((struct frame){root, 0}));
+    while (depth) {
+        struct frame *f = &stack[depth - 1];
+        struct uop *c = plan_child(o->p, f->u, f->next++);
+        if (!c) {
+            VEC_PUSH(t, o->order, o->n, o->cap, f->u);
+            depth--;
+        } else if (c->mark != o->mark) {
+            c->mark = o->mark;
+            VEC_PUSH(t, stack, depth, cap, ((struct frame){c, 0}));
         }
     }
+}
+
+/* Whether the sum is smaller than a tensor that it sums, as a layer's gradient usually is. */
+static bool is_smaller(const struct uop *sum)
+{
+    const struct uop *v = value_behind(sum->src[0], MOVES_ANY);
+    double most = 0;
+    for (int k = 0; k < (v->op == OP_MUL ? 2 : 1); k++) {
+        double n = value_nelem(value_behind(v->op == OP_MUL ? v->src[k] : v, MOVES_OPERAND));
+        most = n > most ? n : most;
+    }
+    return value_nelem(sum) < most;
+}
+
+/* Whether a kernel that sums computes it on the way. */
+static bool is_of_kernel(const struct uop *u)
+{
+    return value_is_leaf(u) || u->op == OP_IOTA || op_is_elementwise(u->op) ||
+           move_is(u, MOVES_ANY);
+}
+
+/* Orders the sum, and `top`, which its kernel stores. */
+static void order_sum(struct ordering *o, const struct uop *sum, struct uop *top)
+{
+    int before = o->n;
+    order_root(o, top);
+    struct summed s = {.begin = o->n - 1, .end = o->n};
+    while (s.begin > before &&
+           (is_of_kernel(o->order[s.begin - 1]) || o->order[s.begin - 1] == sum))
+        s.begin--;
+    VEC_PUSH(o->p->t, o->sum, o->nsum, o->cap_sum, s);
+}
+
+/* Whether u is made of leaves by a few elementwise ops and moves. */
+static bool is_of_leaves(struct uop *u)
+{
+    enum { STEPS = 16 };
+    struct uop *open[STEPS] = {u};
+    int steps = 0;
+    for (int n = 1; n > 0; steps++) {
+        u = open[--n];
+        if (!is_of_kernel(u) || steps + n + u->nsrc >= STEPS)
+            return false;
+        for (int k = 0; k < u->nsrc; k++)
+            open[n++] = u->src[k];
+    }
+    return true;
+}
+
+/* What `top` takes besides its sum, as a weight's decay, which all of them may share. */
+static void order_others(struct ordering *o, const struct uop *top)
+{
+    for (int k = 0; k < top->nsrc; k++)
+        if (is_of_leaves(top->src[k]))
+            order_root(o, top->src[k]);
+}
+
+/* The sums of which a state's new value is an elementwise function, each with the value with
+ * several consumers above it, or (others) what that one takes besides. A sum that is added to the
+ * state is stored there. The new value of a weight itself waits: layers before it still read the
+ * old one. */
+static void order_sums_of(struct ordering *o, struct uop *value, bool others)
+{
+    enum { STEPS = 64 };
+    struct open { struct uop *u, *top; } open[STEPS] = {{value, NULL}};
+    if (value->op == OP_ADD && (value->src[0]->op == OP_BUFFER || value->src[1]->op == OP_BUFFER))
+        open[0].top = value;
+    for (int n = 1, steps = 0; n > 0 && steps < STEPS; steps++) {
+        struct open at = open[--n];
+        struct uop *u = at.u;
+        if (u != value && (uintptr_t)map_get(&o->nconsumer, u) > 1)
+            at.top = u;
+        if (u->op == OP_REDUCE && at.top && at.top->mark != o->mark && is_smaller(u) &&
+            value_nelem(at.top) == value_nelem(u)) {
+            if (others)
+                order_others(o, at.top);
+            else
+                order_sum(o, u, at.top);
+        }
+        for (int k = 0; k < u->nsrc && n < STEPS; k++)
+            if (op_is_elementwise(u->op) || (move_is(u, MOVES_ANY) && k == 0))
+                open[n++] = (struct open){u->src[k], at.top};
+    }
+}
+
+/* How many sources each value is. */
+static void count_consumers(struct ordering *o)
+{
+    struct tgc *t = o->p->t;
+    struct mem_mark mark = scratch_mark(t);
+    int nroot, n;
+    struct uop **root = graph_roots(t, o->p->graph, &nroot);
+    struct uop **order = uop_toposort(t, root, nroot, &n);
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < order[i]->nsrc; k++) {
+            struct uop *x = order[i]->src[k];
+            map_set(&o->nconsumer, x, (char *)map_get(&o->nconsumer, x) + 1);
+        }
+    scratch_release(t, mark);
+}
+
+/* Moves each of the sums to where the last of what it sums has been computed, so that this need not
+ * wait for the weight's turn. order[i] follows order[at[i]]. */
+static struct uop **order_sums_early(struct ordering *o)
+{
+    struct tgc *t = o->p->t;
+    struct uop_map number = {.t = t};
+    int *at = mem_array(t, (size_t)o->n + 1, sizeof *at);
+    int *first = mem_array(t, (size_t)o->n + 2, sizeof *first);
+    struct uop **order = mem_array(t, (size_t)o->n + 1, sizeof(struct uop *)), *c;
+    for (int i = 0; i < o->n; i++) {
+        at[i] = i;
+        map_set(&number, o->order[i], (void *)(uintptr_t)(i + 1));
+    }
+    for (int k = 0; k < o->nsum; k++) {
+        int ready = 0;
+        for (int i = o->sum[k].begin; i < o->sum[k].end; i++)
+            for (int s = 0; (c = plan_child(o->p, o->order[i], s)); s++) {
+                int below = (int)(uintptr_t)map_get(&number, c) - 1;
+                if (below < o->sum[k].begin && at[below] > ready)
+                    ready = at[below];
+            }
+        for (int i = o->sum[k].begin; i < o->sum[k].end; i++)
+            at[i] = ready;
+    }
+    for (int i = 0; i < o->n; i++)
+        first[at[i] + 1]++;
+    for (int i = 0; i < o->n; i++)
+        first[i + 1] += first[i];
+    for (int i = 0; i < o->n; i++)
+        order[first[at[i]]++] = o->order[i];
     return order;
+}
+
+/* Checks first, so that they end a run early; then what the caller reads, then states. */
+static struct uop **plan_order(struct plan *p)
+{
+    const struct graph *g = p->graph;
+    struct ordering o = {.p = p, .nconsumer = {.t = p->t}};
+    int nown = graph_count_outputs(g);
+    if (p->trains)
+        count_consumers(&o);
+    o.mark = ++p->t->mark;
+    for (int i = 0; i < g->nhost; i++)
+        if (uop_is_check(g->host[i]))
+            order_root(&o, g->host[i]);
+    for (int i = 0; i < nown; i++)
+        order_root(&o, g->output[i].value);
+    for (int i = 0; i < 2 * (g->noutput - nown) && p->trains; i++) {
+        bool others = i < g->noutput - nown;
+        order_sums_of(&o, g->output[nown + i % (g->noutput - nown)].value, others);
+    }
+    for (int i = nown; i < g->noutput; i++)
+        order_root(&o, g->output[i].value);
+    p->nnode = o.n;
+    return o.nsum > 0 ? order_sums_early(&o) : o.order;
 }
 
 static void plan_finders(struct plan *p)

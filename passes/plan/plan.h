@@ -117,6 +117,7 @@ struct node {
     bool must;
     bool in_order;               /* needs one, with the axes in the order of its shape */
     bool kept;  /* needs a buffer, with any layout: several values are computed from it */
+    bool is_compared;            /* an equality of floats reads it */
     bool online;                 /* scores or exponentials of online softmax: rows of any length */
     const char *why;             /* why it is not computed where it is used; NULL: not said */
     struct buffer *buffer;       /* its value is stored here; NULL: computed where it is used */
@@ -137,6 +138,7 @@ struct plan {
     struct graph *graph;
     struct schedule *schedule;               /* what the plan is turned into */
     bool noopt;
+    bool trains;                 /* a run of an entry changes weights */
     struct node *node; int nnode;            /* in topological order */
     struct uop_map of;                       /* uop -> node */
     struct uop_map finder;                   /* VAR -> the HOST that computes it */
@@ -188,6 +190,9 @@ struct node *plan_contiguous_base(struct plan *p, struct uop *u);
 /* Whether a value of `nbytes`, if stored, would stay in a cache: whole, or in bands of its
  * `nrow` rows (NULL: none). */
 bool plan_stays_near(const struct tgc *t, double nbytes, const struct uop *nrow, double row_nbytes);
+
+/* recompute.c: notes which values an equality of floats reads. */
+void plan_note_compared(struct plan *p);
 
 /* band_halo.c: the part of a PAD's source, which `inside` stores, that one band computes if it
  * reads `kept` of the PAD along an axis; sets what scratch holds. false: the axis has no range. */
