@@ -309,8 +309,8 @@ static struct uop *positions(const struct gradient *g, struct uop *d, const stru
     return uop_window(t, d, axis, n, taps, 1, WINDOW_DILATION(u->arg.i));
 }
 
-/* The adjoint of windows side by side, d[.. o, k ..]: each element is in one of them, or behind
- * them. */
+/* The adjoint of windows side by side, d[.. o, k ..]: each element is in one window, or past the
+ * last one, where it is 0. */
 static struct uop *side_by_side(const struct gradient *g, struct uop *d, const struct uop *u,
                                 int axis)
 {

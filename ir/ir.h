@@ -612,6 +612,10 @@ struct var *var_new(struct tgc *t, const char *name, int64_t min, int64_t max);
 struct uop *uop_var(struct tgc *t, struct var *v);
 /* A hash of name, dtype and shape. needs: a name */
 uint64_t buffer_key(const struct buffer *b);
+/* The fan-in of a weight whose values are drawn: elements along all axes but the first; of a
+ * matrix, whose sides may be either way round, along the longer side. 0: none is drawn, of rank
+ * below 2 or without elements. needs: a known size */
+int64_t buffer_fan(const struct buffer *b);
 struct buffer *buffer_new(struct tgc *t, enum buffer_kind kind, enum dtype d,
                           struct uop *const *dim, int ndim, const char *name);
 struct uop *uop_buffer(struct tgc *t, struct buffer *b);

@@ -456,6 +456,15 @@ uint64_t buffer_key(const struct buffer *b)
     return h;
 }
 
+int64_t buffer_fan(const struct buffer *b)
+{
+    int64_t fan = 1;
+    for (int a = 1; a < b->ndim; a++)
+        fan = sat_mul(fan, b->dim[a]->vmax);
+    int64_t first = b->ndim < 2 ? 0 : b->dim[0]->vmax;
+    return first == 0 || fan == 0 ? 0 : b->ndim == 2 && first > fan ? first : fan;
+}
+
 struct buffer *buffer_new(struct tgc *t, enum buffer_kind kind, enum dtype d,
                           struct uop *const *dim, int ndim, const char *name)
 {

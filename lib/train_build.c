@@ -16,21 +16,15 @@ static void set_target(struct trainer *r)
 }
 
 /* A weight of rank 2 or more drawn anew, --init, or A of --lora: uniform with variance 1/3 over the
- * fan-in, as PyTorch draws it; of a matrix, whose sides may be either way round, over the longer
- * side. Biases and norms keep the model's values.
+ * fan-in, as PyTorch draws it. Biases and norms keep the model's values.
  * source: He et al., Delving Deep into Rectifiers, 2015; torch.nn.Linear.reset_parameters() */
 static void draw(struct trainer *r, struct buffer *b, uint64_t seed)
 {
-    int64_t n = 1, first = 0, d;
-    for (int a = 0; a < b->ndim; a++) {
-        if (!uop_const_int(b->dim[a], &d) || d == 0)
-            return;
-        first = a == 0 ? d : first;
-        n *= d;
-    }
-    int64_t fan = b->ndim == 2 && first > n / first ? first : n / first;
-    if (b->ndim < 2)
+    int64_t n = 1, fan = buffer_fan(b);
+    if (fan == 0)
         return;
+    for (int a = 0; a < b->ndim; a++)
+        n *= b->dim[a]->vmax;
     size_t size = dtype_nbytes(b->dtype);
     char *data = mem_array(r->t, (size_t)n, size);
     for (int64_t i = 0; i < n; i++) {

@@ -10,24 +10,12 @@
 
 /* -------------------------------------------------------------------------------------- opening */
 
-static bool may_be_channels(int64_t n) { return n == 1 || n == 3 || n == 4; }
-
-/* Where the axes of pictures are: channels are 1, 3 or 4, in the second axis or in the last. NULL:
- * it cannot be told. */
-static const char *layout_of(int ndim, const int64_t *dim)
-{
-    return ndim == 3                               ? "NHW"
-           : ndim == 4 && may_be_channels(dim[1]) ? "NCHW"
-           : ndim == 4 && may_be_channels(dim[3]) ? "NHWC"
-                                                   : NULL;
-}
-
 /* The size that a folder's pictures have to have: that of the model's only input. */
 static void set_picture_size(const struct trainer *r, struct dataset *d)
 {
     int n;
     const struct model_input *in = model_inputs(r->t, &r->o, &r->model, &n);
-    const char *layout = n == 1 && in->has_shape ? layout_of(in->ndim, in->dim) : NULL;
+    const char *layout = n == 1 && in->has_shape ? loader_layout(in->ndim, in->dim) : NULL;
     for (int a = 1; layout && layout[a]; a++) {
         int64_t *size = layout[a] == 'H'   ? &d->picture_height
                         : layout[a] == 'W' ? &d->picture_width
@@ -118,7 +106,7 @@ static int64_t delivered(const struct trainer *r, const struct dataset_array *a,
 {
     const char *crop = r->o.training.augment ? strstr(r->o.training.augment, "crop:") : NULL;
     long long h, w;
-    const char *layout = a->rank >= 3 ? layout_of(a->rank, a->dim) : NULL;
+    const char *layout = a->rank >= 3 ? loader_layout(a->rank, a->dim) : NULL;
     if (!crop || !layout || sscanf(crop, "crop:%lldx%lld", &h, &w) != 2)
         return a->dim[axis];
     return layout[axis] == 'H' ? h : layout[axis] == 'W' ? w : a->dim[axis];
@@ -131,8 +119,8 @@ static bool set_layout(struct trainer *r, const struct model_input *in,
     if (a->rank < 3 || !(r->o.training.augment || a->pictures))
         return true;
     f->augment = r->o.training.augment;
-    f->layout = a->pictures ? "NHWC" : layout_of(a->rank, a->dim);
-    f->to_layout = a->pictures && in->has_shape ? layout_of(in->ndim, in->dim) : f->layout;
+    f->layout = a->pictures ? "NHWC" : loader_layout(a->rank, a->dim);
+    f->to_layout = a->pictures && in->has_shape ? loader_layout(in->ndim, in->dim) : f->layout;
     return (f->layout && f->to_layout) ||
            diag_error(r->t, &(struct place){.file = a->file},
                       "%s for '%.100s': where the channels of a picture are cannot be told; they "

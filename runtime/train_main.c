@@ -4,6 +4,8 @@
  * and constants that backends/program/training.c writes come before. */
 
 //@ train_main loader_stream loader_dataset
+#include <errno.h>
+#include <limits.h>
 #include <time.h>
 
 /* A run takes MAIN_SAMPLES samples. What is fewer repeats the others with weight 0: the loss does
@@ -53,23 +55,12 @@ static void *get_memory(size_t nbytes)
 
 /* ---- the data */
 
-static int may_be_channels(int64_t n) { return n == 1 || n == 3 || n == 4; }
-
-/* Where the axes of pictures are; NULL: it cannot be told. */
-static const char *layout_of(int rank, const int64_t *dim)
-{
-    return rank == 3                               ? "NHW"
-           : rank == 4 && may_be_channels(dim[1]) ? "NCHW"
-           : rank == 4 && may_be_channels(dim[3]) ? "NHWC"
-                                                   : NULL;
-}
-
 /* The layout of an input's pictures, and its sizes. */
 static const char *layout_of_input(const struct model_tensor *x, int64_t *dim)
 {
     for (int a = 0; a < x->rank && a < LOADER_RANK; a++)
         dim[a] = x->dim[a].size;
-    return x->rank <= LOADER_RANK ? layout_of(x->rank, dim) : NULL;
+    return x->rank <= LOADER_RANK ? loader_layout(x->rank, dim) : NULL;
 }
 
 /* NAME=FILE, or a FILE that names its arrays. */
@@ -130,7 +121,7 @@ static void add_field(struct trainer *r, const struct model_tensor *x, const cha
     f->type = type_of(dtype);
     if (x && a->rank >= 3 && (r->augment || a->pictures)) {
         f->augment = r->augment;
-        f->layout = a->pictures ? "NHWC" : layout_of(a->rank, a->dim);
+        f->layout = a->pictures ? "NHWC" : loader_layout(a->rank, a->dim);
         f->to_layout = a->pictures ? layout_of_input(x, dim) : f->layout;
         if (!f->layout || !f->to_layout)
             fail(name, "where the channels of a picture are cannot be told: they are 1, 3 or 4");
@@ -348,6 +339,34 @@ static const char *value_of(const char *name, char **argv, int argc, int *i)
     return *i + 1 < argc ? argv[++*i] : NULL;
 }
 
+/* The whole number, not negative, that is the value of an option. */
+static int64_t whole(const char *option, const char *s)
+{
+    char *end;
+    errno = 0;
+    const long long n = strtoll(s, &end, 10);
+    if (end == s || *end || errno || n < 0)
+        fail(option, "a whole number is expected, not negative");
+    return n;
+}
+
+static int whole_int(const char *option, const char *s)
+{
+    const int64_t n = whole(option, s);
+    if (n > INT_MAX)
+        fail(option, "is too large a number");
+    return (int)n;
+}
+
+static double positive(const char *option, const char *s)
+{
+    char *end;
+    const double v = strtod(s, &end);
+    if (end == s || *end || !(v > 0) || !(v - v == 0))
+        fail(option, "a positive number is expected");
+    return v;
+}
+
 /* false: no such option. The files are opened when all options are known. */
 static int read_option(struct trainer *r, char **argv, int argc, int *i)
 {
@@ -361,15 +380,15 @@ static int read_option(struct trainer *r, char **argv, int argc, int *i)
     else if ((v = value_of("--target-column", argv, argc, i)))
         r->data.target_column = r->valid.target_column = v;
     else if ((v = value_of("--epochs", argv, argc, i)))
-        r->epochs = atoi(v);
+        r->epochs = whole_int("--epochs", v);
     else if ((v = value_of("--batch", argv, argc, i)))
-        r->batch = atoll(v);
+        r->batch = whole("--batch", v);
     else if ((v = value_of("--lr", argv, argc, i)))
-        r->rate = atof(v);
+        r->rate = positive("--lr", v);
     else if ((v = value_of("--seed", argv, argc, i)))
-        r->seed = strtoull(v, NULL, 10);
+        r->seed = (uint64_t)whole("--seed", v);
     else if ((v = value_of("--init", argv, argc, i)))
-        r->init = strtoull(v, NULL, 10);
+        r->init = (uint64_t)whole("--init", v);
     else if ((v = value_of("--params", argv, argc, i)))
         r->start = v;
     else if ((v = value_of("--weights", argv, argc, i)))
@@ -377,7 +396,7 @@ static int read_option(struct trainer *r, char **argv, int argc, int *i)
     else if ((v = value_of("--augment", argv, argc, i)))
         r->augment = v;
     else if ((v = value_of("--threads", argv, argc, i)))
-        r->options.threads = atoi(v);
+        r->options.threads = whole_int("--threads", v);
     return v != NULL;
 }
 
@@ -423,7 +442,7 @@ int main(int argc, char **argv)
         if (!read_option(r, argv, argc, &i))
             return usage(stderr, 2);
     }
-    if (!r->ndata || !r->output || r->epochs < 1 || r->batch < 0 || !(r->rate > 0))
+    if (!r->ndata || !r->output || r->epochs < 1)
         return usage(stderr, 2);
     open_all(r, argv, argc);
     open_model(r);

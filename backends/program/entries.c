@@ -55,12 +55,6 @@ static struct fields fields_of(struct program *p, int entry, bool output)
     return f;
 }
 
-/* Run-time dimensions are fields of all entries, but for the entry's number. */
-static bool is_shared_field(const struct program *p, const struct var *v)
-{
-    return program_is_field(p, v) && v != p->s->graph->entry_number;
-}
-
 static void write_struct(struct program *p, int entry, bool output, struct text *out)
 {
     const struct schedule *s = p->s;
@@ -80,7 +74,7 @@ static void write_struct(struct program *p, int entry, bool output, struct text 
             text_printf(out, "    int64_t %s_shape[%d];\n", f.name[i], f.b[i]->ndim);
     }
     for (int i = 0; i < s->nvar && !output; i++)
-        if (is_shared_field(p, s->var[i])) {
+        if (program_is_shared_field(p, s->var[i])) {
             text_printf(out, "    int64_t dim_%s;\n", p->var_name[s->var[i]->id]);
             n++;
         }
@@ -157,7 +151,7 @@ static void write_function(struct program *p, int entry, bool enqueue, struct te
     for (int i = 0; i < in.n; i++)
         text_printf(out, "    all_in.%s = in->%s;\n", p->buffer_name[in.b[i]->id], in.name[i]);
     for (int i = 0; i < s->nvar; i++)
-        if (is_shared_field(p, s->var[i]))
+        if (program_is_shared_field(p, s->var[i]))
             text_printf(out, "    all_in.dim_%s = in->dim_%s;\n", p->var_name[s->var[i]->id],
                         p->var_name[s->var[i]->id]);
     text_printf(out, "    all_in.dim_%s = %d;\n", p->var_name[s->graph->entry_number->id], entry);

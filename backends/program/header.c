@@ -18,7 +18,7 @@ static void write_tensor_comment(struct text *out, const struct buffer *b, const
 /* Whether the caller passes the size; not the number of an entry of a training. */
 static bool is_field(const struct program *p, const struct var *v)
 {
-    return program_is_field(p, v) && !(program_training(p->s) && v == p->s->graph->entry_number);
+    return program_training(p->s) ? program_is_shared_field(p, v) : program_is_field(p, v);
 }
 
 static void write_inputs(struct program *p, bool of_all, struct text *out)

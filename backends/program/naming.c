@@ -45,6 +45,11 @@ bool program_is_field(const struct program *p, const struct var *v)
     return schedule_passes_var(p->s, v);
 }
 
+bool program_is_shared_field(const struct program *p, const struct var *v)
+{
+    return program_is_field(p, v) && v != p->s->graph->entry_number;
+}
+
 const char *program_kernel_name(const struct program *p, const struct kernel *k)
 {
     if (k->index >= p->s->nkernel || p->s->kernel[k->index] != k)

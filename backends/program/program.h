@@ -393,6 +393,8 @@ bool program_is_twin(const struct program *p, const struct kernel *k);
 /* the caller passes it, in NAME_inputs */
 bool schedule_passes_var(const struct schedule *s, const struct var *v);
 bool program_is_field(const struct program *p, const struct var *v);
+/* likewise, but for the number of the entry that is run: entries share the field */
+bool program_is_shared_field(const struct program *p, const struct var *v);
 /* as a kernel's parameter */
 const char *program_var(const struct program *p, const struct var *v);
 /* as an expression in NAME_run */

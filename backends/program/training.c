@@ -284,18 +284,6 @@ static void write_blocks(struct program *p, struct text *out)
     text_puts(out, "};\n\n");
 }
 
-/* The longest axes' product over which a weight that is drawn is summed; 0: it is not drawn. As
- * tgc train --init does it. */
-static double fan_of(const struct buffer *b)
-{
-    int64_t n = 1, first = b->ndim ? dim_bound(b->dim[0]) : 0;
-    for (int a = 0; a < b->ndim; a++)
-        n *= dim_bound(b->dim[a]);
-    if (b->ndim < 2 || n == 0)
-        return 0;
-    return (double)(b->ndim == 2 && first > n / first ? first : n / first);
-}
-
 static const char init_text[] =
     "int model_params_init(model_self *self, uint64_t seed)\n"
     "{\n"
@@ -321,17 +309,17 @@ static void write_params_init(struct program *p, struct text *out)
     struct text copies = {.t = p->t}, draws = {.t = p->t};
     for (int i = 0; i < x->nparam + x->nstatistic; i++) {
         const struct state *st = p->s->state[i];
-        double fan = i < x->nparam ? fan_of(st->in) : 0;
+        int64_t fan = i < x->nparam ? buffer_fan(st->in) : 0;
         if (st->nbytes == 0)
             continue;
         text_printf(&copies, "    memcpy(params + %zu, w->%s, %zu);\n", st->place[0],
                     p->buffer_name[st->in->first->id], st->nbytes);
-        if (fan <= 0)
+        if (fan == 0)
             continue;
         const char *draw = mem_printf(p->t, "draw_%s", dtype_name(st->in->dtype));
         snippet_use(&p->snippets, draw);
-        text_printf(&draws, "    %s(params + %zu, %zu, seed + %d, %.0f);\n", draw, st->place[0],
-                    st->nbytes / dtype_nbytes(st->in->dtype), i, fan);
+        text_printf(&draws, "    %s(params + %zu, %zu, seed + %d, %lld);\n", draw, st->place[0],
+                    st->nbytes / dtype_nbytes(st->in->dtype), i, (long long)fan);
     }
     const struct text_word word[] = {
         {"TABLE", p->weights == WEIGHTS_FILE
@@ -399,7 +387,7 @@ static void write_data(struct program *p, const struct train_entry *e, const cha
         text_printf(out, "    all.%s = %s%s;\n", p->buffer_name[s->input[e->input + i]->id], from,
                     p->buffer_name[s->input[i]->id]);
     for (int i = 0; i < s->nvar; i++)
-        if (program_is_field(p, s->var[i]) && s->var[i] != s->graph->entry_number)
+        if (program_is_shared_field(p, s->var[i]))
             text_printf(out, "    all.dim_%s = %sdim_%s;\n", p->var_name[s->var[i]->id], from,
                         p->var_name[s->var[i]->id]);
     text_printf(out, "    all.dim_%s = %d;\n", p->var_name[s->graph->entry_number->id], e->number);
@@ -447,7 +435,7 @@ static bool write_dim_checks(struct program *p, struct text *out)
     for (int i = 0; i < p->s->nvar; i++) {
         const struct var *v = p->s->var[i];
         const char *name = p->var_name[v->id];
-        if (!program_is_field(p, v) || v == p->s->graph->entry_number)
+        if (!program_is_shared_field(p, v))
             continue;
         any = true;
         text_printf(out,
@@ -564,7 +552,7 @@ static void write_update(struct program *p, struct text *out)
                 "!self || !given", 7, out);
     for (int i = 0; i < p->s->nvar; i++) {
         const struct var *v = p->s->var[i];
-        if (program_is_field(p, v) && v != p->s->graph->entry_number)
+        if (program_is_shared_field(p, v))
             text_printf(out, "    all.dim_%s = %lld;\n", p->var_name[v->id], (long long)v->max);
     }
     text_printf(out, "    all.dim_%s = %d;\n", p->var_name[p->s->graph->entry_number->id],

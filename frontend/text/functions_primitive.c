@@ -19,8 +19,8 @@ static const struct uop *typed_operand(struct call *c, int from)
     return NULL;
 }
 
-/* Of what late passes make for some targets and dtypes alone, the definition: 1 + e^-x, and of f64
- * e^(x ln 2). */
+/* exp1, and exp2 of f64, are written by other ops: 1 + e^-x and e^(x ln 2). Late passes alone make
+ * these ops, for the targets and dtypes that have them. */
 static struct uop *unary(const struct call *c, enum op op, struct uop *x)
 {
     const struct lib *l = c->l;

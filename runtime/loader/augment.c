@@ -41,6 +41,16 @@ static bool augment_fail(const struct stream_field *f, char *error, const char *
 
 /* ---------------------------------------------------------------------------- what is asked for */
 
+static bool augment_may_be_channels(int64_t n) { return n == 1 || n == 3 || n == 4; }
+
+LOADER_API const char *loader_layout(int rank, const int64_t *dim)
+{
+    return rank == 3                                       ? "NHW"
+           : rank == 4 && augment_may_be_channels(dim[1]) ? "NCHW"
+           : rank == 4 && augment_may_be_channels(dim[3]) ? "NHWC"
+                                                           : NULL;
+}
+
 /* "NHW" of rank 3, "NHWC" or "NCHW" of rank 4. */
 static bool augment_read_layout(const char *layout, int rank, bool *is_last)
 {

@@ -179,6 +179,10 @@ struct stream_field {
     const char *augment, *layout, *to_layout;
 };
 
+/* The layout of pictures by their dims, of which the first counts samples: channels are 1, 3 or 4,
+ * in the second axis or in the last. NULL: it cannot be told. */
+LOADER_API const char *loader_layout(int rank, const int64_t *dim);
+
 /* Zeros are fine but for `batch` and the fields. */
 struct stream_options {
     int64_t batch; /* samples in a batch; an epoch's last one may have fewer */

@@ -198,6 +198,8 @@ def _(folder):
     expect(any("--threads" in a["option"] for a in d["advice"]), "one thread is not mentioned")
     d = page_of(folder, MODEL, "--threads=4").document()
     expect(not any("--threads" in a["option"] for a in d["advice"]), "threads are advised though there are four")
+    d = page_of(folder, MODEL, "-O0").document()
+    expect([(a["option"], a["gain_us"], a["gain_bytes"]) for a in d["advice"]] == [("-O2", 0, 0)], f"-O0: {d['advice']}")
 
 
 @case("the same bytes, from the model and from its document")

@@ -379,6 +379,9 @@ def the_program_learns(folder):
     refuse("--data", "digits.npz", "--batch=601", "-o", "no.bin", text="more than the samples")
     refuse("--data", "digits.npz", "--params=net.c", "-o", "no.bin", text="net.c: is no block")
     refuse("--data", "digits.npz", "--lr=1e30", "-o", "no.bin", text="not finite")
+    for word, why in ("--epochs=2x", "a whole number"), ("--batch=-1", "a whole number"), ("--seed=", "a whole number"), \
+            ("--threads=4294967297", "too large"), ("--lr=abc", "a positive number"), ("--lr=-1", "a positive number"):
+        refuse("--data", "digits.npz", word, "-o", "no.bin", text=f"{word.split('=')[0]}: {why}" if why != "too large" else why)
     np.savez(folder / "far.npz", picture=np.zeros((4, 64), np.float32), target=np.full(4, 10))
     refuse("--data", "far.npz", "-o", "no.bin", text="a value that the model cannot use")
     expect(not (folder / "no.bin").exists() and not (folder / "no.bin.part").exists(), "a block was left behind")
