@@ -35,18 +35,21 @@ int schedule_count_entries(const struct schedule *s) { return s->graph ? s->grap
 /* "lenet_warp" */
 static const char *function_of(const struct program *p, int entry) { return p->entry_name[entry]; }
 
-/* The fields of an entry's struct, named as the text does. */
-struct fields { const struct buffer **b; const char **name; int n; };
-
-static struct fields fields_of(struct program *p, int entry, bool output)
+struct struct_fields entries_fields(struct program *p, int entry, bool output)
 {
-    const struct graph_entry *x = &p->s->graph->entry[entry];
-    int from = output ? x->output : x->input, n = output ? x->noutput : x->ninput;
+    const struct graph_entry *x = entry < 0 ? NULL : &p->s->graph->entry[entry];
+    int from = !x ? 0 : output ? x->output : x->input;
+    int n = x ? (output ? x->noutput : x->ninput)
+            : output ? program_count_outputs(p->s) : program_count_inputs(p->s);
     struct names *names = names_new(p->t, names_reserved(p->t));
-    struct fields f = {mem_array(p->t, (size_t)n + 1, sizeof *f.b),
+    struct struct_fields f = {mem_array(p->t, (size_t)n + 1, sizeof *f.b),
                        mem_array(p->t, (size_t)n + 1, sizeof *f.name), n};
     for (int i = 0; i < n; i++) {
         f.b[i] = output ? p->s->output[from + i] : p->s->input[from + i];
+        if (!x) {
+            f.name[i] = p->buffer_name[f.b[i]->id];
+            continue;
+        }
         f.name[i] = names_unique(names, f.b[i]->name, output ? "output" : "input");
         while (output && names_has(names, mem_printf(p->t, "%s_shape", f.name[i])))
             f.name[i] = names_unique(names, f.b[i]->name, "output");
@@ -58,7 +61,7 @@ static struct fields fields_of(struct program *p, int entry, bool output)
 static void write_struct(struct program *p, int entry, bool output, struct text *out)
 {
     const struct schedule *s = p->s;
-    struct fields f = fields_of(p, entry, output);
+    struct struct_fields f = entries_fields(p, entry, output);
     int n = f.n;
     text_puts(out, "typedef struct {\n");
     for (int i = 0; i < f.n; i++) {
@@ -140,7 +143,8 @@ void entries_write_header(struct program *p, struct text *out)
 static void write_function(struct program *p, int entry, bool enqueue, struct text *out)
 {
     const struct schedule *s = p->s;
-    struct fields in = fields_of(p, entry, false), results = fields_of(p, entry, true);
+    struct struct_fields in = entries_fields(p, entry, false);
+    struct struct_fields results = entries_fields(p, entry, true);
     write_signature(p, entry, enqueue, out);
     text_printf(
         out,

@@ -123,6 +123,7 @@ static void write_macros(struct program *p, struct text *out)
                             name_upper(p->t, p->var_name[s->var[i]->id]),
                             (long long)s->var[i]->min);
         }
+    example_write_macros(p, out);
     slices_write_macros(p, out);
     training_write_macros(p, out);
     if (p->weights == WEIGHTS_FILE && s->nweight > 0)
@@ -327,24 +328,6 @@ static const char info_text[] =
     "*/\n"
     "};\n\n";
 
-static void write_example(struct program *p, struct text *out)
-{
-    const struct schedule *s = p->s;
-    text_printf(out, " *     alignas(%s_ARENA_ALIGN) unsigned char arena[%s_ARENA_BYTES];\n"
-                     " *     %s *model;\n *     %s_init(&model, arena, sizeof arena, NULL);\n",
-                p->upper, p->upper, p->name, p->name);
-    text_printf(out, " *     %s_inputs in = {", p->name);
-    for (int i = 0; i < s->ninput && i < 3; i++)
-        text_printf(out, "%s%s", i > 0 ? ", " : "", p->buffer_name[s->input[i]->id]);
-    text_printf(out, "%s};\n *     %s_outputs out = {", s->ninput > 3 ? ", ..." : "", p->name);
-    for (int i = 0; i < s->noutput && i < 3; i++)
-        text_printf(out, "%s%s", i > 0 ? ", " : "", p->buffer_name[s->output[i]->id]);
-    text_printf(out,
-                "%s};\n *     int status = %s_run(model, &in, &out);     0 is success; "
-                "%s_strerror(status)\n *     %s_close(model);\n",
-                s->noutput > 3 ? ", ..." : "", p->name, p->name, p->name);
-}
-
 static void write_head(struct program *p, struct text *out)
 {
     const char *n = p->name;
@@ -353,12 +336,11 @@ static void write_head(struct program *p, struct text *out)
     text_puts(out, " as a C library, by ");
     text_comment(out, p->o->producer);
     text_puts(out, ".\n *\n");
-    if (program_training(p->s)) {
-        training_write_example(p, out);
-        return;
-    }
-    write_example(p, out);
-    if (program_is_on_stack(p->s) && p->s->arena_nbytes > 0)
+    example_write(p, out);
+    if (program_training(p->s))
+        text_puts(out, " *\n * No heap, no files, no global state: what changes is in the arena and "
+                       "the blocks, and\n * what is learned in the blocks alone.\n");
+    else if (program_is_on_stack(p->s) && p->s->arena_nbytes > 0)
         text_printf(out,
                     " *\n * No heap, no files, no global state: the arena holds the model, a run's "
                     "stack %zu bytes of\n * intermediates.\n",

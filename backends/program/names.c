@@ -93,11 +93,21 @@ const char *name_mangle(struct tgc *t, const char *s)
     return mem_str(t, out);
 }
 
+/* Whether a macro of the program may have this name. */
+static bool is_of_macros(const struct names *n, const char *s)
+{
+    while (n->parent)
+        n = n->parent;
+    return n->macros && strncmp(s, n->macros, strlen(n->macros)) == 0;
+}
+
 const char *names_unique(struct names *n, const char *wanted, const char *fallback)
 {
     const char *base = name_mangle(n->t, wanted);
     if (!*base)
         base = fallback;
+    if (is_of_macros(n, base))
+        base = mem_printf(n->t, "n_%s", base);
     const char *s = names_number(n, base, "_");
     names_add(n, s);
     return s;

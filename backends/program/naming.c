@@ -47,7 +47,7 @@ bool program_is_field(const struct program *p, const struct var *v)
 
 bool program_is_shared_field(const struct program *p, const struct var *v)
 {
-    return program_is_field(p, v) && v != p->s->graph->entry_number;
+    return program_is_field(p, v) && !(p->s->graph && v == p->s->graph->entry_number);
 }
 
 const char *program_kernel_name(const struct program *p, const struct kernel *k)
@@ -101,26 +101,19 @@ static const char *const tables[] = {"input_dim",      "output_dim",      "state
                                      "selftest_output"};
 #define COUNT(table) (sizeof(table) / sizeof *(table))
 
-/* prefix: NULL, or the program's name */
-static void add_taken(struct names *names, enum taken kind, const char *prefix)
+static void add_taken(struct names *names, enum taken kind)
 {
     for (size_t i = 0; i < COUNT(taken_words); i++)
         if (taken_words[i].kind == kind)
-            names_add(names, prefix ? mem_printf(names->t, "%s_%s", prefix, taken_words[i].word)
-                                    : taken_words[i].word);
+            names_add(names, taken_words[i].word);
 }
 
-/* No name of the model is one of these: reserved words, macros, and macros and enumerators with the
- * program's name. */
+/* No name of the model is one of these: reserved words and macros. */
 static struct names *names_of_macros(struct program *p)
 {
     struct names *taken = names_reserved(p->t);
-    add_taken(taken, MACRO, NULL);
-    add_taken(taken, OWN, p->upper);
-    for (int i = 0; i < p->s->nvar; i++)
-        if (p->var_name && p->var_name[p->s->var[i]->id])
-            names_add(taken, mem_printf(p->t, "%s_MAX_%s", p->upper,
-                                        name_upper(p->t, p->var_name[p->s->var[i]->id])));
+    taken->macros = mem_printf(p->t, "%s_", p->upper);
+    add_taken(taken, MACRO);
     return taken;
 }
 
@@ -136,19 +129,56 @@ static void hold_names_of_main(struct program *p, bool held)
 /* ---------------------------------------------------------------------------------- giving them */
 
 /* Macros are in capitals: names that differ in case alone would have one. */
-static const char *name_var(struct program *p, struct names *names, struct names *capitals,
-                            const char *wanted)
+static bool take_macros(struct names *macros, const char *name, const struct macro_form *form,
+                        size_t n)
 {
-    const char *bound = mem_printf(p->t, "%s_MAX_", p->upper);
-    /* as another one's macro is */
-    if (strncmp(name_mangle(p->t, wanted), bound, strlen(bound)) == 0)
-        wanted = mem_printf(p->t, "dim_%s", wanted);
-    for (;;) {
-        const char *name = names_unique(names, wanted, "n"), *capital = name_upper(p->t, name);
-        if (names_has(capitals, capital))
-            continue;
-        names_add(capitals, capital);
-        return name;
+    for (int take = 0; take < 2; take++)
+        for (size_t i = 0; i < n; i++) {
+            const char *word = mem_printf(macros->t, "%s%s%s", form[i].before, name, form[i].after);
+            if (take)
+                names_add(macros, word);
+            else if (names_has(macros, word))
+                return false;
+        }
+    return true;
+}
+
+const char *program_name_macros(struct program *p, const char *wanted, const char *fallback,
+                                const struct macro_form *form, size_t n)
+{
+    const char *base = name_upper(p->t, name_mangle(p->t, wanted)), *name;
+    base = *base ? base : fallback;
+    name = base;
+    for (int number = 2; !take_macros(p->macros, name, form, n); number++)
+        name = mem_printf(p->t, "%s_%d", base, number);
+    return name;
+}
+
+static const char *name_var(struct program *p, struct names *names, const char *wanted)
+{
+    static const struct macro_form form[] = {{"MAX_", ""}, {"MIN_", ""}};
+    const char *name;
+    do
+        name = names_unique(names, wanted, "n");
+    while (!take_macros(p->macros, name_upper(p->t, name), form, COUNT(form)));
+    return name;
+}
+
+static void name_macros(struct program *p, bool output)
+{
+    static const struct macro_form form[] = {
+        {"", "_SIZE"}, {"", "_BYTES"}, {"", "_RANK"}, {"", "_DIMS"}};
+    const struct schedule *s = p->s;
+    for (int i = 0; i < (output ? s->noutput : s->ninput); i++) {
+        const struct buffer *b = output ? s->output[i] : s->input[i];
+        int entry = output ? entry_of_output(s, i) : entry_of_input(s, i);
+        const char *wanted = p->buffer_name[b->id];
+        if (training_target(p) == b)
+            wanted = "targets";
+        else if (entry >= 0 && !program_training(s))
+            wanted = mem_printf(p->t, "%s_%s", s->graph->entry[entry].name, b->name);
+        p->macro_name[b->id] =
+            program_name_macros(p, wanted, output ? "OUTPUT" : "INPUT", form, COUNT(form));
     }
 }
 
@@ -156,7 +186,6 @@ static void name_vars(struct program *p)
 {
     const struct schedule *s = p->s;
     struct names *names = names_new(p->t, p->file);              /* of NAME_run and of kernels */
-    struct names *capitals = names_new(p->t, NULL);
     for (int i = 0; i < s->nvar; i++)
         p->nvar_id = s->var[i]->id >= p->nvar_id ? s->var[i]->id + 1 : p->nvar_id;
     for (int i = 0; i < s->nstep; i++)
@@ -165,7 +194,7 @@ static void name_vars(struct program *p)
     p->var_name = mem_array(p->t, (size_t)p->nvar_id + 1, sizeof *p->var_name);
     for (int i = 0; i < s->nvar; i++)
         if (!p->var_name[s->var[i]->id]) {
-            p->var_name[s->var[i]->id] = name_var(p, names, capitals, s->var[i]->name);
+            p->var_name[s->var[i]->id] = name_var(p, names, s->var[i]->name);
             names_add(p->run, p->var_name[s->var[i]->id]);
         }
     for (int i = 0; i < s->nstep; i++) {
@@ -270,6 +299,9 @@ static void name_buffers(struct program *p)
             p->buffer_name[out->id] = names_unique(p->run, s->part[i]->state->from, "state");
     }
     name_intermediates(p);
+    p->macro_name = mem_array(p->t, (size_t)p->nbuffer_id + 1, sizeof *p->macro_name);
+    name_macros(p, false);
+    name_macros(p, true);
 }
 
 /* Takes the names that the entry's structs and functions have, if all of them are free. */
@@ -319,6 +351,9 @@ void program_name_all(struct program *p)
     const struct schedule *s = p->s;
     const struct host_call *h;
     p->file = names_of_files(p->t);
+    p->file->macros = mem_printf(p->t, "%s_", p->upper);
+    p->macros = names_new(p->t, NULL);
+    add_taken(p->macros, OWN);
     p->visible = names_new(p->t, names_of_macros(p));
     for (int step = 0; (h = schedule_next_external(s, &step));) {
         names_add(p->file, h->external->symbol);
@@ -334,8 +369,7 @@ void program_name_all(struct program *p)
     names_add(p->visible, p->name);
     snippets_reserve(p->visible);
     p->kernel_name = mem_array(p->t, (size_t)s->nkernel + 1, sizeof *p->kernel_name);
-    add_taken(p->file, OF_FILE, NULL);
-    add_taken(p->file, OWN, p->upper);
+    add_taken(p->file, OF_FILE);
     for (int i = 0; i < s->ninput + s->noutput + s->nstate; i++) {
         for (size_t k = 0; k < COUNT(tables); k++)
             names_add(p->file, mem_printf(p->t, "%s_%d", tables[k], i));
@@ -368,7 +402,7 @@ struct names *names_of_files(struct tgc *t)
 #undef WORD
     };
     struct names *taken = names_reserved(t);
-    add_taken(taken, MACRO, NULL);
+    add_taken(taken, MACRO);
     for (size_t i = 0; i < sizeof word / sizeof *word; i++)
         names_add(taken, word[i]);
     snippets_reserve(taken);
@@ -390,7 +424,7 @@ const char *program_name(struct tgc *t, const char *stem)
 {
     struct names *taken = names_of_files(t);
     const char *s = name_mangle(t, stem);
-    add_taken(taken, OF_DRIVER, NULL);
+    add_taken(taken, OF_DRIVER);
     if (!*s)
         s = "model";
     if (names_has(taken, s) || is_table(s))

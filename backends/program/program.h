@@ -12,7 +12,12 @@ struct name {
     enum { NAME_FREE, NAME_HELD, NAME_TAKEN } state;
     int next;                    /* name_2 ... up to here are taken; 1 is the name itself */
 };
-struct names { struct tgc *t; const struct names *parent; struct dict name; };
+struct names {
+    struct tgc *t;
+    const struct names *parent;
+    struct dict name;
+    const char *macros;          /* of the outermost scope: NULL, or how macros begin: "LENET_" */
+};
 struct names *names_new(struct tgc *t, const struct names *parent);
 bool names_has(const struct names *n, const char *s);
 void names_add(struct names *n, const char *s);
@@ -175,6 +180,8 @@ struct program {
     const char **task_name, **part_name;
     /* by buffer->id: field of inputs/outputs/weights, or the local in NAME_run */
     const char **buffer_name;
+    const char **macro_name;     /* by buffer->id, of inputs and outputs: "IMAGE" */
+    struct names *macros;        /* what stands behind "LENET_" in macros and enumerators */
     const char **entry_name;     /* by entry: "lenet_warp", of its structs and functions */
     const char **var_name;       /* by var->id: "batch"; in NAME_run a local of that name */
     bool *buffer_used;           /* by buffer->id: NAME_run uses it */
@@ -360,6 +367,13 @@ void state_write_macro(struct program *p, struct text *out);
 void state_write_header(struct program *p, struct text *out);
 void state_write_info(struct program *p, struct text *out);
 
+/* ----------------------------------------------------------------------------------- example.c */
+
+/* NAME_TENSOR_SIZE, _BYTES, _RANK and _DIMS of what a caller passes. */
+void example_write_macros(struct program *p, struct text *out);
+/* The code at the head of NAME.h, in a comment: it compiles as the body of a function. */
+void example_write(struct program *p, struct text *out);
+
 /* ------------------------------------------------------------------------------------ slices.c */
 
 /* Named parts of outputs: NAME.h has where they begin, and how many elements they are. */
@@ -370,6 +384,9 @@ int meta_write_info(struct program *p, struct text *out);
 
 /* ----------------------------------------------------------------------------------- entries.c */
 
+/* The tensors of a struct, as its fields are named. entry -1: of NAME_inputs and NAME_outputs. */
+struct struct_fields { const struct buffer **b; const char **name; int n; };
+struct struct_fields entries_fields(struct program *p, int entry, bool output);
 /* 0: the graph is one run. */
 int schedule_count_entries(const struct schedule *s);
 /* The entry of input or output i; -1: there are none. */
@@ -384,6 +401,11 @@ void entries_write_info(struct program *p, struct text *out);      /* describe()
 
 /* ------------------------------------------------------------------------------------- naming.c */
 
+/* The words of macros and enumerators that belong together, behind "LENET_": before, name, after.
+ * The name is `wanted` in capitals; a number follows where one of the words is taken. */
+struct macro_form { const char *before, *after; };
+const char *program_name_macros(struct program *p, const char *wanted, const char *fallback,
+                                const struct macro_form *form, size_t n);
 /* Decides all names: file, visible, run and all *_name of p. */
 void program_name_all(struct program *p);
 /* name of the function */
@@ -410,7 +432,11 @@ void training_write_fields(struct program *p, struct text *out);
 /* Of NAME.h; "" and nothing where nothing trains. */
 void training_write_macros(struct program *p, struct text *out);
 const char *training_options(const struct program *p);
-void training_write_example(struct program *p, struct text *out);
+/* Of the header's example: the caller's blocks and options; ten steps. */
+void training_write_blocks(struct program *p, struct text *out);
+void training_write_steps(struct program *p, const char *targets, struct text *out);
+/* NULL: nothing trains, or its loss takes no target */
+const struct buffer *training_target(const struct program *p);
 void training_write_header(struct program *p, struct text *out);
 /* Statements of NAME_init(), and the functions after run_entry(). */
 const char *training_init_check(const struct program *p);

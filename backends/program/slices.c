@@ -14,15 +14,14 @@ static const struct graph_output *output_at(const struct program *p, int i)
 
 void slices_write_macros(struct program *p, struct text *out)
 {
-    struct names *names = names_new(p->t, NULL);
+    static const struct macro_form form[] = {{"AT_", ""}, {"SIZE_", ""}};
     for (int i = 0; i < p->s->noutput; i++) {
         const struct graph_output *o = output_at(p, i);
         for (int k = 0; k < o->nslice; k++) {
             const struct graph_slice *s = &o->slice[k];
             const char *word =
                 mem_printf(p->t, "%s_%s", p->buffer_name[p->s->output[i]->id], s->name);
-            const char *name =
-                name_upper(p->t, names_unique(names, name_upper(p->t, word), "PART"));
+            const char *name = program_name_macros(p, word, "PART", form, 2);
             text_printf(out, "#define %s_AT_%s %lld\n#define %s_SIZE_%s %lld\n", p->upper, name,
                         (long long)s->begin, p->upper, name, (long long)s->size);
         }

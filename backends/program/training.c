@@ -47,19 +47,15 @@ void training_write_fields(struct program *p, struct text *out)
 
 /* ---------------------------------------------------------------------------------- the header */
 
-static bool has_target(const struct program *p)
+const struct buffer *training_target(const struct program *p)
 {
-    return program_training(p->s)->train.target >= 0;
-}
-
-static const struct buffer *target_of(const struct program *p)
-{
-    return has_target(p) ? p->s->input[program_training(p->s)->train.target] : NULL;
+    const struct graph_training *x = program_training(p->s);
+    return x && x->train.target >= 0 ? p->s->input[x->train.target] : NULL;
 }
 
 static const char *target_type(const struct program *p)
 {
-    return has_target(p) ? dtype_ctype(target_of(p)->dtype) : "void";
+    return training_target(p) ? dtype_ctype(training_target(p)->dtype) : "void";
 }
 
 static const char *loss_type(const struct program *p)
@@ -73,51 +69,26 @@ static const char *weight_type(const struct program *p)
     return weight >= 0 ? dtype_ctype(p->s->input[weight]->dtype) : "float";
 }
 
-/* The comment at the head of NAME.h. */
-static const char example_text[] =
-    " *     static alignas(MODEL_ARENA_ALIGN) unsigned char arena[MODEL_ARENA_BYTES];\n"
-    " *     static alignas(MODEL_PARAMS_ALIGN) unsigned char params[MODEL_PARAMS_BYTES];\n"
-    " *     static alignas(MODEL_OPTIMIZER_ALIGN) unsigned char optimizer[MODEL_OPTIMIZER_BYTES];\n"
-    " *     model_options options = {.params = params, .optimizer = optimizer};\n"
-    " *     model_self *model;\n"
-    " *     int status = model_init(&model, arena, sizeof arena, &options);\n"
-    " *     if (status == MODEL_OK)\n"
-    " *         status = model_params_init(model, 0);\n"
-    " *     for (int step = 1; step <= 10 && status == MODEL_OK; step++) {\n"
-    " *         VALUE loss;\n"
-    " *         model_train_inputs in = {.data = {INPUTS}, .learning_rate = MODEL_LEARNING_RATE,\n"
-    " *                                  .weight_decay = MODEL_WEIGHT_DECAY, .step = step};\n"
-    " *         status = model_train(model, &in, PASSED, &loss);\n"
-    " *     }\n"
-    " *     model_inputs in = {INPUTS};\n"
-    " *     model_outputs out = {OUTPUTS};\n"
-    " *     if (status == MODEL_OK)\n"
-    " *         status = model_run(model, &in, &out);     else: model_strerror(status)\n"
-    " *     model_close(model);\n"
-    " *\n * No heap, no files, no global state: what changes is in the arena and the blocks, and\n"
-    " * what is learned in the blocks alone.\n";
-
-static const char *list_fields(struct program *p, struct buffer *const *b, int n)
+void training_write_blocks(struct program *p, struct text *out)
 {
-    struct text x = {.t = p->t};
-    text_puts(&x, n ? "" : "NULL");
-    for (int i = 0; i < n; i++) {
-        const char *name = p->buffer_name[b[i]->id];
-        text_printf(&x, "%s.%s = %s", i ? ", " : "", name, name);
-    }
-    return x.s;
+    program_write_text(
+        p, out,
+        "static alignas(MODEL_PARAMS_ALIGN) unsigned char params[MODEL_PARAMS_BYTES];\n"
+        "static alignas(MODEL_OPTIMIZER_ALIGN) unsigned char optimizer[MODEL_OPTIMIZER_BYTES];\n"
+        "model_options options = {.params = params, .optimizer = optimizer};\n");
 }
 
-void training_write_example(struct program *p, struct text *out)
+void training_write_steps(struct program *p, const char *targets, struct text *out)
 {
-    const struct schedule *s = p->s;
-    const struct text_word word[] = {
-        {"VALUE", loss_type(p)},
-        {"INPUTS", list_fields(p, s->input, program_count_inputs(s))},
-        {"OUTPUTS", list_fields(p, s->output, program_count_outputs(s))},
-        {"PASSED", has_target(p) ? "targets" : "NULL"},
-        {NULL, NULL}};
-    program_write_words(p, out, example_text, word);
+    static const char steps_text[] =
+        "model_train_inputs train = {.data = in, .learning_rate = MODEL_LEARNING_RATE,\n"
+        "                            .weight_decay = MODEL_WEIGHT_DECAY};\n"
+        "if (status == MODEL_OK)\n"
+        "    status = model_params_init(model, 0);\n"
+        "for (train.step = 1; train.step <= 10 && status == MODEL_OK; train.step++) {\n";
+    program_write_text(p, out, steps_text);
+    text_printf(out, "    %s loss;\n    status = %s_train(model, &train, %s, &loss);\n}\n",
+                loss_type(p), p->name, targets);
 }
 
 void training_write_macros(struct program *p, struct text *out)
@@ -196,7 +167,7 @@ static const char header_text[] =
 static const char *targets_text(struct program *p)
 {
     struct text x = {.t = p->t};
-    const struct buffer *b = target_of(p);
+    const struct buffer *b = training_target(p);
     if (!b)
         return "NULL, for the loss is an output of the model";
     text_puts(&x, dtype_name(b->dtype));
@@ -520,9 +491,9 @@ static void write_function(struct program *p, const char *name, const struct tra
     bool draws = e->draw >= 0;
     const char *value = loss_type(p);
     write_begin(p, signature_of(p, name, evaluates),
-                has_target(p) ? "!self || !given || !targets || !loss" : "!self || !given || !loss",
+                training_target(p) ? "!self || !given || !targets || !loss" : "!self || !given || !loss",
                 blocks, out);
-    if (!has_target(p))
+    if (!training_target(p))
         text_puts(out, "    (void)targets;\n");
     write_data(p, e, "given->data.", out);
     if (write_dim_checks(p, out))
@@ -628,7 +599,7 @@ static void write_loader(struct program *p, struct text *out)
 
 static size_t target_bytes(const struct program *p, int64_t samples)
 {
-    const struct buffer *b = target_of(p);
+    const struct buffer *b = training_target(p);
     size_t n = b ? dtype_nbytes(b->dtype) : 0;
     for (int a = 0; b && a < b->ndim; a++)
         n *= (size_t)dim_bound(b->dim[a]);
@@ -658,7 +629,7 @@ void training_write_main(struct program *p, struct text *out)
                 "typedef %s MAIN_TARGET;\ntypedef %s MAIN_VALUE;\ntypedef %s MAIN_LOSS;\n\n",
                 (long long)n, (long long)(n > 1 ? n : BATCH), program_count_inputs(p->s),
                 target_bytes(p, n), program_training(p->s)->evaluate.correct >= 0,
-                has_target(p) ? dtype_name(target_of(p)->dtype) : "", target_type(p),
+                training_target(p) ? dtype_name(training_target(p)->dtype) : "", target_type(p),
                 weight_type(p), loss_type(p));
     const struct text_word word[] = {{"MODEL_FILE", p->name}, {NULL, NULL}};
     program_write_words(p, out, snippet_find("train_main")->text, word);

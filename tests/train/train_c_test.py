@@ -235,15 +235,14 @@ def example(folder):
     expect("targets: i64[N], class numbers" in (folder / "net.h").read_text(), "the header does not say what targets are")
     expect("is NET_BAD_VALUE, and changes nothing" in (folder / "net.h").read_text(), "the header's words are replaced wrongly")
     body = re.findall(r"^ \*     (.*)$", head, re.M)
-    text = "".join(f"    {line}\n" for line in body).replace("{.x = x}", "{.x = x, .dim_N = 24}").replace("     else: net_strerror(status)", "")
+    text = "".join(f"    {line}\n" for line in body)
+    expect(".dim_N = NET_MAX_N" in text, text)
     (folder / "example.c").write_text("""
 #include "net.h"
 #include <stdalign.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-static float x[24 * 6], y[24 * 3];
-static int64_t targets[24];
 static void read_file(const char *name, void *to, size_t n)
 {
     FILE *f = fopen(name, "rb");
@@ -253,9 +252,11 @@ static void read_file(const char *name, void *to, size_t n)
 }
 int main(void)
 {
+""" + text.replace("    net *model;", """
     read_file("x.bin", x, sizeof x);
     read_file("target.bin", targets, sizeof targets);
-""" + text.replace("net_close(model);", """
+    net *model;
+""").replace("net_close(model);", """
     printf("%d %g\\n", status, (double)y[0]);
     float loss;
     net_train_inputs step = {.data = in, .step = 1};
