@@ -282,12 +282,20 @@ static void give_chosen(struct gradient *g, const struct uop *u, struct uop *d)
     }
 }
 
+/* d in the dtype of what was cast: where d was only rounded from it, that. So the gradient of a
+ * weight that is rounded for the model is not. */
+static struct uop *unrounded(const struct gradient *g, enum dtype wide, struct uop *d)
+{
+    bool is_rounded = d->op == OP_CAST && dtype_is_half(d->dtype) && d->src[0]->dtype == wide;
+    return is_rounded ? d->src[0] : lib_cast(g->l, wide, d);
+}
+
 bool gradient_elementwise(struct gradient *g, struct uop *u, struct uop *d)
 {
     const struct lib *l = g->l;
     struct uop *x = u->src[0], *zero = lib_scalar(l, d, 0), *by;
     switch (u->op) {
-    case OP_CAST: gradient_give(g, x, lib_cast(l, x->dtype, d)); return true;
+    case OP_CAST: gradient_give(g, x, unrounded(g, x->dtype, d)); return true;
     case OP_WHERE:
         gradient_give(g, u->src[1], lib_where(l, x, d, zero));
         gradient_give(g, u->src[2], lib_where(l, x, zero, d));

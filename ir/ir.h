@@ -839,6 +839,7 @@ struct graph_training {
     struct train_entry run, train, gradients, update, evaluate;
     int nparam, nstatistic;      /* the first states; both are in the block of parameters */
     int64_t nclass;              /* targets are class numbers below it; 0: they are not */
+    bool scales;                 /* the loss, dynamically: gradients need the optimizer's block */
     uint64_t identity;           /* hash of the weights that do not train */
     uint64_t seed;               /* by which elements drop */
     double learning_rate, weight_decay;        /* where the user has no other */

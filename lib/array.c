@@ -50,6 +50,25 @@ bool array_allocate(struct tgc *t, struct array *v)
     return v->data;
 }
 
+bool array_convert(struct tgc *t, struct array *v, enum dtype d)
+{
+    enum dtype from = v->dtype;
+    size_t size = dtype_nbytes(from), to = dtype_nbytes(d);
+    char *data = v->data;
+    if (d == from)
+        return true;
+    for (size_t i = 0; i < v->nelem; i++) {
+        union scalar x = scalar_load(from, data + i * size);
+        scalar_store(d, data + i * to, x);
+        if (isfinite(x.f) && !isfinite(scalar_load(d, data + i * to).f))
+            return diag_error(t, NULL, "'%.100s' has the element %g, which is beyond %s",
+                              v->name ? v->name : "", x.f, dtype_name(d));
+    }
+    v->dtype = d;
+    v->nbytes = v->nelem * to;
+    return true;
+}
+
 void array_fill_random(struct array *v, int index, int64_t least, int64_t most)
 {
     fill_random(dtype_name(v->dtype), v->data, dtype_nbytes(v->dtype), v->nelem,

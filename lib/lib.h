@@ -83,6 +83,7 @@ struct training_options {
     struct optimizer_options optimizer;
     int epochs, batch, warmup;
     double learning_rate, clip;     /* < 0: the optimizer's own; 0: none */
+    double loss_scale;              /* as in struct train_options */
     enum rate_schedule schedule;
     uint64_t seed, init;
     bool has_init, resume, detect_nan;
@@ -334,6 +335,8 @@ bool model_schedule(struct tgc *t, const struct options *o, const char *name, st
 /* train_emit.c: the graph of a program that trains the model, --train, for model_optimize(). needs:
  * a loaded model. false: diagnostics. */
 bool training_lower(struct tgc *t, const struct options *o, struct model *m);
+/* As in struct train_options: that of --loss-scale, or what --math asks for. */
+double training_loss_scale(const struct options *o);
 /* The model alone as it is lowered there: an open first axis of an input is of --batch, or 32. */
 bool training_lower_model(struct tgc *t, const struct options *o, struct model *m);
 /* train_block.c: tgc weights, the model with the values of the block o->params. */
@@ -451,6 +454,9 @@ void *pages_allocate(struct tgc *t, size_t nbytes, const char *what);
 /* Sets nelem and nbytes from dtype and dims and allocates data, zeroed. false: a diagnostic (too
  * large). */
 bool array_allocate(struct tgc *t, struct array *v);
+/* Floats to a float type that is no larger, rounded to nearest, in place. false: a diagnostic, an
+ * element is beyond it. */
+bool array_convert(struct tgc *t, struct array *v, enum dtype d);
 /* The same values each time, by the input's number: runtime/fill.c. */
 void array_fill_random(struct array *v, int index, int64_t least, int64_t most);
 /* "f32[1,28,28]" */
@@ -618,7 +624,8 @@ struct train_epoch {
     int epoch;                      /* from 1 */
     int64_t step;                   /* steps made so far */
     double loss, seconds, accuracy, valid_loss, valid_accuracy;
-    bool has_valid, has_accuracy;
+    bool has_valid, has_accuracy, has_scale;
+    double loss_scale; int64_t skipped;     /* has_scale: of the next step; steps so far */
 };
 /* Trains the model of o by o->training, and writes o->output. A line for each epoch goes to the
  * listener. *written: what was written, measured again on all data. false: diagnostics; a

@@ -35,6 +35,18 @@ static bool read_positive(struct parser *p, const struct given *g, double *v)
                  option_spelling(g->id), g->value);
 }
 
+/* A positive number, or dynamic. */
+static bool read_loss_scale(struct parser *p, const struct given *g)
+{
+    char *end;
+    double *v = &p->o->training.loss_scale;
+    bool is_dynamic = strcmp(g->value, "dynamic") == 0;
+    *v = is_dynamic ? -1 : strtod(g->value, &end);
+    return is_dynamic || (*g->value && !*end && *v > 0 && *v < 1e30) ||
+           usage(p, "option --loss-scale has the value '%.200s'; a positive number or dynamic is "
+                    "expected", g->value);
+}
+
 /* cosine,warmup=100 */
 static bool read_schedule(struct parser *p, const struct given *g)
 {
@@ -120,6 +132,7 @@ bool option_apply_training(struct parser *p, const struct given *g)
     case OPTION_LEARNING_RATE: ok = read_positive(p, g, &o->learning_rate); break;
     case OPTION_SCHEDULE: ok = read_schedule(p, g); break;
     case OPTION_CLIP: ok = read_positive(p, g, &o->clip); break;
+    case OPTION_LOSS_SCALE: ok = read_loss_scale(p, g); break;
     case OPTION_SEED: ok = read_count(p, g, 0, INT64_MAX, &n), o->seed = (uint64_t)n; break;
     case OPTION_INIT:
         ok = read_count(p, g, 0, INT64_MAX, &n), o->init = (uint64_t)n;
@@ -155,7 +168,7 @@ static bool is_of_training(enum option_id id)
 {
     return id == OPTION_LOSS || id == OPTION_OPTIMIZER || id == OPTION_BATCH ||
            id == OPTION_LEARNING_RATE || id == OPTION_CLIP || id == OPTION_SEED ||
-           id == OPTION_FREEZE;
+           id == OPTION_FREEZE || id == OPTION_LOSS_SCALE;
 }
 
 bool options_check_emitted_training(struct parser *p)

@@ -75,6 +75,8 @@ static void report_epoch(struct trainer *r, const struct train_epoch *e)
         text_printf(&x, "  valid_loss %.4f", e->valid_loss);
     if (e->has_valid && e->has_accuracy)
         text_printf(&x, "  valid_accuracy %.4f", e->valid_accuracy);
+    if (e->has_scale)
+        text_printf(&x, "  loss_scale %g, skipped %lld", e->loss_scale, (long long)e->skipped);
     text_printf(&x, "  %.2f s\n", e->seconds);
     progress_end(r->t);
     report_text(r->t, x.s);
@@ -93,6 +95,24 @@ static bool evaluate(struct trainer *r, bool is_valid, double *loss, double *acc
            train_check_loss(r, is_valid ? LOST_IN_VALID : LOST_IN_DATA, *loss);
 }
 
+/* What the dynamic scale has come to, of r->state. false: a diagnostic, nothing is left of it. */
+static bool note_scale(struct trainer *r, struct train_epoch *e)
+{
+    const struct program_state *state = r->program.info->states + r->graph.scale;
+    float scale;
+    e->has_scale = r->graph.scale >= 0;
+    if (!e->has_scale)
+        return true;
+    memcpy(&scale, r->state + state[0].input.offset, sizeof scale);
+    memcpy(&e->skipped, r->state + state[1].input.offset, sizeof e->skipped);
+    e->loss_scale = (double)scale;
+    return scale > 0 ||
+           diag_error(r->t, &(struct place){.file = r->o.model},
+                      "no scale of the loss makes all gradients finite; %lld of %lld steps were "
+                      "skipped: give a lower --lr, or --clip, and --detect-nan for where it begins",
+                      (long long)e->skipped, (long long)r->step);
+}
+
 /* Notes what the epoch came to. */
 static bool end_epoch(struct trainer *r)
 {
@@ -104,7 +124,7 @@ static bool end_epoch(struct trainer *r)
                             .has_accuracy = r->graph.train.correct >= 0,
                             .accuracy = r->correct_sum / (double)r->seen,
                             .has_valid = o->nvalid > 0};
-    if (!train_save_state(r, r->state) || !train_check_weights(r) ||
+    if (!train_save_state(r, r->state) || !train_check_weights(r) || !note_scale(r, &e) ||
         (e.has_valid && !evaluate(r, true, &e.valid_loss, &e.valid_accuracy)))
         return false;
     report_epoch(r, &e);
@@ -162,6 +182,12 @@ static bool read_value(struct trainer *r, int number, const struct uop *state, s
     return true;
 }
 
+/* In the model's dtype. */
+static bool read_weight(struct trainer *r, int number, const struct uop *state, struct array *w)
+{
+    return read_value(r, number, state, w) && array_convert(r->t, w, r->graph.dtype[number]);
+}
+
 /* W + A B. */
 static bool read_sum(struct trainer *r, const struct adapter *of, struct array *w)
 {
@@ -170,17 +196,18 @@ static bool read_sum(struct trainer *r, const struct adapter *of, struct array *
     if (!read_value(r, of->param, param[0], &a) || !read_value(r, of->param + 1, param[1], &b))
         return false;
     *w = (struct array){
-        .name = of->name, .dtype = a.dtype, .ndim = 2, .dim = {a.dim[0], b.dim[1]}};
+        .name = of->name, .dtype = of->dtype, .ndim = 2, .dim = {a.dim[0], b.dim[1]}};
     if (!array_allocate(r->t, w))
         return false;
-    size_t size = dtype_nbytes(a.dtype), rank = (size_t)a.dim[1], cols = (size_t)b.dim[1];
+    size_t size = dtype_nbytes(w->dtype), each = dtype_nbytes(a.dtype);
+    size_t rank = (size_t)a.dim[1], cols = (size_t)b.dim[1];
     for (size_t i = 0; i < w->nelem; i++) {
-        const char *row = (const char *)a.data + i / cols * rank * size;
-        const char *col = (const char *)b.data + i % cols * size;
+        const char *row = (const char *)a.data + i / cols * rank * each;
+        const char *col = (const char *)b.data + i % cols * each;
         union scalar sum = scalar_load(w->dtype, (const char *)of->data + i * size);
         for (size_t k = 0; k < rank; k++)
-            sum.f += scalar_load(a.dtype, row + k * size).f *
-                     scalar_load(b.dtype, col + k * cols * size).f;
+            sum.f += scalar_load(a.dtype, row + k * each).f *
+                     scalar_load(b.dtype, col + k * cols * each).f;
         scalar_store(w->dtype, (char *)w->data + i * size, sum);
     }
     return true;
@@ -193,14 +220,14 @@ static bool write_model(struct trainer *r)
     struct array *weight = mem_array(r->t, (size_t)(g->nparam + g->nstatistic), sizeof *weight);
     if (!train_save_state(r, r->state))
         return false;
-    for (int i = 0; i < nplain; i++)
-        if (!read_value(r, i, g->param[i], &weight[n++]))
+    for (int i = 0; i < nplain; i++, n++)
+        if (!read_weight(r, i, g->param[i], &weight[n]))
             return false;
     for (int i = 0; i < g->nadapter; i++)
         if (!read_sum(r, &g->adapter[i], &weight[n++]))
             return false;
-    for (int i = 0; i < g->nstatistic; i++)
-        if (!read_value(r, g->nparam + i, g->statistic[i], &weight[n++]))
+    for (int i = 0; i < g->nstatistic; i++, n++)
+        if (!read_weight(r, g->nparam + i, g->statistic[i], &weight[n]))
             return false;
     r->model.draw = NULL; /* what is written drops nothing */
     return trained_write(r->t, &r->o, &r->model, weight, n, r->o.output, r->files) &&
@@ -218,6 +245,8 @@ static void say_what_trains(struct trainer *r)
         text_printf(&x, ", %d are frozen", r->graph.nfrozen);
     if (r->graph.from_softmax)
         text_puts(&x, "; the loss takes what the output's softmax is of");
+    if (r->graph.scale >= 0)
+        text_puts(&x, "; the loss is scaled, dynamically");
     text_printf(&x, "; %lld samples, %lld steps an epoch\n", (long long)r->data.nsample,
                 (long long)(r->steps / r->o.training.epochs));
     report_text(r->t, x.s);

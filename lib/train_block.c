@@ -4,7 +4,8 @@
  *      head | key and offset of each tensor | tensors       runtime/train.c
  *
  * A key is of a tensor's name, dtype and shape, so a block finds its weights in the model whatever
- * was frozen. The head's identity is of all weights that are not in the block.
+ * was frozen. Halves train as f32, and are rounded here. The head's identity is of all weights that
+ * are not in the block.
  */
 #include "lib/lib.h"
 
@@ -87,7 +88,7 @@ static const struct buffer *find_weight(struct uop *const *order, int n, uint64_
 {
     for (int i = 0; i < n; i++) {
         const struct buffer *w = order[i]->op == OP_BUFFER ? order[i]->arg.p : NULL;
-        if (w && w->kind == BUFFER_WEIGHT && w->name && w->data && buffer_key(w) == key)
+        if (w && w->kind == BUFFER_WEIGHT && w->name && w->data && train_key(w) == key)
             return w;
     }
     return NULL;
@@ -96,7 +97,7 @@ static const struct buffer *find_weight(struct uop *const *order, int n, uint64_
 static bool take_weight(const struct block *b, int i, const struct buffer *w, struct array *v)
 {
     size_t nelem = 1;
-    *v = (struct array){.name = w->name, .dtype = w->dtype, .ndim = w->ndim};
+    *v = (struct array){.name = w->name, .dtype = train_dtype(w->dtype), .ndim = w->ndim};
     for (int a = 0; a < w->ndim; a++)
         if (!uop_const_int(w->dim[a], &v->dim[a]) || !size_mul(nelem, (size_t)v->dim[a], &nelem))
             return damaged(b, "a tensor's size is unknown");
@@ -105,7 +106,7 @@ static bool take_weight(const struct block *b, int i, const struct buffer *w, st
     if (v->nbytes > b->nbytes - b->offset[i])
         return damaged(b, mem_printf(b->t, "'%.100s' ends after it", w->name));
     memcpy(v->data, b->bytes + b->offset[i], v->nbytes);
-    return true;
+    return array_convert(b->t, v, w->dtype);
 }
 
 /* The weights of the model that the block holds, [b->n]. */

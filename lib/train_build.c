@@ -48,6 +48,7 @@ static bool compile(struct trainer *r)
                                    .lora = train->lora,
                                    .nlora = train->nlora,
                                    .clip = train->clip,
+                                   .loss_scale = training_loss_scale(&r->o),
                                    .draw = r->draw,
                                    .is_one = r->is_one,
                                    .accumulate = r->micro < r->batch};

@@ -85,6 +85,7 @@ static enum loader_type loader_type_of(enum dtype d)
     case DTYPE_U64: return LOADER_U64;
     case DTYPE_I64: return LOADER_I64;
     case DTYPE_F16: return LOADER_F16;
+    case DTYPE_BF16: return LOADER_BF16;
     case DTYPE_F32: return LOADER_F32;
     case DTYPE_F64: return LOADER_F64;
     default: return LOADER_NTYPE;

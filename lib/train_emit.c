@@ -69,6 +69,12 @@ static struct options with_own_shapes(struct tgc *t, const struct options *given
     return o;
 }
 
+double training_loss_scale(const struct options *o)
+{
+    double given = o->training.loss_scale;
+    return given == 0 && o->math == DTYPE_F16 ? -1 : given;
+}
+
 bool training_lower_model(struct tgc *t, const struct options *given, struct model *m)
 {
     struct options o = with_own_shapes(t, given);
@@ -95,6 +101,7 @@ bool training_lower(struct tgc *t, const struct options *given, struct model *m)
                                .freeze = train->freeze,
                                .nfreeze = train->nfreeze,
                                .clip = train->clip,
+                               .loss_scale = training_loss_scale(given),
                                .seed = train->seed,
                                .learning_rate = train->learning_rate > 0
                                                     ? train->learning_rate

@@ -19,6 +19,9 @@ void train_put_json(struct text *x, const struct train_epoch *e)
 {
     text_printf(x, "{\"epoch\": %d, \"step\": %lld, \"loss\": %.9g, \"seconds\": %.3f", e->epoch,
                 (long long)e->step, e->loss, e->seconds);
+    if (e->has_scale)
+        text_printf(x, ", \"loss_scale\": %.9g, \"skipped\": %lld", e->loss_scale,
+                    (long long)e->skipped);
     if (e->has_valid)
         text_printf(x, ", \"valid_loss\": %.9g", e->valid_loss);
     if (e->has_accuracy)
@@ -31,10 +34,13 @@ void train_put_json(struct text *x, const struct train_epoch *e)
 static void put_csv(struct text *x, const struct train_epoch *e, bool is_first)
 {
     if (is_first)
-        text_printf(x, "epoch,step,loss,seconds%s%s%s\n", e->has_valid ? ",valid_loss" : "",
+        text_printf(x, "epoch,step,loss,seconds%s%s%s%s\n",
+                    e->has_scale ? ",loss_scale,skipped" : "", e->has_valid ? ",valid_loss" : "",
                     e->has_accuracy ? ",accuracy" : "",
                     e->has_accuracy && e->has_valid ? ",valid_accuracy" : "");
     text_printf(x, "%d,%lld,%.9g,%.3f", e->epoch, (long long)e->step, e->loss, e->seconds);
+    if (e->has_scale)
+        text_printf(x, ",%.9g,%lld", e->loss_scale, (long long)e->skipped);
     if (e->has_valid)
         text_printf(x, ",%.9g", e->valid_loss);
     if (e->has_accuracy)
@@ -92,7 +98,7 @@ struct head {
     int64_t step, epoch, seen, best_epoch, nbytes, nhistory;
     double loss_sum, correct_sum, seconds, total_seconds, best;
 };
-static const char magic[16] = "tgc training 2";
+static const char magic[16] = "tgc training 3";
 
 /* Of all that decides the steps to come. */
 static void identify(const struct trainer *r, unsigned char out[DIGEST_NBYTES])
@@ -113,6 +119,8 @@ static void identify(const struct trainer *r, unsigned char out[DIGEST_NBYTES])
     digest_add(&d, o->optimizer.setting, sizeof o->optimizer.setting);
     digest_add(&d, &o->learning_rate, sizeof o->learning_rate);
     digest_add(&d, &o->clip, sizeof o->clip);
+    digest_add(&d, &o->loss_scale, sizeof o->loss_scale);
+    digest_add_number(&d, (uint64_t)r->o.math);
     digest_add_number(&d, (uint64_t)o->schedule);
     digest_add_number(&d, (uint64_t)o->warmup);
     digest_add_number(&d, o->schedule == RATE_CONSTANT ? 0 : (uint64_t)r->steps);

@@ -149,7 +149,7 @@ static const char header_text[] =
     "int model_train(model_self *self, const model_train_inputs *in, const TARGET_TYPE *targets,\n"
     "                LOSS_TYPE *loss);\n"
     "/* Adds gradients to the block of these. Of several runs that make a step, sample_weight is\n"
-    " * of all of them: 1 / (runs x samples) is their mean. */\n"
+    " * of all of them: 1 / (runs x samples) is their mean.AND_SCALE */\n"
     "int model_gradients(model_self *self, const model_train_inputs *in,\n"
     "                    const TARGET_TYPE *targets, LOSS_TYPE *loss);\n"
     "/* The step by the sums of gradients, which are 0 then. Reads learning_rate, weight_decay\n"
@@ -163,6 +163,9 @@ static const char header_text[] =
     "/* A parameter, from 0 on, then running statistics: name, dtype, shape, and the offset of\n"
     " * its data in the block. NULL: there are no more. */\n"
     "const struct model_tensor *model_parameter(int index);\n\n";
+
+static const char scale_text[] =
+    "\n * The loss is scaled, by what is in the optimizer's block: it needs that, too";
 
 static const char *targets_text(struct program *p)
 {
@@ -186,6 +189,7 @@ static const struct text_word *words_of(struct program *p)
                                      {"TARGET_SHAPE", targets_text(p)},
                                      {"TARGET_TYPE", target_type(p)},
                                      {"LOSS_TYPE", loss_type(p)},
+                                     {"AND_SCALE", x->scales ? scale_text : ""},
                                      {NULL, NULL}};
     struct text_word *copy = mem_array(p->t, sizeof word / sizeof *word, sizeof *word);
     memcpy(copy, word, sizeof word);
@@ -291,6 +295,14 @@ static void write_params_init(struct program *p, struct text *out)
         snippet_use(&p->snippets, draw);
         text_printf(&draws, "    %s(params + %zu, %zu, seed + %d, %lld);\n", draw, st->place[0],
                     st->nbytes / dtype_nbytes(st->in->dtype), i, (long long)fan);
+    }
+    for (int i = x->nparam + x->nstatistic; i < p->s->nstate; i++) {
+        const struct state *st = p->s->state[i];
+        if (st->in->first)
+            text_printf(&copies,
+                        "    if (self->options.optimizer)\n"
+                        "        memcpy((unsigned char *)self->options.optimizer + %zu, w->%s, %zu);\n",
+                        st->place[0], p->buffer_name[st->in->first->id], st->nbytes);
     }
     const struct text_word word[] = {
         {"TABLE", p->weights == WEIGHTS_FILE
@@ -544,7 +556,7 @@ void training_write_functions(struct program *p, struct text *out)
     program_write_text(p, out, check_text);
     write_run(p, out);
     write_function(p, "train", &x->train, 5, false, out);
-    write_function(p, "gradients", &x->gradients, 3, false, out);
+    write_function(p, "gradients", &x->gradients, x->scales ? 7 : 3, false, out);
     write_update(p, out);
     write_function(p, "evaluate", &x->evaluate, 1, true, out);
 }

@@ -1,15 +1,25 @@
 /* step.c - a model's graph becomes the graph of its training: see train.h.
  *
- *      weights ──> states                every float weight that the loss depends on
+ *      weights ──> states                every float weight that the loss depends on; halves as
+ *                                        f32, which the model reads rounded
  *      W ──> W + A B, states A and B     by --lora: W is a constant
  *      running means and variances       in "train" those of the batch, which the states follow;
  *                                        in "evaluate" the states
  *      inputs ──> a copy for each entry
  *      loss, gradients, the optimizer's steps
+ *      loss x scale ──> gradients / scale        where halves would lose small gradients
+ *
+ * A dynamic scale is a state. A step whose gradients are not all finite changes no parameter and
+ * halves it; after GOOD_STEPS without one it doubles.
+ * source: Micikevicius et al., Mixed precision training, 2018; torch.amp.GradScaler, whose numbers
+ * these are
  */
 #include "frontend/train/train.h"
 
+#include <math.h>
 #include <string.h>
+
+enum { FIRST_SCALE = 1 << 16, GOOD_STEPS = 2000 };
 
 struct training {
     struct lib l;
@@ -19,6 +29,8 @@ struct training {
     struct train_graph *made;
     struct uop *value;                              /* the output that the loss is of */
     struct uop *y;                                  /* value, with an axis of samples */
+    bool has_halves;                                /* something that trains is f16 */
+    struct uop *scale, *good, *skipped;             /* states of a dynamic scale of the loss */
     bool is_class;                                  /* the target is class numbers */
     int target_ndim; int64_t target_dim[MAX_RANK];
     struct uop **leaf; int nleaf; size_t cap_leaf;  /* weights, as they were, params' first */
@@ -35,6 +47,15 @@ struct training {
 
 /* ------------------------------------------------------------------------------------- identity */
 
+enum dtype train_dtype(enum dtype d) { return dtype_is_half(d) ? DTYPE_F32 : d; }
+
+uint64_t train_key(const struct buffer *w)
+{
+    struct buffer trains = *w;
+    trains.dtype = train_dtype(w->dtype);
+    return buffer_key(&trains);
+}
+
 uint64_t train_identity(struct tgc *t, const struct graph *g, const uint64_t *key, int n)
 {
     int nroot, norder;
@@ -44,7 +65,7 @@ uint64_t train_identity(struct tgc *t, const struct graph *g, const uint64_t *ke
         const struct buffer *b = order[i]->op == OP_BUFFER ? order[i]->arg.p : NULL;
         if (!b || b->kind != BUFFER_WEIGHT || !b->is_named || !b->data || b->dtype == DTYPE_STRING)
             continue;
-        uint64_t own = buffer_key(b);
+        uint64_t own = train_key(b);
         bool trains = false;
         for (int k = 0; k < n; k++)
             trains |= key[k] == own;
@@ -120,12 +141,44 @@ static void replace_leaf(struct training *s, struct uop *leaf, struct uop *by)
     VEC_PUSH(s->t, s->instead, s->ninstead, s->cap_instead, by);
 }
 
+/* The weight as it begins to train. */
+static struct buffer *first_of(struct training *s, struct buffer *b)
+{
+    enum dtype d = train_dtype(b->dtype);
+    if (d == b->dtype)
+        return b;
+    struct buffer *wide = buffer_new(s->t, BUFFER_WEIGHT, d, b->dim, b->ndim, b->name);
+    size_t from = dtype_nbytes(b->dtype), to = dtype_nbytes(d), n = b->nbytes / from;
+    wide->nbytes = size_mul(n, to, &wide->nbytes) ? wide->nbytes : SIZE_MAX;
+    char *data = mem_alloc(s->t, wide->nbytes);
+    for (size_t i = 0; i < n; i++)
+        scalar_store(d, data + i * to, scalar_load(b->dtype, (const char *)b->data + i * from));
+    wide->data = data;
+    return wide;
+}
+
+/* What trains as the model reads the weight u: rounded by a Cast, which no pass leaves out. */
+static struct uop *as_weight(struct training *s, const struct uop *u, struct uop *x)
+{
+    int outer = s->t->current_origin;
+    if (x->dtype == u->dtype)
+        return x;
+    origin_new(s->t, uop_buffer_of(u)->name, "Cast", -1);
+    x = lib_cast(&s->l, u->dtype, x);
+    s->t->current_origin = outer;
+    return x;
+}
+
 /* The weight's state, which replaces it. */
 static struct uop *make_state(struct training *s, struct uop *u)
 {
     struct buffer *b = (struct buffer *)(uintptr_t)uop_buffer_of(u);
-    struct uop *state = new_state(s, u->dtype, u->dim, u->ndim, b->name, BLOCK_PARAMS, b);
-    replace_leaf(s, u, state);
+    struct buffer *first = first_of(s, b);
+    struct uop *state =
+        new_state(s, first->dtype, u->dim, u->ndim, b->name, BLOCK_PARAMS, first);
+    replace_leaf(s, u, as_weight(s, u, state));
+    s->made->dtype[s->nstate - 1] = u->dtype;
+    s->has_halves |= u->dtype == DTYPE_F16;
     return state;
 }
 
@@ -151,13 +204,16 @@ static void make_adapter(struct training *s, struct uop *w, int rank)
     const char *name = uop_buffer_of(w)->name;
     const char *a_name = mem_printf(s->t, "%s.lora_a", name);
     struct uop *r = uop_int(s->t, rank), *a_dim[2] = {w->dim[0], r}, *b_dim[2] = {r, w->dim[1]};
-    struct buffer *first = buffer_new(s->t, BUFFER_WEIGHT, w->dtype, a_dim, 2, a_name);
-    struct uop *a = new_state(s, w->dtype, a_dim, 2, a_name, BLOCK_PARAMS, first);
-    struct uop *b = new_state(s, w->dtype, b_dim, 2, mem_printf(s->t, "%s.lora_b", name),
-                              BLOCK_PARAMS, NULL);
-    replace_leaf(s, w, lib_add(&s->l, w, lib_matmul(&s->l, a, b)));
+    enum dtype d = train_dtype(w->dtype);
+    struct buffer *first = buffer_new(s->t, BUFFER_WEIGHT, d, a_dim, 2, a_name);
+    struct uop *a = new_state(s, d, a_dim, 2, a_name, BLOCK_PARAMS, first);
+    struct uop *b =
+        new_state(s, d, b_dim, 2, mem_printf(s->t, "%s.lora_b", name), BLOCK_PARAMS, NULL);
+    struct uop *sum = lib_add(&s->l, lib_cast(&s->l, d, w), lib_matmul(&s->l, a, b));
+    replace_leaf(s, w, as_weight(s, w, sum));
+    s->has_halves |= w->dtype == DTYPE_F16;
     made->adapter[made->nadapter++] =
-        (struct adapter){name, uop_buffer_of(w)->data, made->nparam};
+        (struct adapter){name, w->dtype, uop_buffer_of(w)->data, made->nparam};
     made->param[made->nparam++] = a;
     made->param[made->nparam++] = b;
 }
@@ -206,7 +262,7 @@ static void find_statistics(struct training *s, struct uop *const *order, int n)
 static bool may_train(const struct buffer *b)
 {
     return b->kind == BUFFER_WEIGHT && b->is_named && b->data && !b->statistic &&
-           (b->dtype == DTYPE_F32 || b->dtype == DTYPE_F64) && (b->ndim > 0 || b->is_param);
+           dtype_is_float(b->dtype) && !dtype_is_f8(b->dtype) && (b->ndim > 0 || b->is_param);
 }
 
 /* The params of a text, or where there are none, as in ONNX, all weights. */
@@ -219,6 +275,7 @@ static bool find_parameters(struct training *s)
     bool has_params = false;
     ARRAY_COPY(copy, order, n);
     made->param = mem_array(s->t, 2 * (size_t)n + 1, sizeof *copy);
+    made->dtype = mem_array(s->t, 3 * (size_t)n + 1, sizeof *made->dtype);
     made->adapter = mem_array(s->t, (size_t)n + 1, sizeof *made->adapter);
     for (int i = 0; i < n; i++)
         has_params |= copy[i]->op == OP_BUFFER && uop_buffer_of(copy[i])->is_param;
@@ -244,13 +301,13 @@ static bool find_parameters(struct training *s)
            diag_error(s->t, s->l.at, "nothing trains: %s",
                       made->nfrozen
                           ? "all weights match --freeze"
-                          : "the loss depends on no weight of f32 or f64; weights are the "
-                            "initializers of an ONNX model, or weight and param of a .tg");
+                          : "the loss depends on no weight of f16, bf16, f32 or f64; weights are "
+                            "the initializers of an ONNX model, or weight and param of a .tg");
 }
 
 /* ---------------------------------------------------------------------------------- the forward */
 
-/* The mean, or the variance, of x over all axes but the channels'. */
+/* The mean, or the variance, of x over all axes but the channels', in the accumulation dtype. */
 static struct uop *measure(struct training *s, const struct statistic *k, struct uop *x,
                            const struct uop *like)
 {
@@ -262,7 +319,7 @@ static struct uop *measure(struct training *s, const struct statistic *k, struct
         struct uop *off = lib_sub(l, wide, v);
         v = lib_reduce(l, REDUCE_MEAN, lib_mul(l, off, off), axes, true);
     }
-    return v ? uop_reshape(s->t, lib_cast(l, like->dtype, v), like->dim, like->ndim) : NULL;
+    return v ? uop_reshape(s->t, v, like->dim, like->ndim) : NULL;
 }
 
 /* What a run computes, root[0] the output, with the entry's own inputs and, in training, with the
@@ -294,13 +351,14 @@ static bool run_forward(struct training *s, struct train_entry *e, struct uop **
         return diag_error(s->t, s->l.at, "a run of this model finds sizes of its values, and what "
                           "has no size beforehand does not train; fix them by --shape");
     for (int i = 0; i < nof; i++) { /* earlier layers first: a statistic is of what is rewritten */
-        struct uop *leaf = s->leaf[first + i], *old = s->instead[first + i];
+        struct uop *leaf = s->leaf[first + i], *old = made->statistic[i];
         const struct statistic *k = uop_buffer_of(leaf)->statistic;
         struct uop *now = measure(s, k, root[nroot + i], leaf);
         struct uop_map one = {.t = s->t};
-        map_set(&one, leaf, now);
+        map_set(&one, leaf, lib_cast(&s->l, leaf->dtype, now));
         if (!lib_copy(s->t, root, nroot + nof, NULL, &one))
             return false;
+        now = lib_cast(&s->l, old->dtype, now);
         struct uop *follow = lib_binaryf(&s->l, OP_MUL, now, 1 - k->momentum);
         keep(s, old, lib_add(&s->l, lib_binaryf(&s->l, OP_MUL, old, k->momentum), follow));
     }
@@ -393,6 +451,88 @@ static struct step_inputs add_step_inputs(struct training *s, struct train_entry
     return in;
 }
 
+/* ---------------------------------------------------------------------------- the loss's scale */
+
+/* A state of one number, which lies with the optimizer's. */
+static struct uop *new_number(struct training *s, enum dtype d, const char *name, double v)
+{
+    struct buffer *first = buffer_new(s->t, BUFFER_WEIGHT, d, NULL, 0, name);
+    void *data = mem_alloc(s->t, dtype_nbytes(d));
+    union scalar number = {.f = v}, whole = {.i = (int64_t)v};
+    scalar_store(d, data, dtype_is_float(d) ? number : whole);
+    first->data = data;
+    first->nbytes = dtype_nbytes(d);
+    return new_state(s, d, NULL, 0, name, BLOCK_OPTIMIZER, first);
+}
+
+static bool scales_dynamically(const struct training *s)
+{
+    return s->o->loss_scale < 0 || (s->o->loss_scale == 0 && s->has_halves);
+}
+
+static void add_scale(struct training *s)
+{
+    s->made->scale = -1;
+    if (!scales_dynamically(s))
+        return;
+    s->made->scale = s->nstate;
+    s->scale = new_number(s, DTYPE_F32, "loss_scale", FIRST_SCALE);
+    s->skipped = new_number(s, DTYPE_I64, "loss_scale.skipped", 0);
+    s->good = new_number(s, DTYPE_I64, "loss_scale.good", 0);
+}
+
+/* What the loss is multiplied by; NULL: nothing. */
+static struct uop *scale_of(const struct training *s)
+{
+    return s->scale              ? s->scale
+           : s->o->loss_scale > 0 ? uop_constf(s->t, DTYPE_F32, s->o->loss_scale)
+                                  : NULL;
+}
+
+/* How many elements of the gradients are NaN or infinite: f32. */
+static struct uop *count_special(const struct training *s, struct uop *const *dx)
+{
+    const struct lib *l = &s->l;
+    struct uop *n = NULL;
+    for (int i = 0; i < s->made->nparam; i++) {
+        struct uop *is_finite =
+            lib_binaryf(l, OP_LT, lib_unary(l, OP_ABS, dx[i]), (double)INFINITY);
+        struct uop *other = lib_cast(l, DTYPE_F32, lib_unary(l, OP_NOT, is_finite));
+        other = other->ndim ? tensor_sum(s->t, other, lib_all_axes(other), false) : other;
+        n = n ? lib_add(l, n, other) : other;
+    }
+    return n;
+}
+
+/* The next scale, and its counts. */
+static void keep_scale(struct training *s, struct uop *is_good)
+{
+    const struct lib *l = &s->l;
+    struct uop *none = uop_consti(s->t, DTYPE_I64, 0), *one = uop_consti(s->t, DTYPE_I64, 1);
+    struct uop *good = lib_where(l, is_good, lib_add(l, s->good, one), none);
+    struct uop *is_due = lib_binary(l, OP_EQ, good, uop_consti(s->t, DTYPE_I64, GOOD_STEPS));
+    struct uop *twice = lib_binaryf(l, OP_MUL, s->scale, 2);
+    struct uop *may_grow = lib_binaryf(l, OP_LT, twice, (double)INFINITY);
+    struct uop *grown =
+        lib_where(l, lib_binary(l, OP_AND, is_due, may_grow), twice, s->scale);
+    keep(s, s->scale, lib_where(l, is_good, grown, lib_binaryf(l, OP_MUL, s->scale, 0.5)));
+    keep(s, s->skipped, lib_where(l, is_good, s->skipped, lib_add(l, s->skipped, one)));
+    keep(s, s->good, lib_where(l, is_due, none, good));
+}
+
+/* Gradients of the loss itself. *is_good: whether all are finite; NULL: that does not matter. */
+static void unscale(struct training *s, struct uop **dx, struct uop **is_good)
+{
+    const struct lib *l = &s->l;
+    struct uop *by = scale_of(s);
+    *is_good = s->scale ? lib_binaryf(l, OP_EQ, count_special(s, dx), 0) : NULL;
+    by = by ? lib_div(l, lib_scalar(l, by, 1), by) : NULL;
+    for (int i = 0; i < s->made->nparam && by; i++)
+        dx[i] = lib_mul(l, dx[i], lib_cast(l, dx[i]->dtype, by));
+}
+
+/* ----------------------------------------------------------------------------------- the update */
+
 /* All gradients, no longer than `clip` together. */
 static void clip(struct training *s, struct uop **dx)
 {
@@ -432,10 +572,23 @@ static struct uop *optimizer_state(struct training *s, const struct uop *x, cons
     return uop_buffer(s->t, b);
 }
 
-static bool add_update(struct training *s, const struct step_inputs *in, struct uop **dx)
+/* The state's next value, unless the step is skipped. */
+static void keep_if(struct training *s, struct uop *is_good, struct uop *state, struct uop *next)
+{
+    keep(s, state, is_good ? lib_where(&s->l, is_good, next, state) : next);
+}
+
+static bool add_update(struct training *s, const struct step_inputs *given, struct uop **dx)
 {
     static const char *const suffix[OPTIMIZER_STATES] = {"m", "v"};
     const struct lib *l = &s->l;
+    struct step_inputs now = *given, *in = &now;
+    struct uop *is_good;
+    unscale(s, dx, &is_good);
+    if (is_good) { /* a skipped step is none */
+        now.number = lib_sub(l, now.number, lib_cast(l, DTYPE_F32, s->skipped));
+        keep_scale(s, is_good);
+    }
     if (s->o->clip > 0)
         clip(s, dx);
     for (int i = 0; i < s->made->nparam; i++) {
@@ -451,13 +604,13 @@ static bool add_update(struct training *s, const struct step_inputs *in, struct 
         }
         if (!optimizer_step(l, &s->o->optimizer, &typed, &x, dx[i], state))
             return false;
-        keep(s, old, x);
+        keep_if(s, is_good, old, x);
         for (int k = 0; k < OPTIMIZER_STATES; k++) {
             if (state[k] == before[k])
                 continue;
             if (!is_state(s, before[k]))
                 VEC_PUSH(s->t, s->state, s->nstate, s->cap_state, before[k]);
-            keep(s, before[k], state[k]);
+            keep_if(s, is_good, before[k], state[k]);
         }
     }
     return true;
@@ -468,7 +621,9 @@ static bool begin_gradients(struct training *s, const char *name, struct train_e
                             struct uop **dx)
 {
     begin_entry(s, name, e);
-    struct uop *loss = add_loss(s, e, true);
+    struct uop *loss = add_loss(s, e, true), *by = scale_of(s);
+    if (loss && by)
+        loss = lib_mul(&s->l, loss, lib_cast(&s->l, loss->dtype, by));
     return loss && lib_gradient(&s->l, loss, s->made->param, s->made->nparam, dx);
 }
 
@@ -537,6 +692,7 @@ static bool add_training(struct training *s)
 {
     struct train_graph *made = s->made;
     made->update.number = -1;
+    add_scale(s);
     if (s->o->blocks)
         return add_run(s) && add_step(s, &made->train) && add_steps_of_runs(s, &made->gradients);
     return s->o->accumulate ? add_steps_of_runs(s, &made->train) : add_step(s, &made->train);
@@ -645,6 +801,7 @@ static const struct graph_training *describe(const struct training *s)
                                  .nparam = made->nparam,
                                  .nstatistic = made->nstatistic,
                                  .nclass = made->nclass,
+                                 .scales = s->scale != NULL,
                                  .identity = s->identity,
                                  .seed = s->o->seed,
                                  .learning_rate = s->o->learning_rate,
@@ -659,7 +816,7 @@ static void identify(struct training *s)
 {
     uint64_t *key = mem_array(s->t, (size_t)s->nleaf + 1, sizeof *key);
     for (int i = 0; i < s->nleaf; i++)
-        key[i] = buffer_key(uop_buffer_of(s->leaf[i]));
+        key[i] = train_key(uop_buffer_of(s->leaf[i]));
     s->identity = train_identity(s->t, s->g, key, s->nleaf);
 }
 

@@ -88,6 +88,9 @@ struct train_options {
     const char *const *freeze; int nfreeze;    /* patterns of names that do not train */
     const struct lora *lora; int nlora;        /* if there are any, nothing else trains */
     double clip;                    /* the largest norm of all gradients; 0: any */
+    /* what the loss is multiplied by before it is differentiated; -1: a dynamic scale; 0: that
+     * where weights of f16 train, otherwise none */
+    double loss_scale;
     struct uop *draw;               /* the number of a run, by which it drops elements; or NULL */
     uint64_t seed; double learning_rate;    /* blocks: what the program has of them */
     bool accumulate;                /* several runs make a step */
@@ -99,7 +102,7 @@ struct train_options {
     int64_t target_dim[MAX_RANK];
 };
 /* A matrix of struct lora, with its values; param: the number of A's state, B's is the next one. */
-struct adapter { const char *name; const void *data; int param; };
+struct adapter { const char *name; enum dtype dtype; const void *data; int param; };
 struct train_graph {
     int ninput;                     /* of the model, in each entry that runs it, from `input` on */
     /* update.number -1: train makes the step. blocks: all of them, and train makes the step */
@@ -107,11 +110,19 @@ struct train_graph {
     int nparam; struct uop **param; /* states, in the order of first use */
     int nadapter; struct adapter *adapter;
     int nstatistic; struct uop **statistic;    /* states: running means and variances */
+    enum dtype *dtype;              /* [nparam + nstatistic] of the model's weights; not by lora */
     int nfrozen;                    /* tensors that could train, but for `freeze` or `lora` */
     int64_t nclass;                 /* targets are class numbers, i64, below it; 0: they are not */
+    /* the number of the state "loss_scale" f32, after which "loss_scale.skipped" i64 comes, the
+     * steps that were skipped; -1: the scale is not dynamic */
+    int scale;
     bool from_softmax;              /* the loss takes what the output's softmax was of */
 };
-/* Of the weights of g, with their values, but for those of the n keys: of buffer_key(). */
+/* Of what trains for a weight of this dtype: halves train as f32. */
+enum dtype train_dtype(enum dtype d);
+/* buffer_key() of the parameter that a weight becomes. */
+uint64_t train_key(const struct buffer *w);
+/* Of the weights of g, with their values, but for those of the n keys: of train_key(). */
 uint64_t train_identity(struct tgc *t, const struct graph *g, const uint64_t *key, int n);
 /* Makes *g, a lowered model with inputs, the graph of its training. false: diagnostics at `at`. */
 bool train_lower(struct tgc *t, const struct place *at, struct graph *g,

@@ -14,6 +14,11 @@
 
 LOADER_API bool loader_is_float(enum loader_type type) { return type >= LOADER_F16; }
 
+static bool loader_is_half(enum loader_type type)
+{
+    return type == LOADER_F16 || type == LOADER_BF16;
+}
+
 /* By the bits: f16 has 5 of exponent and 10 of mantissa. */
 static double loader_from_half(uint16_t h)
 {
@@ -28,28 +33,30 @@ static double loader_from_half(uint16_t h)
     return (double)(h & 0x8000 ? -v : v);
 }
 
-/* To nearest, ties to even, by the bits: f64 has 11 of exponent and 52 of mantissa. false: it is
- * finite, and rounds to infinity. */
-static bool loader_to_half(double v, uint16_t *h)
+/* To nearest, ties to even, by the bits: f64 has 11 of exponent and 52 of mantissa, bf16 8 and 7.
+ * false: it is finite, and rounds to infinity. */
+static bool loader_to_half(double v, enum loader_type type, uint16_t *h)
 {
+    const uint32_t fraction = type == LOADER_F16 ? 10 : 7, infinite = type == LOADER_F16 ? 31 : 255,
+                   least = type == LOADER_F16 ? 1009 : 897; /* f64's exponent of the least normal */
     uint64_t bits, one = 1;
     memcpy(&bits, &v, sizeof bits);
     uint32_t sign = (uint32_t)(bits >> 48) & 0x8000, exponent = (uint32_t)(bits >> 52) & 2047;
     uint64_t mantissa = bits & ((one << 52) - 1);
     if (exponent == 2047) {
-        *h = (uint16_t)(sign | (mantissa ? 0x7e00 : 0x7c00));
+        *h = (uint16_t)(sign | infinite << fraction | (mantissa ? 1u << (fraction - 1) : 0));
         return true;
     }
-    /* with a hidden one, in units of f16's last bit: 2^-24 below 2^-14, that is, exponent 1009 */
-    uint32_t dropped = exponent >= 1009 ? 42 : 1051 - exponent;
-    uint32_t base = exponent >= 1009 ? (exponent - 1009) << 10 : 0;
+    /* with a hidden one, in units of the half's last bit, which below `least` is that of `least` */
+    uint32_t dropped = 52 - fraction + (exponent >= least ? 0 : least - exponent);
+    uint32_t base = exponent >= least ? (exponent - least) << fraction : 0;
     mantissa |= exponent ? one << 52 : 0;
     if (dropped > 53)
         mantissa = 0;
     else
         mantissa = (mantissa + (one << (dropped - 1)) - 1 + (mantissa >> dropped & 1)) >> dropped;
     *h = (uint16_t)(sign | (base + (uint32_t)mantissa));
-    return base + mantissa < 0x7c00;
+    return base + mantissa < infinite << fraction;
 }
 
 LOADER_API int64_t loader_load_integers(const uint8_t *from, enum loader_type type, int64_t n,
@@ -84,6 +91,14 @@ LOADER_API void loader_load_floats(const uint8_t *from, enum loader_type type, i
         memcpy(&x, from + 2 * i, sizeof x);
         v[i] = loader_from_half(x);
     }
+    for (int64_t i = 0; type == LOADER_BF16 && i < n; i++) {
+        uint16_t x;
+        memcpy(&x, from + 2 * i, sizeof x);
+        const uint32_t bits = (uint32_t)x << 16;
+        float wide;
+        memcpy(&wide, &bits, sizeof wide);
+        v[i] = (double)wide;
+    }
     for (int64_t i = 0; type == LOADER_F32 && i < n; i++) {
         float x;
         memcpy(&x, from + 4 * i, sizeof x);
@@ -99,9 +114,9 @@ static bool loader_store_as_float(int64_t v, uint8_t *to, enum loader_type type)
     uint16_t half;
     float narrow = (float)v;
     double wide = (double)v;
-    if (type == LOADER_F16 && !loader_to_half(wide, &half))
+    if (loader_is_half(type) && !loader_to_half(wide, type, &half))
         return false;
-    if (type == LOADER_F16)
+    if (loader_is_half(type))
         memcpy(to, &half, sizeof half);
     else if (type == LOADER_F32)
         memcpy(to, &narrow, sizeof narrow);
@@ -164,7 +179,7 @@ LOADER_API int64_t loader_store_floats(const double *v, int64_t n, uint8_t *to,
             float narrow = (float)v[i];
             memcpy(to + 4 * i, &narrow, sizeof narrow);
         } else {
-            if (!loader_to_half(v[i], &half))
+            if (!loader_to_half(v[i], type, &half))
                 return i;
             memcpy(to + 2 * i, &half, sizeof half);
         }

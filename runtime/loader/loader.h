@@ -34,7 +34,7 @@ enum {
 /* The element types of files, which are also those that rows are converted to: name, text, C type,
  * NumPy's kind, IDX's code (0: IDX has none). f16 is stored as its bits, since pictures and tokens
  * are kept so to save space; u16 and u32 are usual for tokens. NumPy's remaining kinds (complex,
- * text, dates, objects) are refused. */
+ * text, dates, objects) are refused. NumPy has no bf16: rows are converted to it. */
 #define LOADER_INTEGERS(TYPE)            \
     TYPE(BOOL, "bool", uint8_t, 'b', 0)  \
     TYPE(U8, "u8", uint8_t, 'u', 0x08)   \
@@ -45,9 +45,10 @@ enum {
     TYPE(I32, "i32", int32_t, 'i', 0x0c) \
     TYPE(U64, "u64", uint64_t, 'u', 0)   \
     TYPE(I64, "i64", int64_t, 'i', 0)
-#define LOADER_FLOATS(TYPE)            \
-    TYPE(F16, "f16", uint16_t, 'f', 0) \
-    TYPE(F32, "f32", float, 'f', 0x0d) \
+#define LOADER_FLOATS(TYPE)              \
+    TYPE(F16, "f16", uint16_t, 'f', 0)   \
+    TYPE(BF16, "bf16", uint16_t, '-', 0) \
+    TYPE(F32, "f32", float, 'f', 0x0d)   \
     TYPE(F64, "f64", double, 'f', 0x0e)
 
 enum loader_type {

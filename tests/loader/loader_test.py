@@ -494,6 +494,26 @@ def _(folder):
         same(np.where(nan, 0, got).astype(TYPES[to]), np.where(nan, 0, wanted).astype(TYPES[to]), f"{kind} to {to}")
 
 
+@case("gather: numbers to bf16, which no file holds")
+def _(folder):
+    """By the spacing of its numbers: 2^(e - 7) from 2^e on, and 2^-133 below 2^-126."""
+    floats = np.concatenate([np.array([v for v in VALUES["f"] if np.isfinite(v)]), [3.3961e38, 3.3963e38, 1.18e-38, 9.3e-41, 4.6e-41, 4.5e-41, 1.00390625, 1.01171875],
+                             RANDOM.standard_normal(400) * 10.**RANDOM.integers(-40, 37, 400)])
+    whole = np.array([v for v in VALUES["i"] if abs(v) < 2**63], "i8")
+    for name, array in ("floats", floats), ("whole", whole):
+        np.save(folder / f"{name}.npy", array)
+        with np.errstate(all="ignore"):
+            unit = 2.**(np.maximum(np.floor(np.log2(abs(array.astype(float)))), -126) - 7)
+            wanted = np.rint(array / unit) * unit
+        fits = np.flatnonzero(abs(wanted) < 2.**128)
+        drive(folder, "open", "x", f"{name}.npy", "gather", "x", "bf16", "out", ",".join(map(str, fits)))
+        got = (np.fromfile(folder / "out", "u2").astype("u4") << 16).view("f4")
+        same(got, wanted[fits].astype("f4"), name)
+        for k in np.flatnonzero(abs(wanted) >= 2.**128):
+            text = drive(folder, "open", "x", f"{name}.npy", "gather", "x", "bf16", "out", f"0,{k}", status=1)
+            expect(f"sample {k} of 'x'" in text and "no bf16 is" in text, text)
+
+
 @case("gather: rows, long ones, and numbers out of range")
 def _(folder):
     x = RANDOM.integers(-100, 100, (9, 7, 111), "i2")

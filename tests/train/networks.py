@@ -1,5 +1,6 @@
 """Networks and samples of the suites of training: ONNX models of random weights, and PyTorch's of the same in reference.py."""
 
+import ml_dtypes
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
@@ -105,8 +106,48 @@ def deep(folder):
     return w
 
 
+KINDS = {"f16": (TensorProto.FLOAT16, np.float16), "bf16": (TensorProto.BFLOAT16, ml_dtypes.bfloat16)}
+
+
+def halves_of(path, kind, inside=True):
+    """The model of f32 in halves: all floats, or but for a Cast at either end."""
+    proto, dtype = KINDS[kind]
+    m = onnx.load(path)
+    for i in m.graph.initializer:
+        if i.data_type == TensorProto.FLOAT:
+            i.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(i).astype(dtype), i.name))
+    for n in m.graph.node:
+        for a in n.attribute:
+            if a.name == "value" and a.t.data_type == TensorProto.FLOAT:
+                a.t.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(a.t).astype(dtype)))
+    ends = [v for v in [*m.graph.input, *m.graph.output] if v.type.tensor_type.elem_type == TensorProto.FLOAT]
+    for v in ends:
+        if not inside:
+            v.type.tensor_type.elem_type = proto
+    if inside:
+        names = {v.name: f"{v.name}.half" for v in ends}
+        for n in m.graph.node:
+            n.input[:] = [names.get(i, i) for i in n.input]
+            n.output[:] = [names.get(o, o) for o in n.output]
+        for v in m.graph.input:
+            if v.name in names:
+                m.graph.node.insert(0, helper.make_node("Cast", [v.name], [names[v.name]], to=proto))
+        m.graph.node.extend(helper.make_node("Cast", [names[v.name]], [v.name], to=TensorProto.FLOAT) for v in m.graph.output if v.name in names)
+    onnx.save(m, path)
+
+
+def in_halves(make, kind):
+    """The network with weights of halves; their values as f32."""
+    def made(folder):
+        w = make(folder)
+        halves_of(folder / "m.onnx", kind)
+        return {n: a.astype(KINDS[kind][1]).astype(np.float32) if a.dtype == np.float32 else a for n, a in w.items()}
+    return made
+
+
 NETWORKS = {"mlp": (mlp, (6,)), "cnn": (cnn, (2, 12, 12)), "lstm": (lstm, (7, 3)), "transformer": (transformer, None),
             "deep": (deep, (2, 12, 12)), "lora": (lora, (6,))}
+NETWORKS |= {f"{n}.{kind}": (in_halves(make, kind), shape) for n, (make, shape) in NETWORKS.items() for kind in KINDS}
 
 
 def save(path, nodes, inputs, outputs, weights):

@@ -87,7 +87,7 @@ def steps(todo):
     data = np.load(f"{todo['folder']}/d.npz")
     x, target = torch.tensor(data["x"]), torch.tensor(data["target"])
     optimizer = OPTIMIZERS[todo["optimizer"]](trained)
-    network = {"mlp": mlp, "lora": lora, "lstm": lstm, "transformer": transformer, "cnn": lambda w, x: cnn(w, state, x)}[todo["network"]]
+    network = {"mlp": mlp, "lora": lora, "lstm": lstm, "transformer": transformer, "cnn": lambda w, x: cnn(w, state, x)}[todo["network"].partition(".")[0]]
     losses = []
     for _ in range(todo["steps"]):
         optimizer.zero_grad()

@@ -141,6 +141,33 @@ for network in "mlp", "cnn":
     suite.add(f"{network} the same bytes", check_same, network)
 
 
+def check_halves(kind):
+    """Parameters are f32, which the model reads rounded; by a dynamic scale of f16, gradients need the optimizer's block."""
+    folder = T.scratch(SCRATCH / f"halves-{kind}")
+    _, row = draw(f"cnn.{kind}", folder)
+    emit(folder, "m.onnx", "--loss=cross_entropy", "--optimizer=adam", "--batch=24", "--threads=2", *T.HERE)
+    build(folder, 24, row, 3, flags=T.SANITIZE, rate=0.01)
+    made = Made(folder, steps=20)
+    for mode in "resume", "apart":
+        other = Made(folder, mode, steps=20, threads=2)
+        expect(other.losses == made.losses and other.params == made.params, f"{mode}: other bytes, {other.losses[:3]}")
+    T.must(T.run([TGC, "train", "m.onnx", "--data", "d.npz", "--loss=cross_entropy", "--optimizer=adam", "--lr=0.01", "--epochs=20",
+                  "--batch=24", "--log=log.jsonl", "-o", "out.onnx"], cwd=folder))
+    want = [json.loads(line)["loss"] for line in open(folder / "log.jsonl")]
+    near = 2e-3 if kind == "f16" else 2e-2
+    expect(np.allclose(made.losses, want, near, near), f"losses\n{made.losses}, by tgc train\n{want}")
+    weights(folder, "m.onnx", "params.bin", "back.onnx")
+    given, back, trained = (weights_of(folder / f"{n}.onnx") for n in ("m", "back", "out"))
+    for name, w in given.items():
+        got, wanted = back[name].astype(np.float32), trained[name].astype(np.float32)
+        expect(back[name].dtype == w.dtype and np.allclose(got, wanted, 20 * near, 10 * near), f"{name}: {abs(got - wanted).max()}")
+    shutil.rmtree(folder)
+
+
+for kind in "f16", "bf16":
+    suite.add(f"weights of {kind}", check_halves, kind)
+
+
 @case("micro-batches add up to the batch, under sanitizers")
 def micro_batches(folder):
     """Two runs of 12 samples make the step of 24, but for the order of sums and, of batch norm, the statistics."""
