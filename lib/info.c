@@ -402,7 +402,7 @@ static bool report_model(struct tgc *t, const struct options *given, struct repo
     if (o->passes)
         info_put_passes(&r->passes, o->json, true, m.record);
     if (o->why && o->json) {
-        why_write_json(&r->why, t);
+        why_write_json(&r->why, t, false);
         for (int i = 0; i < m.schedule->nkernel; i++)
             why_opts_json(&r->opts, m.schedule->kernel[i], NULL);
         why_compared_json(&r->compared, t, m.schedule);

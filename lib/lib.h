@@ -426,8 +426,9 @@ void info_run_write_device_json(struct text *out, const struct schedule *s, int 
 /* The reasons for the schedule's choices. needs: t->tuning has noted them. */
 void why_write(struct text *out, struct tgc *t, const struct schedule *s);
 /* The same as the elements of a JSON list; the choice and the candidates as lines of a tune file,
- * and the number of the line that decided (0: the cost model). */
-void why_write_json(struct text *out, struct tgc *t);
+ * and the number of the line that decided (0: the cost model). in_words: candidates with tiles by
+ * the tile's words alone, of the portable program and of the variant that the machine runs. */
+void why_write_json(struct text *out, struct tgc *t, bool in_words);
 /* What was done to a kernel's loops, in each variant or in `only` one and the portable one, as
  * elements of a JSON list. */
 void why_opts_json(struct text *out, const struct kernel *k, const struct variant *only);

@@ -303,12 +303,24 @@ static void put_costs_json(struct text *out, const struct choice *c)
     text_puts(out, "]");
 }
 
-void why_write_json(struct text *out, struct tgc *t)
+/* A tile of a variant that the machine would not run. */
+static bool is_of_another(struct tgc *t, const struct choice *c)
+{
+    if (c->taken.kind != TUNE_TILE || !c->kernel || c->taken.isa == isa_portable())
+        return false;
+    const struct variant *v = kernel_cost_variant(machine_of(t), c->kernel);
+    return !v || v->isa != c->taken.isa;
+}
+
+void why_write_json(struct text *out, struct tgc *t, bool in_words)
 {
     const struct tuning *tuning = t->tuning;
     for (int i = 0; i < tuning->nchoice; i++) {
         const struct choice *c = &tuning->choice[i];
-        text_puts(out, i ? ",{\"kernel\":" : "{\"kernel\":");
+        bool has_tiles = c->taken.kind == TUNE_TILE && c->tile;
+        if (in_words && is_of_another(t, c))
+            continue;
+        text_puts(out, out->n ? ",{\"kernel\":" : "{\"kernel\":");
         if (c->kernel)
             text_json(out, c->kernel->name);
         else
@@ -324,12 +336,12 @@ void why_write_json(struct text *out, struct tgc *t)
         text_puts(out, "\"taken\":");
         put_json_line(out, t, &c->taken);
         text_puts(out, ",\"candidates\":[");
-        for (int k = 0; k < c->n; k++) {
+        for (int k = 0; k < c->n && !(in_words && has_tiles); k++) {
             text_puts(out, k ? "," : "");
             put_json_line(out, t, &c->candidate[k]);
         }
         text_puts(out, "]");
-        if (c->taken.kind == TUNE_TILE && c->tile)
+        if (has_tiles)
             put_tiles_json(out, c);
         if (c->taken.kind == TUNE_WINOGRAD)
             put_costs_json(out, c);

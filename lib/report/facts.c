@@ -5,6 +5,7 @@
 #include "lib/report/report.h"
 
 #include "backends/program/program.h"
+#include "passes/analysis/error.h"
 #include "passes/analysis/kernel_cost.h"
 
 #include <string.h>
@@ -181,11 +182,13 @@ bool report_facts(struct text *out, struct tgc *t, const struct options *o, cons
                 o->threads, o->level);
     put_machine(out, t);
     put_options(out, o);
+    text_printf(out, ",\n\"error\":{\"estimate\":%.3g,\"limit\":%.3g}", error_estimate(t),
+                t->error_limit);
     report_graph(out, t, m, &number);
     put_kernel_nodes(out, s, number);
     text_putc(out, '\n');
     info_weights_write_json(out, t, s);
-    why_write_json(&choices, t);
+    why_write_json(&choices, t, true);
     why_compared_json(&compared, t, s);
     info_put_passes(&passes, true, false, m->record);
     put_list(out, "choices", &choices);

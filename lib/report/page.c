@@ -91,6 +91,7 @@ void page_end(struct text *out, const char *json, size_t nbytes)
 static const struct { const char *key; enum json_kind kind, of; const char *expected; } parts[] = {
     {"name", JSON_STRING, JSON_NULL, "a string"},
     {"machine", JSON_OBJECT, JSON_NULL, "an object"},
+    {"error", JSON_OBJECT, JSON_NULL, "an object"},
     {"opts", JSON_OBJECT, JSON_NULL, "an object"},
     {"kernel_list", JSON_LIST, JSON_OBJECT, "a list of objects"},
     {"kernel_nodes", JSON_LIST, JSON_LIST, "a list of lists"},
@@ -174,6 +175,13 @@ void page_of(struct page *p, struct tgc *t, const struct json *d)
         p->most = p->us[i] > p->most ? p->us[i] : p->most;
         p->nodes[i] = i < nnodes ? nodes[i] : NULL;
     }
+}
+
+int page_main_node(const struct page *p, int kernel)
+{
+    const struct json *list = p->nodes[kernel];
+    int node = list ? json_index(list->child) : -1;
+    return node < p->nnode ? node : -1;
 }
 
 static const char *heading_of(const struct page *p)

@@ -14,7 +14,7 @@
 
 #include "lib/lib.h"
 
-enum { REPORT_VERSION = 1 };
+enum { REPORT_VERSION = 2 };
 
 /* Before model_schedule(): what a compile has to note for a report. */
 void report_prepare(struct options *o);
@@ -76,7 +76,7 @@ void report_graph(struct text *out, struct tgc *t, const struct model *m, int **
 void report_advice(struct text *out, struct tgc *t, const struct options *o,
                    const struct schedule *s);
 
-/* ----------------------------------------------------------------- page.c, views.c, tables.c */
+/* ------------------------------------------------------ page.c, views.c, choices.c, tables.c */
 
 /* What the views read of a document, by number. */
 struct page {
@@ -98,6 +98,8 @@ void page_end(struct text *out, const char *json, size_t nbytes);
 /* Checks format and version. NULL: a diagnostic. */
 const struct json *page_read(struct tgc *t, const char *file, const char *json, size_t nbytes);
 void page_of(struct page *p, struct tgc *t, const struct json *d);
+/* The node that a kernel is mainly of; -1: none. */
+int page_main_node(const struct page *p, int kernel);
 
 /* The sections of a page. */
 void view_overview(struct text *out, const struct page *p);
@@ -105,11 +107,16 @@ void view_graph(struct text *out, const struct page *p);
 void view_kernels(struct text *out, const struct page *p);
 void view_memory(struct text *out, const struct page *p);
 void view_passes(struct text *out, const struct page *p);
+/* Tables of these; nothing where there are none. */
+void view_blocks(struct text *out, const struct page *p);
+void view_winograd(struct text *out, const struct page *p);
 /* The step of most live bytes, and that many by step. */
 double *view_live(const struct page *p, int *nstep, int *peak);
 
 /* tables.c. Text of the model's, cut and escaped. */
 void html_put(struct text *out, const char *s);
+/* A link to a kernel's details. */
+void html_kernel(struct text *out, const char *name);
 void html_heading(struct text *out, const char *id, const char *title, const char *words);
 /* columns: titles between |; # before one of numbers. */
 void table_begin(struct text *out, const char *id, const char *caption, const char *columns);

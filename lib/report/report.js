@@ -314,13 +314,60 @@ function kernelTimes() {
 
 /* The model's nodes; each has the time of the kernels whose main node it is. */
 function modelGraph(times) {
-  const nodes = doc.nodes.map(n => ({title: n.op, name: n.name, type: n.type, kind: n.kind, us: 0, kernels: []}));
+  const nodes = doc.nodes.map((n, i) => ({title: n.op, name: n.name, type: n.type, kind: n.kind, us: 0, kernels: [], of: i}));
   doc.kernel_nodes.forEach((list, k) => list.forEach((v, i) => {
     if (!nodes[v]) return;
     nodes[v].kernels.push(k);
     if (i === 0) nodes[v].us += times[k];
   }));
   return {nodes, edges: doc.edges};
+}
+
+/* Blocks: nodes whose names are paths ("/encoder/layer_3/Mul") and share leading parts. An open one
+   shows its nodes and inner blocks, a closed one is a node of the picture. */
+class Blocks {
+  constructor() {
+    this.size = new Map();         /* nodes by block */
+    this.above = doc.nodes.map(n => n.kind === "node" ? this.pathOf(n.name) : []);
+    for (const path of this.above) for (const b of path) this.size.set(b, (this.size.get(b) || 0) + 1);
+    this.above = this.above.map(path => path.filter((b, i) => this.size.get(b) > 1 && this.size.get(b) !== this.size.get(path[i - 1])));
+    this.open = new Set();
+  }
+  /* Names of the blocks around a node, the outermost first. */
+  pathOf(name) {
+    const DEPTH_MOST = 8, parts = name.length < 1000 ? name.split("/").filter(Boolean).slice(0, -1) : [];
+    return parts.slice(0, DEPTH_MOST).map((_, i) => parts.slice(0, i + 1).join("/"));
+  }
+  get any() { return this.above.some(path => path.length); }
+  /* The closed block that stands for a node; undefined: the node itself. */
+  closedAround(i) { return this.above[i].find(b => !this.open.has(b)); }
+  /* Opens the largest ones, equally large ones together, while there is room for what they hold. */
+  openSome(most) {
+    for (;;) {
+      const closed = new Set(this.above.map((_, i) => this.closedAround(i)).filter(b => b !== undefined));
+      const size = Math.max(0, ...[...closed].map(b => this.size.get(b))), largest = [...closed].filter(b => this.size.get(b) === size);
+      if (!largest.length) return;
+      largest.forEach(b => this.open.add(b));
+      const shown = new Set(this.above.map((_, i) => this.closedAround(i) || i));
+      if (shown.size > most) { largest.forEach(b => this.open.delete(b)); return; }
+    }
+  }
+  graph(times) {
+    const all = modelGraph(times), nodes = [], of = new Map(), at = [], seen = new Set(), edges = [];
+    all.nodes.forEach((v, i) => {
+      const b = this.closedAround(i);
+      if (b === undefined) { at[i] = nodes.push(v) - 1; return; }
+      if (!of.has(b)) of.set(b, nodes.push({title: b.split("/").pop(), name: b, type: "", kind: "block", us: 0, kernels: [], block: b}) - 1);
+      const block = nodes[at[i] = of.get(b)];
+      block.us += v.us;
+      block.kernels = [...new Set([...block.kernels, ...v.kernels])];
+    });
+    for (const [a, b] of all.edges) {
+      const key = `${at[a]} ${at[b]}`;
+      if (at[a] !== at[b] && !seen.has(key)) { seen.add(key); edges.push([at[a], at[b]]); }
+    }
+    return {nodes, edges};
+  }
 }
 
 /* Kernels, and which reads what another one has written before. */
@@ -338,43 +385,70 @@ function kernelGraph(times) {
 }
 
 const ROW_PIXELS = 3;            /* of a layer: below that, rows are drawn and not nodes */
+const SHOWN_AT_FIRST = 48;       /* nodes and closed blocks, as far as opening blocks decides */
 const EDGES_MOST = 4000;         /* drawn in one picture; of more, each n-th */
 
 class GraphView {
   constructor(times) {
-    this.make = {model: () => arrange(modelGraph(times)), kernels: () => arrange(kernelGraph(times))};
+    this.blocks = new Blocks();
+    this.blocks.openSome(SHOWN_AT_FIRST);
+    this.make = {blocks: () => arrange(this.blocks.graph(times)), model: () => arrange(modelGraph(times)), kernels: () => arrange(kernelGraph(times))};
     this.made = {};
     this.total = times.reduce((a, b) => a + b, 0);
-    this.stage = new Stage("Graph. Arrow keys follow edges or pan, plus and minus zoom, 0 shows all, slash searches, Enter opens a kernel",
+    this.stage = new Stage("Graph. Arrow keys follow edges or pan, plus and minus zoom, 0 shows all, slash searches, Enter opens a block or a kernel, c closes a block",
                            560, (c, camera) => this.paint(c, camera));
     this.map = make("canvas", {class: "map", "aria-hidden": "true"});
     this.stage.element.append(this.map);
     this.under = make("div", {class: "under", role: "status"});
     this.hits = make("ul", {class: "hits"});
     this.search = make("input", {type: "search", placeholder: "Search nodes", "aria-label": "Search nodes by name or operator",
-                                 oninput: () => this.find(), onkeydown: e => { if (e.key === "Enter" && this.found) this.select(this.found); }});
-    this.stage.onpick = p => this.select(this.nodeAt(p.x, p.y));
+                                 oninput: () => this.find(), onkeydown: e => { if (e.key === "Enter" && this.found) this.found(); }});
+    this.stage.onpick = p => {
+      const i = this.nodeAt(p.x, p.y);
+      if (i !== undefined && i === this.selected && this.graph.nodes[i].block) this.toggle(this.graph.nodes[i].block);
+      else this.select(i);
+    };
     this.stage.onkey = key => this.key(key);
     this.listenToMap();
     redraws.push(() => { this.drawMap(); });
   }
   element() {
-    const select = make("select", {"aria-label": "What is drawn", onchange: () => this.show(select.value)},
-                        make("option", {value: "model"}, "Model's nodes"), make("option", {value: "kernels"}, "Kernels (fused)"));
+    const option = (value, words) => make("option", {value}, words);
+    const select = this.choice = make("select", {"aria-label": "What is drawn", onchange: () => this.show(select.value)}, this.blocks.any ? option("blocks", "Model's blocks") : null,
+                                      option("model", "Model's nodes"), option("kernels", "Kernels (fused)"));
     const button = (label, title, f) => make("button", {type: "button", "aria-label": title, title, onclick: f}, label);
     return make("div", {},
       make("div", {class: "tools"}, select, this.search, button("+", "Zoom in", () => this.stage.zoom(1.3)),
            button("−", "Zoom out", () => this.stage.zoom(1 / 1.3)), button("All", "Show all", () => this.stage.fit(this.graph.box)),
-           make("span", {class: "muted"}, "Click a node; drag to move; Ctrl and wheel to zoom")),
+           make("span", {class: "muted"}, `Click a node${this.blocks.any ? ", twice to open a block" : ""}; drag to move; Ctrl and wheel to zoom`)),
       this.hits, this.stage.element, this.under);
   }
   show(what) {
+    this.what = what;
     this.graph = this.made[what] = this.made[what] || this.make[what]();
     this.selected = null;
-    this.most = Math.max(1e-9, ...this.graph.nodes.map(v => v.us));
+    this.most = this.graph.nodes.reduce((most, v) => Math.max(most, v.us), 1e-9);
     this.start();
     this.drawMap();
     this.describe();
+  }
+  /* Opens or closes a block; what becomes of it stays where it was. */
+  toggle(block) {
+    const {x, y, k} = this.stage, opens = !this.blocks.open.delete(block);
+    if (opens) this.blocks.open.add(block);
+    this.made.blocks = null;
+    this.show("blocks");
+    const i = this.graph.nodes.findIndex(v => opens ? v.of !== undefined && this.blocks.above[v.of].includes(block) || v.block && v.block.startsWith(`${block}/`) : v.block === block);
+    Object.assign(this.stage, {x, y, k});
+    this.select(i < 0 ? undefined : i);
+    if (i >= 0) this.stage.center(this.graph.nodes[i].x, this.graph.nodes[i].y);
+  }
+  /* Opens what is around a node of the model, and selects it. */
+  reveal(of) {
+    for (const b of this.blocks.above[of]) this.blocks.open.add(b);
+    this.made.blocks = null;
+    this.show("blocks");
+    this.select(this.graph.nodes.findIndex(v => v.of === of));
   }
   /* The beginning at a scale that can be read; all of it where it fits. */
   start() {
@@ -389,14 +463,15 @@ class GraphView {
     return row.find(v => Math.abs(this.graph.nodes[v].x - x) <= NODE_W / 2 && Math.abs(this.graph.nodes[v].y - y) <= LAYER_H / 2);
   }
   find() {
-    const word = this.search.value.toLowerCase(), MOST = 24;
-    const hits = [];
-    this.graph.nodes.forEach((v, i) => {
+    const word = this.search.value.toLowerCase(), MOST = 24, inBlocks = this.what === "blocks";
+    const hits = [], list = inBlocks ? doc.nodes.map(n => ({name: n.name, title: n.op})) : this.graph.nodes;
+    list.forEach((v, i) => {
       if (word && hits.length <= MOST && `${v.name} ${v.title}`.toLowerCase().includes(word)) hits.push(i);
     });
-    this.found = hits[0];
+    const go = i => inBlocks ? this.reveal(i) : this.select(i);
+    this.found = hits.length ? () => go(hits[0]) : null;
     this.hits.replaceChildren(...hits.slice(0, MOST).map(i =>
-      make("li", {}, make("button", {type: "button", onclick: () => this.select(i)}, short(this.graph.nodes[i].name || this.graph.nodes[i].title, 40)))),
+      make("li", {}, make("button", {type: "button", onclick: () => go(i)}, short(list[i].name || list[i].title, 40)))),
       ...(hits.length > MOST ? [make("li", {class: "muted"}, "and more")] : []));
   }
   select(i) {
@@ -413,10 +488,17 @@ class GraphView {
   describe() {
     const v = this.selected === null ? null : this.graph.nodes[this.selected];
     if (!v) { this.under.textContent = `${this.graph.nodes.length} nodes, ${this.graph.edges.length} edges. No node is selected.`; return; }
+    const around = this.what !== "blocks" || v.block ? [] : this.blocks.above[v.of];
+    const close = around.map(b => make("button", {type: "button", onclick: () => this.toggle(b)}, `Close ${short(b.split("/").pop(), 30)}`));
+    if (v.block) {
+      this.under.replaceChildren(make("b", {}, short(v.name)), ` ${this.blocks.size.get(v.block)} nodes, ${v.kernels.length} kernels, ${time(v.us)}, ${percent(this.total ? v.us / this.total : 0)} of the time. `,
+        make("button", {type: "button", onclick: () => this.toggle(v.block)}, "Open"));
+      return;
+    }
     const links = v.kernels.slice(0, 8).flatMap((k, i) => [i ? ", " : "", make("a", {class: "k", href: `#kernels/${doc.kernel_list[k].name}`}, doc.kernel_list[k].name)]);
     this.under.replaceChildren(make("b", {}, short(v.name || v.title)), ` ${visible(v.title)} ${visible(v.type)}. `,
       ...(links.length ? ["Computed in ", ...links, v.us ? `, ${time(v.us)}, ${percent(this.total ? v.us / this.total : 0)} of the time.` : ", with its main node."]
-                       : [v.kind === "node" ? "No kernel computes it: it only moves data, or is known when the model is compiled." : ""]));
+                       : [v.kind === "node" ? "No kernel computes it: it only moves data, or is known when the model is compiled." : ""]), ...close);
   }
   key(key) {
     const g = this.graph, at = this.selected, go = i => { if (i !== undefined) this.select(i); return true; };
@@ -425,6 +507,9 @@ class GraphView {
     if (key === "Escape") { this.select(undefined); return true; }
     if (key === "Enter" && at === null) return go(g.rows[0] && g.rows[0][0]);
     if (at === null) return false;
+    const inner = this.what === "blocks" && !g.nodes[at].block ? this.blocks.above[g.nodes[at].of] : [];
+    if (key === "Enter" && g.nodes[at].block) { this.toggle(g.nodes[at].block); return true; }
+    if (key === "c" && inner.length) { this.toggle(inner[inner.length - 1]); return true; }
     const row = g.rows[g.nodes[at].layer], place = row.indexOf(at);
     if (key === "ArrowDown") return go(g.outOf[at][0]);
     if (key === "ArrowUp") return go(g.into[at][0]);
@@ -488,7 +573,12 @@ class GraphView {
     c.textAlign = "center";
     for (const v of shown) {
       const n = this.graph.nodes[v], [px, py] = place(v), chosen = v === this.selected, moves = !n.kernels.length && n.kind === "node";
-      c.fillStyle = n.kind === "node" ? of.bg : of.panel;
+      if (n.block && k > 0.2) {      /* a second edge behind it: there is more inside */
+        c.strokeStyle = of.muted;
+        c.lineWidth = 1;
+        c.strokeRect(px - w / 2 + 4 * k, py - h / 2 + 4 * k, w, h);
+      }
+      c.fillStyle = n.kind === "node" || n.block ? of.bg : of.panel;
       c.fillRect(px - w / 2, py - h / 2, w, h);
       c.globalAlpha = n.us ? 0.08 + 0.62 * Math.sqrt(n.us / this.most) : 0;
       c.fillStyle = of.area;
@@ -589,7 +679,7 @@ views.graph = {
   draw() {
     this.view = new GraphView(kernelTimes());
     byId("graph-view").append(this.view.element());
-    this.view.show("model");
+    this.view.show(this.view.choice.value);
   },
 };
 

@@ -11,6 +11,15 @@ enum { TEXT_MOST = 240 };        /* bytes of a name that are shown */
 
 void html_put(struct text *out, const char *s) { text_html(out, s, TEXT_MOST); }
 
+void html_kernel(struct text *out, const char *name)
+{
+    text_puts(out, "<a class=\"k\" href=\"#kernels/");
+    html_put(out, name);
+    text_puts(out, "\">");
+    html_put(out, name);
+    text_puts(out, "</a>");
+}
+
 void html_heading(struct text *out, const char *id, const char *title, const char *words)
 {
     text_printf(out, "<section id=\"%s\" aria-labelledby=\"h-%s\">\n<h2 id=\"h-%s\">%s</h2>\n", id,

@@ -95,13 +95,6 @@ static int compare_layers(const void *a, const void *b)
     return x->first - y->first;
 }
 
-static int main_node(const struct page *p, int kernel)
-{
-    const struct json *list = p->nodes[kernel];
-    int node = list ? json_index(list->child) : -1;
-    return node < p->nnode ? node : -1;
-}
-
 /* In the order of their first kernels. Kernels that compute no node are layers of their own. */
 static struct layer *find_layers(const struct page *p, int *n)
 {
@@ -109,7 +102,7 @@ static struct layer *find_layers(const struct page *p, int *n)
     int *of = mem_array(p->t, (size_t)p->nnode + 1, sizeof *of);
     *n = 0;
     for (int i = 0; i < p->nkernel; i++) {
-        int node = main_node(p, i);
+        int node = page_main_node(p, i);
         int at = node >= 0 && of[node] ? of[node] - 1 : (*n)++;
         struct layer *l = &layer[at];
         if (l->n++ == 0)
@@ -121,15 +114,6 @@ static struct layer *find_layers(const struct page *p, int *n)
     }
     qsort(layer, (size_t)*n, sizeof *layer, compare_layers);
     return layer;
-}
-
-static void put_kernel_link(struct text *out, const char *name)
-{
-    text_puts(out, "<a class=\"k\" href=\"#kernels/");
-    html_put(out, name);
-    text_puts(out, "\">");
-    html_put(out, name);
-    text_puts(out, "</a>");
 }
 
 static void put_layer(struct text *out, const struct page *p, const struct layer *l, double most)
@@ -147,9 +131,9 @@ static void put_layer(struct text *out, const struct page *p, const struct layer
     cell_text(out, json_string(p->kernel[l->first], "limit"));
     text_puts(out, "<td>");
     for (int i = l->first, n = 0; i < p->nkernel && n < l->n && n < 8; i++)
-        if (i == l->first || (l->node >= 0 && main_node(p, i) == l->node)) {
+        if (i == l->first || (l->node >= 0 && page_main_node(p, i) == l->node)) {
             text_puts(out, n++ ? ", " : "");
-            put_kernel_link(out, json_string(p->kernel[i], "name"));
+            html_kernel(out, json_string(p->kernel[i], "name"));
         }
     text_puts(out, "</td></tr>\n");
 }
@@ -278,6 +262,7 @@ void view_overview(struct text *out, const struct page *p)
     text_puts(out, "</div><div>\n");
     put_live(out, p);
     text_puts(out, "</div></div>\n");
+    view_blocks(out, p);
     put_layers(out, p);
     end_section(out);
 }
@@ -308,7 +293,7 @@ static int compare_times(const void *a, const void *b)
 static const char *computed_by(const struct page *p, int i)
 {
     enum { MOST = 6 };
-    int n = 0, at = main_node(p, i);
+    int n = 0, at = page_main_node(p, i);
     struct text x = {.t = p->t};
     if (at < 0)
         return json_string(p->kernel[i], "title");
@@ -331,7 +316,7 @@ static void put_kernel(struct text *out, const struct page *p, int i)
     text_puts(out, "<tr id=\"kernels/");
     html_put(out, json_string(k, "name"));
     text_puts(out, "\"><th scope=\"row\">");
-    put_kernel_link(out, json_string(k, "name"));
+    html_kernel(out, json_string(k, "name"));
     text_puts(out, "</th>");
     cell_text(out, computed_by(p, i));
     cell_bar(out, p->total > 0 ? p->us[i] / p->total : 0,
@@ -362,6 +347,7 @@ void view_kernels(struct text *out, const struct page *p)
         put_kernel(out, p, order[i].kernel);
     table_end(out);
     put_left_out(out, p->nkernel);
+    view_winograd(out, p);
     end_section(out);
 }
 

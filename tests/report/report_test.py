@@ -124,7 +124,7 @@ def page_of(folder, model, *words, name="m.html"):
 def _(folder):
     page = page_of(folder, MODEL)
     d = page.document()
-    expect((d["format"], d["version"]) == ("tgc-report", 1), "format")
+    expect((d["format"], d["version"]) == ("tgc-report", 2), "format")
     expect(set(VIEWS) <= set(page.ids), f"sections: {page.ids}")
     for view in VIEWS:
         expect(("a", "href", f"#{view}") in page.attributes, f"no link to {view}")
@@ -202,6 +202,40 @@ def _(folder):
     expect([(a["option"], a["gain_us"], a["gain_bytes"]) for a in d["advice"]] == [("-O2", 0, 0)], f"-O0: {d['advice']}")
 
 
+@case("what Winograd's tiles cost in accuracy, and save")
+def _(folder):
+    page = page_of(folder, MODEL)
+    d, rows = page.document(), page.tables["winograd"][1:]
+    info = json.loads(tgc(folder, "info", MODEL, "--json").out)
+    expect(d["error"]["estimate"] == info["error_estimate"] > 0 and d["error"]["limit"] == info["error_limit"], f"{d['error']}")
+    expect([row[:2] for row in rows] == [["c2", "4"]] and rows[0][4] == "100.0 %", f"{rows}")
+    expect("winograd" not in page_of(folder, MODEL, "--no-winograd").tables, "a table of no tiles")
+
+
+def deep(folder, layers=12):
+    """Names as PyTorch's exporter writes them: blocks in blocks."""
+    nodes, x = [], "x"
+    for i in range(layers):
+        for part, kind in (("attention", "Exp"), ("attention", "Neg"), ("mlp", "Tanh"), ("mlp", "Relu")):
+            nodes.append(G.node(kind, [x], [f"t{len(nodes)}"], name=f"/encoder/layer.{i}/{part}/{kind}"))
+            x = f"t{len(nodes) - 1}"
+        nodes.append(G.node("MatMul", [x, "w"], [f"m{i}"], name=f"/encoder/layer.{i}/MatMul"))
+        x = f"m{i}"
+    nodes.append(G.node("Relu", [x], ["y"], name="/head/Relu"))
+    onnx.save(G.model(nodes, [G.value("x", [4, 16])], [G.value("y", [4, 16])], [G.weight("w", np.eye(16, dtype=np.float32))]), folder / "deep.onnx")
+    return folder / "deep.onnx"
+
+
+@case("blocks of the model, by the names of its nodes")
+def _(folder):
+    page = page_of(folder, deep(folder))
+    rows = page.tables["blocks"][1:]
+    expect([row[0] for row in rows[:2]] == ["/encoder/layer.0", "/encoder/layer.1"] and len(rows) in (12, 13), f"{rows}")
+    d = page.document()
+    expect(sum(int(row[4]) for row in rows) == d["kernels"], "kernels of blocks")
+    expect("blocks" not in page_of(folder, MODEL).tables, "names without a path have no blocks")
+
+
 @case("the same bytes, from the model and from its document")
 def _(folder):
     for words in ((), ("--target=opencl", "--cpu=generic-gpu"), ("--threads=4", "--no-winograd"), ("-O0",)):
@@ -236,7 +270,7 @@ def _(folder):
     good = (folder / "m.json").read_text()
     nest = "[" * 100 + "]" * 100
     for text, wanted in (("", r"1:1: .*the file ends"), ("nonsense", r"1:1: .*a value"), ('{"a":1}', "no report of tgc's"), ("[1]", "no report of tgc's"),
-                         (good.replace('"version": 1', '"version": 2', 1), "version 2, by tgc .* reads version 1"), (good[:5000], "the file ends"),
+                         (good.replace('"version": 2', '"version": 1', 1), "version 1, by tgc .* reads version 2"), (good[:5000], "the file ends"),
                          (good + "x", "the end of the file"), ('{"a" 1}', '1:6: .*"name": and a value'), ('{"a":"\n"}', "control character"),
                          (nest, "no more than 64"), (good.replace('"reads"', '"read"'), "damaged report: a kernel"), (good.replace('"steps"', '"step"'), 'damaged report: "steps"'), ('{"a":"\\u00"}', "hexadecimal"), ('{"a":x}', "a value"), ('{"a":1x}', ", or }"), ('{"a":"\\q"}', "an escape"), ("\0", "a value")):
         (folder / "x.json").write_text(text)
@@ -448,6 +482,35 @@ def _(folder):
         for mode in ("light", "dark"):
             b.run("document.getElementById('theme').click()")
             expect(b.run("document.documentElement.dataset.theme") == mode, mode)
+        quiet(b)
+
+
+@case("blocks are opened, closed and searched")
+def _(folder):
+    need_browser()
+    page_of(folder, deep(folder), name="deep.html")
+    with Browser() as b:
+        b.open(folder / "deep.html", "#graph")
+        under = lambda: b.run("document.querySelector('.under').textContent")
+        count = lambda: int(under().split()[0])
+        closed = count()
+        expect(14 <= closed <= 48, f"{under()} are shown at first")
+        b.run("document.querySelector('.stage canvas').focus()")
+        for key in ("Enter", "ArrowDown"):
+            b.key(key)
+        expect(under().startswith("encoder/layer.0/attention 2 nodes"), under())
+        b.key("Enter")
+        expect(under().startswith("/encoder/layer.0/attention/"), under())
+        b.key("Escape")
+        expect(count() == closed + 1, under())
+        b.run("const s = document.querySelector('#graph .tools input'); s.value = 'layer.7/mlp/tanh'; s.dispatchEvent(new Event('input'))")
+        b.run("document.querySelector('.hits button').click()")
+        expect(under().startswith("/encoder/layer.7/mlp/Tanh Tanh") and "Close mlp" in under(), under())
+        b.run("document.querySelector('.stage canvas').focus()")
+        b.key("c")
+        expect(under().startswith("encoder/layer.7/mlp 2 nodes"), under())
+        b.run("const w = document.querySelector('.tools select'); w.value = 'model'; w.dispatchEvent(new Event('change'))")
+        expect(count() == 63, under())
         quiet(b)
 
 
