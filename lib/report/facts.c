@@ -109,14 +109,16 @@ static void put_schedules(struct text *out, struct tgc *t, const struct schedule
     put_list(out, "schedules", &opts);
 }
 
-/* ,"sources":[{"kernel":"conv_3","isa":"generic","text":"..."}]. A kernel that calls another one's
- * function has none. The target llvm has no text: C is shown. */
+/* ,"sources":[{"kernel":"conv_3","isa":"generic","text":"..."}]; where kernels were timed, the
+ * assembly as well. A kernel that calls another one's function has none. The target llvm has no
+ * text: C is shown. */
 static bool put_sources(struct text *out, struct tgc *t, const struct options *o,
-                        const struct model *m, const char *name)
+                        const struct model *m, const char *name, bool timed)
 {
     struct program_sources sources = {0};
     struct text c = {.t = t}, h = {.t = t};
-    bool beside, any = false;
+    bool beside;
+    int n = 0;
     struct program_options po = model_program_options(o, m, name);
     po.backend = o->target == TARGET_LLVM ? backend_find("c") : po.backend;
     po.sources = &sources;
@@ -124,20 +126,22 @@ static bool put_sources(struct text *out, struct tgc *t, const struct options *o
     po.weights = WEIGHTS_FILE;
     if (!program_write_c(t, m->schedule, &po, &c, &h, &beside))
         return false;
+    struct program_source *shown = mem_array(t, sources.n + 1, sizeof *shown);
     text_puts(out, ",\n\"sources\":[");
     for (size_t i = 0; i < sources.n; i++) {
         const struct program_source *f = &sources.v[i];
         if (!is_shown(t, f))
             continue;
-        text_puts(out, any ? ",\n{\"kernel\":" : "{\"kernel\":");
+        text_puts(out, n ? ",\n{\"kernel\":" : "{\"kernel\":");
         text_json(out, f->kernel->name);
         text_printf(out, ",\"isa\":\"%s\",\"text\":", isa_table[f->isa].text);
         text_json(out, f->text);
         text_putc(out, '}');
-        any = true;
+        shown[n++] = *f;
     }
     text_putc(out, ']');
-    return true;
+    bool assembles = timed && !backend_is_of_device(po.backend) && report_can_disassemble(t);
+    return !assembles || report_assembly(out, t, name, &c, &h, shown, n);
 }
 
 /* ,"changes":[...],"rules":[...]: what passes changed, and which rules fired how often in which */
@@ -197,7 +201,7 @@ bool report_facts(struct text *out, struct tgc *t, const struct options *o, cons
     put_list(out, "passes", &passes);
     put_opts(out);
     report_advice(out, t, o, s);
-    if (!put_sources(out, t, o, m, name))
+    if (!put_sources(out, t, o, m, name, bench != NULL))
         return false;
     put_log(out, m->log);
     if (bench)

@@ -131,6 +131,10 @@ static bool check_parts(struct tgc *t, const struct place *at, const struct json
             !has_part(json_get(k, "writes"), JSON_LIST, JSON_OBJECT))
             return diag_error(t, at, "is a damaged report: a kernel needs \"reads\" and \"writes\", "
                                      "lists of objects; make it anew");
+    const struct json *assembly = json_get(d, "assembly");
+    if (assembly && (!bench || !has_part(json_get(assembly, "kernels"), JSON_LIST, JSON_OBJECT)))
+        return diag_error(t, at, "is a damaged report: \"assembly\" needs \"bench\", and "
+                                 "\"kernels\", a list of objects; make it anew");
     return !bench || has_part(json_get(bench, "kernel_times"), JSON_LIST, JSON_OBJECT) ||
            diag_error(t, at, "is a damaged report: \"bench\" needs \"kernel_times\", a list of "
                              "objects; make it anew");

@@ -12,6 +12,7 @@
 #ifndef TGC_REPORT_H
 #define TGC_REPORT_H
 
+#include "backends/backend.h"
 #include "lib/lib.h"
 
 enum { REPORT_VERSION = 2 };
@@ -67,7 +68,7 @@ double json_number(const struct json *v, const char *key);
 int json_index(const struct json *v);
 const char *json_string(const struct json *v, const char *key);
 
-/* --------------------------------------------------------------------------- graph.c, advice.c */
+/* -------------------------------------------------------------- graph.c, advice.c, assembly.c */
 
 /* ,"nodes":[...],"edges":[...]: the model's nodes that compute something, and which feeds which.
  * *number: by origin its index in "nodes", -1: none. needs: the roots before the passes. */
@@ -75,6 +76,13 @@ void report_graph(struct text *out, struct tgc *t, const struct model *m, int **
 /* ,"advice":[...]: what is most worth doing next, by the compiler's own estimates. */
 void report_advice(struct text *out, struct tgc *t, const struct options *o,
                    const struct schedule *s);
+
+/* Whether there are a C compiler and objdump. */
+bool report_can_disassemble(struct tgc *t);
+/* ,"assembly":{...}: of each source the instructions, and which of its lines each is of. c, h: the
+ * program of the sources. needs: report_can_disassemble(). false: the compiler failed. */
+bool report_assembly(struct text *out, struct tgc *t, const char *name, const struct text *c,
+                     const struct text *h, const struct program_source *source, int n);
 
 /* ------------------------------------------------------ page.c, views.c, choices.c, tables.c */
 

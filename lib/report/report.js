@@ -762,13 +762,73 @@ function fusionList(k) {
   return items;
 }
 
-function sourcePane(k) {
-  const list = doc.sources.filter(s => s.kernel === k.name), pre = make("pre", {tabindex: 0, "aria-label": "Source"});
+function sourcePane(k, list) {
+  const pre = make("pre", {tabindex: 0, "aria-label": "Source"});
   if (!list.length) return make("p", {class: "muted"}, "It calls the function of an equal kernel before it.");
   const select = make("select", {"aria-label": "Instruction set", onchange: () => { pre.textContent = visible(list[select.selectedIndex].text); }},
                       ...list.map(s => make("option", {}, s.isa)));
   pre.textContent = visible(list[0].text);
   return make("div", {}, list.length > 1 ? make("div", {class: "tools"}, select, make("span", {class: "muted"}, "portable, and as the machine would run it")) : null, pre);
+}
+
+const BANDS = 6;                 /* colours of lines that have instructions, in turn */
+
+/* Source and assembly side by side: a line of one marks what it is in the other. */
+class CodePair {
+  constructor(list, assembly) {
+    this.list = list;
+    this.assembly = assembly;
+    const pane = label => make("pre", {tabindex: 0, class: "code", "aria-label": label, onclick: e => this.choose(Number(e.target.dataset.line) || 0), onkeydown: e => this.key(e)});
+    this.source = pane("Source. Up and down choose a line that has instructions");
+    this.target = pane("Assembly. Up and down choose a line of the source");
+    this.status = make("span", {class: "muted", role: "status"});
+    this.select = make("select", {"aria-label": "Instruction set", onchange: () => this.draw()}, ...list.map(s => make("option", {}, s.isa)));
+    this.select.selectedIndex = list.length - 1;
+    this.draw();
+  }
+  element() {
+    return make("div", {}, make("div", {class: "tools"}, this.select, this.status), make("div", {class: "pair"}, this.source, this.target));
+  }
+  draw() {
+    const s = this.list[this.select.selectedIndex], a = this.assembly.find(x => x.isa === s.isa), count = new Map(), band = new Map();
+    for (const line of a ? a.lines : []) count.set(line, (count.get(line) || 0) + 1);
+    this.lines = [...count.keys()].filter(line => line > 0).sort((x, y) => x - y);
+    this.lines.forEach((line, i) => band.set(line, `band${i % BANDS}`));
+    const span = (line, text, n) => make("span", {"data-line": band.has(line) ? line : null, class: band.get(line) || null, "data-n": n}, visible(text) || " ");
+    this.source.replaceChildren(...s.text.split("\n").map((text, i) => span(i + 1, text, count.get(i + 1) || "")));
+    this.target.replaceChildren(...(a ? a.text.split("\n").slice(0, a.lines.length).map((text, i) => span(a.lines[i], text, null)) : ["The compiler left no instruction of it: an equal function stands for it."]),
+      ...(a && a.left_out ? [make("span", {class: "muted"}, `… and ${a.left_out} more`)] : []));
+    this.count = count;
+    this.chosen = 0;
+    this.status.textContent = `${a ? a.lines.length : 0} instructions by ${doc.assembly.by}; choose a line`;
+  }
+  choose(line) {
+    if (!line) return;
+    this.chosen = line;
+    for (const pane of [this.source, this.target]) {
+      for (const e of pane.children) e.classList.toggle("on", Number(e.dataset.line) === line);
+      const first = pane.querySelector(".on");
+      if (first && (first.offsetTop < pane.scrollTop || first.offsetTop + 20 > pane.scrollTop + pane.clientHeight)) pane.scrollTop = first.offsetTop - 40;
+    }
+    this.status.textContent = `Line ${line}: ${this.count.get(line)} instructions`;
+  }
+  key(e) {
+    const step = {ArrowDown: 1, ArrowUp: -1}[e.key];
+    if (!step || !this.lines.length) return;
+    const at = this.lines.indexOf(this.chosen);
+    this.choose(this.lines[Math.max(0, Math.min(this.lines.length - 1, at + step))]);
+    e.preventDefault();
+  }
+}
+
+/* Below the reasons, over the whole width; null: there is no assembly of it. */
+function assemblyPart(k, list) {
+  const of = doc.assembly ? doc.assembly.kernels.filter(x => x.kernel === k.name) : [];
+  if (!of.length || !list.length) return null;
+  const ran = doc.bench.ran_by, byLlvm = ran.startsWith("LLVM");
+  return make("div", {}, make("h4", {}, "Source and assembly"),
+    byLlvm ? make("p", {class: "muted"}, `The times are those of ${ran}, which compiled the same loops in the process; with `, make("span", {class: "option"}, "--target=c"), ", bench runs what stands here.") : null,
+    new CodePair(list, of).element());
 }
 
 function showKernel(name) {
@@ -780,14 +840,17 @@ function showKernel(name) {
                  k.arithmetic_us !== undefined ? `arithmetic alone ${time(k.arithmetic_us)}` : `${k.threads} threads, blocks of ${k.block}`, `limited by ${k.limit}`];
   const schedules = doc.schedules.filter(s => s.kernel === name), isas = new Set(doc.sources.filter(s => s.kernel === name).map(s => s.isa));
   const shown = schedules.filter(s => isas.has(s.isa)), choices = choiceList(k, index, isas), fusion = fusionList(k);
-  const heading = make("h3", {tabindex: -1}, k.name);
+  const heading = make("h3", {tabindex: -1}, k.name), sources = doc.sources.filter(s => s.kernel === name), assembly = assemblyPart(k, sources);
+  const loops = (shown.length ? shown : schedules.slice(-1)).flatMap(s => [make("h4", {}, `What was done to its loops (${s.isa})`), optList(s.opts)]);
   pane.replaceChildren(make("div", {class: "detail"}, heading, make("p", {}, short(k.title || "copies", 400)), make("p", {class: "muted"}, facts.join(" · ")),
-    make("div", {class: "columns"},
+    make("div", {class: assembly ? "columns even" : "columns"},
       make("div", {}, ...(choices.length ? choices : doc.compared.length ? [] : [make("h4", {}, "Tile"), make("p", {class: "muted"}, "No tile suits it: vectors along its innermost loops, where they fit.")]),
            ...comparedList(k), make("h4", {}, "Why not one kernel with its neighbours"),
            fusion.length ? make("ul", {}, ...fusion) : make("p", {class: "muted"}, "It reads inputs and weights alone, and no kernel reads its result."),
-           ...(shown.length ? shown : schedules.slice(-1)).flatMap(s => [make("h4", {}, `What was done to its loops (${s.isa})`), optList(s.opts)])),
-      make("div", {}, make("h4", {}, "Source"), sourcePane(k)))));
+           ...(assembly ? [] : loops)),
+      assembly ? make("div", {}, ...loops) : make("div", {}, make("h4", {}, "Source"), sourcePane(k, sources),
+        doc.bench && !doc.compared.length ? make("p", {class: "muted"}, "No assembly: tgc bench found no C compiler or no objdump (Debian: apt-get install gcc binutils).") : null)),
+    assembly));
   heading.focus({preventScroll: true});
   pane.scrollIntoView({block: "start"});
 }

@@ -339,6 +339,43 @@ def _(folder):
     expect("Times were measured" in Page(folder / "diff.html").text, "two measured ones are compared as estimates")
 
 
+@case("assembly is that of the lines beside it")
+def _(folder):
+    if not shutil.which("objdump") or not shutil.which("cc"):
+        raise Skip("no objdump, or no C compiler")
+    tgc(folder, "bench", MODEL, "--dim", "B=1", "-o", "m.json", env={"CC": ""})
+    d = json.loads((folder / "m.json").read_text())
+    text = {(s["kernel"], s["isa"]): s["text"].split("\n") for s in d["sources"]}
+    of = {(a["kernel"], a["isa"]): a for a in d["assembly"]["kernels"]}
+    expect(of.keys() <= text.keys() and {name for name, _ in of} == {k["name"] for k in d["kernel_list"]}, f"{of.keys()}")
+    in_loops = 0
+    for key, a in of.items():
+        words = a["text"].split("\n")[:-1]
+        expect(len(words) == len(a["lines"]) > 5, f"{key}: {len(words)} instructions, {len(a['lines'])} lines")
+        expect(all(1 <= line <= len(text[key]) for line in a["lines"]), f"{key}: {a['lines']}")
+        loops = [i + 1 for i, line in enumerate(text[key]) if "for (" in line]
+        in_loops += bool(set(loops) & set(a["lines"]))
+    expect(in_loops > len(of) / 2, f"{in_loops} of {len(of)} have instructions of loops")
+    (folder / "bin").mkdir()
+    for name in ("cc", "as", "ld"):
+        (folder / "bin" / name).symlink_to(shutil.which(name))
+    tgc(folder, "bench", MODEL, "--dim", "B=1", "-o", "n.json", env={"PATH": str(folder / "bin"), "CC": ""})
+    expect("assembly" not in json.loads((folder / "n.json").read_text()), "assembly without objdump")
+    if not find_browser():
+        return
+    tgc(folder, "report", "m.json", "-o", "m.html")
+    check_page(Page(folder / "m.html"))
+    with Browser() as b:
+        b.open(folder / "m.html", "#kernels/linear_5")
+        b.run("document.querySelector('.code').focus()")
+        b.key("ArrowDown")
+        b.key("ArrowDown")
+        marked = b.run("[...document.querySelectorAll('.code')].map(p => p.querySelectorAll('.on').length)")
+        said = b.run("document.querySelector('.detail .tools [role=status]').textContent")
+        expect(marked[0] == 1 and re.fullmatch(rf"Line \d+: {marked[1]} instructions", said), f"{marked}, {said}")
+        quiet(b)
+
+
 @case("VIZ=1 adds the report to what a command does")
 def _(folder):
     tgc(folder, MODEL, "-o", "plain.c")
