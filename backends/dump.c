@@ -274,6 +274,7 @@ static void json_steps(struct text *out, struct tgc *t, const struct schedule *s
 void schedule_write_members(struct text *out, struct tgc *t, const struct schedule *s,
                             const char *name)
 {
+    static const char *const block[] = {"arena", "parameters", "gradients", "optimizer"};
     double flop = 0;
     text_puts(out, "  \"name\": ");
     text_json(out, name);
@@ -286,8 +287,12 @@ void schedule_write_members(struct text *out, struct tgc *t, const struct schedu
         text_json(out, s->state[i]->from);
         text_puts(out, ", \"input\": ");
         text_json(out, s->state[i]->name);
-        text_printf(out, ", \"grows\": %s}",
-                    s->state[i]->length ? mem_printf(t, "%d", s->state[i]->axis) : "null");
+        text_printf(out,
+                    ", \"grows\": %s, \"in\": %d, \"out\": %d, \"block\": \"%s\", "
+                    "\"bytes\": %zu}",
+                    s->state[i]->length ? mem_printf(t, "%d", s->state[i]->axis) : "null",
+                    s->state[i]->in->id, s->state[i]->out->id, block[s->state[i]->in->block],
+                    s->state[i]->nbytes);
     }
     text_puts(out, "],\n  \"symbols\": [");
     for (int i = 0; i < s->nvar; i++) {

@@ -1,5 +1,5 @@
-/* cmd_report.c - tgc report: the page of a saved .json, or of two; and what VIZ=1 asks for where
- * the command itself writes no report. */
+/* cmd_report.c - tgc report: the page of a saved .json, or of two, or of logs of trainings; what
+ * VIZ=1 asks for where the command itself writes no report. */
 #include "cli/cli.h"
 #include "lib/report/report.h"
 
@@ -18,9 +18,11 @@ enum exit_status cmd_report(struct tgc *t, const struct options *o)
         document[i].s = (char *)(uintptr_t)s;
         ok = s != NULL;
     }
+    bool logs = ok && report_is_log(&document[0]) && (n == 1 || report_is_log(&document[1]));
     ok = ok && outputs_may_write(files, o->output) &&
-         (n == 1 ? report_page(&page, t, file[0], document[0].s, document[0].n)
-                 : report_compare(&page, t, file, document)) &&
+         (logs     ? report_curves(&page, t, file, document, n)
+          : n == 1 ? report_page(&page, t, file[0], document[0].s, document[0].n)
+                   : report_compare(&page, t, file, document)) &&
          outputs_put(files, o->output, &page) && outputs_commit(files);
     if (!ok)
         outputs_discard(files);

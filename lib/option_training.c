@@ -194,8 +194,8 @@ bool options_check_emitted_training(struct parser *p)
                         "not by --target=%s",
                      target_name(o->target));
     if (o->emit != EMIT_C && o->emit != EMIT_OBJECT && o->emit != EMIT_SHARED &&
-        o->emit != EMIT_ARCHIVE)
-        return usage(p, "--train writes .c, .o, .so or .a, and '.%s' is none of these",
+        o->emit != EMIT_ARCHIVE && o->emit != EMIT_HTML && o->emit != EMIT_JSON)
+        return usage(p, "--train writes .c, .o, .so, .a, .html or .json, and '.%s' is none of these",
                      emit_extension(o->emit));
     return !apart || usage(p, "%s does not go with --train", apart);
 }

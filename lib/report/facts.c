@@ -77,6 +77,34 @@ static void put_kernel_nodes(struct text *out, const struct schedule *s, const i
     text_putc(out, ']');
 }
 
+/* ,"entries":[{"name":"train","kernels":[0,1]}],"training":{...}: of a program of several runs
+ * the kernels of each, in their order; of one that trains what it minimizes, and which run does. */
+static void put_entries(struct text *out, struct tgc *t, const struct schedule *s)
+{
+    const struct graph *g = s->graph;
+    text_puts(out, ",\n\"entries\":[");
+    for (int e = 0; e < g->nentry; e++) {
+        struct mem_mark mark = scratch_mark(t);
+        const bool *takes = steps_of_entry(t, s, e);
+        text_puts(out, e ? ",\n{\"name\":" : "{\"name\":");
+        text_json(out, g->entry[e].name);
+        text_puts(out, ",\"kernels\":[");
+        for (int i = 0, n = 0; i < s->nstep; i++)
+            if (takes[i] && s->step[i].kernel)
+                text_printf(out, "%s%d", n++ ? "," : "", s->step[i].kernel->index);
+        text_puts(out, "]}");
+        scratch_release(t, mark);
+    }
+    text_putc(out, ']');
+    if (!g->training)
+        return;
+    text_printf(out, ",\n\"training\":{\"entry\":%d,\"loss\":", g->training->train.number);
+    text_json(out, g->training->loss);
+    text_puts(out, ",\"optimizer\":");
+    text_json(out, g->training->optimizer);
+    text_putc(out, '}');
+}
+
 /* ,"opts":{"merge":"..."}: what each kind of opt does */
 static void put_opts(struct text *out)
 {
@@ -190,6 +218,7 @@ bool report_facts(struct text *out, struct tgc *t, const struct options *o, cons
                 t->error_limit);
     report_graph(out, t, m, &number);
     put_kernel_nodes(out, s, number);
+    put_entries(out, t, s);
     text_putc(out, '\n');
     info_weights_write_json(out, t, s);
     why_write_json(&choices, t, true);

@@ -92,6 +92,7 @@ static const struct { const char *key; enum json_kind kind, of; const char *expe
     {"name", JSON_STRING, JSON_NULL, "a string"},
     {"machine", JSON_OBJECT, JSON_NULL, "an object"},
     {"error", JSON_OBJECT, JSON_NULL, "an object"},
+    {"entries", JSON_LIST, JSON_OBJECT, "a list of objects"},
     {"opts", JSON_OBJECT, JSON_NULL, "an object"},
     {"kernel_list", JSON_LIST, JSON_OBJECT, "a list of objects"},
     {"kernel_nodes", JSON_LIST, JSON_LIST, "a list of lists"},
@@ -210,18 +211,24 @@ bool report_page(struct text *out, struct tgc *t, const char *file, const char *
                  size_t nbytes)
 {
     struct page p;
+    struct text training = {.t = t};
     const struct json *d = page_read(t, file, json, nbytes);
     if (!d)
         return false;
     page_of(&p, t, d);
+    view_training(&training, &p);
     page_begin(out, json_string(d, "name"), heading_of(&p));
     text_puts(out, "<nav aria-label=\"Views\">\n<a href=\"#overview\">Overview</a>\n"
                    "<a href=\"#graph\">Graph</a>\n<a href=\"#kernels\">Kernels</a>\n"
-                   "<a href=\"#memory\">Memory</a>\n<a href=\"#passes\">Passes</a>\n</nav>\n<main>\n");
+                   "<a href=\"#memory\">Memory</a>\n");
+    if (training.n)
+        text_puts(out, "<a href=\"#training\">Training</a>\n");
+    text_puts(out, "<a href=\"#passes\">Passes</a>\n</nav>\n<main>\n");
     view_overview(out, &p);
     view_graph(out, &p);
     view_kernels(out, &p);
     view_memory(out, &p);
+    text_write(out, training.s, training.n);
     view_passes(out, &p);
     page_end(out, json, nbytes);
     return true;

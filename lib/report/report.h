@@ -30,6 +30,11 @@ bool report_page(struct text *out, struct tgc *t, const char *file, const char *
 /* Appends the page that compares two documents; as report_page(). */
 bool report_compare(struct text *out, struct tgc *t, const char *const file[2],
                     const struct text document[2]);
+/* Whether a file begins as a log of tgc train --log=FILE.jsonl; the page of one or two of them,
+ * which may end within a line. false: a diagnostic. */
+bool report_is_log(const struct text *document);
+bool report_curves(struct text *out, struct tgc *t, const char *const file[2],
+                   const struct text document[2], int n);
 /* The page, or with EMIT_JSON the document, of a compile, as `path` in files. */
 bool report_write(struct tgc *t, const struct options *o, const struct model *m, const char *name,
                   const char *bench, const char *path, struct outputs *files);
@@ -118,6 +123,11 @@ void view_passes(struct text *out, const struct page *p);
 /* Tables of these; nothing where there are none. */
 void view_blocks(struct text *out, const struct page *p);
 void view_winograd(struct text *out, const struct page *p);
+/* A section, of a program that trains. */
+void view_training(struct text *out, const struct page *p);
+/* One of a row of figures; "Conv conv_3, with Relu, Add": what a kernel computes. */
+void view_figure(struct text *out, const char *name, const char *value, const char *words);
+const char *view_computes(const struct page *p, int kernel);
 /* The step of most live bytes, and that many by step. */
 double *view_live(const struct page *p, int *nstep, int *peak);
 

@@ -20,7 +20,7 @@ static void put_left_out(struct text *out, int n)
 
 /* ------------------------------------------------------------------------------------- overview */
 
-static void put_figure(struct text *out, const char *name, const char *value, const char *words)
+void view_figure(struct text *out, const char *name, const char *value, const char *words)
 {
     text_printf(out, "<div><dt>%s</dt><dd>", name);
     html_put(out, value);
@@ -37,17 +37,17 @@ static void put_figures(struct text *out, const struct page *p)
            flop = json_number(p->d, "flop"), arena = json_number(p->d, "arena_bytes"),
            peak = json_number(machine, "gflops");
     text_puts(out, "<dl class=\"figures\">\n");
-    put_figure(out, p->measured ? "Time of a run" : "Estimated time", view_time(t, us),
+    view_figure(out, p->measured ? "Time of a run" : "Estimated time", view_time(t, us),
                p->measured ? mem_printf(t, "measured, least of %.0f runs", json_number(bench, "runs"))
                            : "sum of the kernels' estimates");
-    put_figure(out, "Work", view_flop(t, flop),
+    view_figure(out, "Work", view_flop(t, flop),
                us > 0 ? mem_printf(t, "%.3g GFLOP/s of %.3g", flop / us / 1000, peak) : "");
-    put_figure(out, "Weights", view_bytes(t, json_number(p->d, "weight_bytes")),
+    view_figure(out, "Weights", view_bytes(t, json_number(p->d, "weight_bytes")),
                mem_printf(t, "%s in the model",
                           view_bytes(t, json_number(p->d, "model_weight_bytes"))));
-    put_figure(out, "Arena", view_bytes(t, arena),
+    view_figure(out, "Arena", view_bytes(t, arena),
                mem_printf(t, "%s alive at once", view_bytes(t, json_number(p->d, "live_bytes"))));
-    put_figure(out, "Kernels", mem_printf(t, "%d", p->nkernel),
+    view_figure(out, "Kernels", mem_printf(t, "%d", p->nkernel),
                mem_printf(t, "stack: %s at most", view_bytes(t, json_number(p->d, "stack_bytes"))));
     text_puts(out, "</dl>\n");
 }
@@ -153,6 +153,38 @@ static void put_layers(struct text *out, const struct page *p)
         put_layer(out, p, &layer[i], most);
     table_end(out);
     put_left_out(out, n);
+}
+
+/* Of a program of several runs: what each takes. */
+static void put_entries(struct text *out, const struct page *p)
+{
+    int n;
+    const struct json **entry = json_elements(p->t, json_get(p->d, "entries"), &n);
+    if (n == 0)
+        return;
+    table_begin(out, "entries", "Runs of the program; the figures above are of all of them together",
+                "Run|#Kernels|#Time|#Work");
+    for (int i = 0; i < n; i++) {
+        const struct json *list = json_get(entry[i], "kernels");
+        double us = 0, flop = 0;
+        int count = 0;
+        for (const struct json *v = list ? list->child : NULL; v; v = v->next) {
+            int k = json_index(v);
+            if (k < 0 || k >= p->nkernel)
+                continue;
+            us += p->us[k];
+            flop += json_number(p->kernel[k], "flop");
+            count++;
+        }
+        text_puts(out, "<tr><th scope=\"row\">");
+        html_put(out, json_string(entry[i], "name"));
+        text_puts(out, "</th>");
+        cell_number(out, count, mem_printf(p->t, "%d", count));
+        cell_number(out, us, view_time(p->t, us));
+        cell_number(out, flop, view_flop(p->t, flop));
+        text_puts(out, "</tr>\n");
+    }
+    table_end(out);
 }
 
 /* A tensor of the arena: its place, and the steps from its first to its last access. */
@@ -262,6 +294,7 @@ void view_overview(struct text *out, const struct page *p)
     text_puts(out, "</div><div>\n");
     put_live(out, p);
     text_puts(out, "</div></div>\n");
+    put_entries(out, p);
     view_blocks(out, p);
     put_layers(out, p);
     end_section(out);
@@ -289,8 +322,7 @@ static int compare_times(const void *a, const void *b)
     return x->us != y->us ? (x->us < y->us) - (x->us > y->us) : x->kernel - y->kernel;
 }
 
-/* "Conv conv_3, with Relu, Add": the main node, and the operators of the others. */
-static const char *computed_by(const struct page *p, int i)
+const char *view_computes(const struct page *p, int i)
 {
     enum { MOST = 6 };
     int n = 0, at = page_main_node(p, i);
@@ -318,7 +350,7 @@ static void put_kernel(struct text *out, const struct page *p, int i)
     text_puts(out, "\"><th scope=\"row\">");
     html_kernel(out, json_string(k, "name"));
     text_puts(out, "</th>");
-    cell_text(out, computed_by(p, i));
+    cell_text(out, view_computes(p, i));
     cell_bar(out, p->total > 0 ? p->us[i] / p->total : 0,
              p->total > 0 ? p->most / p->total : 0);
     if (p->measured)

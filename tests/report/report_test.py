@@ -261,6 +261,45 @@ def _(folder):
     expect(any(n["name"] == long for n in page.document()["nodes"]), "the document has the whole name")
 
 
+@case("a training: forward and backward, what is kept")
+def _(folder):
+    words = ("--train", "--loss=cross_entropy", "--optimizer=adam", "--batch=8")
+    page = page_of(folder, MODEL, *words)
+    d, rows = page.document(), page.tables["train-kernels"][1:]
+    entry = d["entries"][d["training"]["entry"]]
+    expect(entry["name"] == "train" and [e["name"] for e in d["entries"]] == [row[0] for row in page.tables["entries"][1:]], f"{entry}")
+    names = [d["kernel_list"][k]["name"] for k in entry["kernels"]]
+    forward, backward = [row[0] for row in rows], [name for row in rows for name in re.findall(r"\w+_\d+", row[4])]
+    expect(len(set(forward + backward)) == len(forward + backward) and set(forward + backward) <= set(names), "a kernel twice, or of another run")
+    beside = {row[1].split(",")[0]: row[4] for row in rows if row[4]}
+    expect({"conv2d c1", "conv2d c2", "linear l1", "linear l2", "max_pool2d p1"} <= beside.keys(), f"{beside}")
+    expect(len(re.findall(r"linear_\d+", beside["linear l1"])) == 2, f"by its input and by its weights: {beside['linear l1']}")
+    # what is neither stores parameters and states: of 8 parameters with two states each 24 kernels at least
+    written = {b["buffer"] for k in entry["kernels"] for b in d["kernel_list"][k]["writes"] if d["kernel_list"][k]["name"] not in forward + backward}
+    expect({s["out"] for s in d["states"] if s["block"] in ("parameters", "optimizer")} & written and len(names) - len(forward + backward) >= 24, "updates")
+    kept = {row[0]: row[2] for row in page.tables["train-memory"][1:]}
+    expect(kept["Parameters"] == "900 kB" and kept["State of the optimizer"] == "1.8 MB", f"{kept}")
+    expect("training" not in page_of(folder, MODEL).ids, "a training in a program that does not train")
+    expect("writes .c, .o, .so, .a, .html or .json" in tgc(folder, MODEL, "-o", "m.dot", *words, status=2).err, ".dot")
+
+
+@case("curves of a training's log, and of two")
+def _(folder):
+    line = lambda i, a: json.dumps({"epoch": i + 1, "step": 100 * i, "loss": 2.3 * a ** i, "seconds": 1.5, "accuracy": 1 - 0.9 * a ** i})
+    for name, a in (("a", 0.5), ("b", 0.7)):
+        (folder / f"{name}.jsonl").write_text("".join(line(i, a) + "\n" for i in range(9)) + '{"epoch": 10, "lo')
+    for words, n in ((("a.jsonl",), 1), (("a.jsonl", "b.jsonl"), 2)):
+        tgc(folder, "report", *words, "-o", "curves.html")
+        page = Page(folder / "curves.html")
+        check_page(page)
+        lines = [value for tag, name, value in page.attributes if tag == "path" and name == "d" and value.count("L") == 8]
+        expect(len(lines) == 2 * n and len(page.tables["epochs"]) == 10 and ("epochs-after" in page.tables) == (n == 2), f"{words}: {len(lines)} lines")
+    (folder / "c.jsonl").write_text(line(0, 1) + '\n{"loss": 1}\n')
+    expect("line 2 has no" in tgc(folder, "report", "c.jsonl", "-o", "c.html", status=1).err, "a line that is no epoch")
+    tgc(folder, MODEL, "-o", "m.json")
+    expect("a.jsonl" in tgc(folder, "report", "m.json", "a.jsonl", "-o", "c.html", status=1).err, "a report and a log")
+
+
 # ---------------------------------------------------------------------------------- saved documents
 
 
