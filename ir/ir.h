@@ -677,11 +677,21 @@ struct uop *uop_substitute_all(struct tgc *t, struct uop *u, const struct uop_ma
 /* origins: provenance of uops, stored outside the graph and the hash key. Set while the frontend
  * lowers a node; rewriting keeps the first. */
 /* model's node name (may be ""), operator, number */
-/* id: its place in tgc.origin */
-struct origin { const char *node; const char *op_type; int index, id; };
+/* id: its place in tgc.origin. of, step: of a step in which a pass computes the node `of`, which is
+ * the origin of the step's uops; NULL: this is a node's own */
+struct origin {
+    const char *node;
+    const char *op_type;
+    int index, id;
+    const struct origin *of;
+    const char *step;
+};
 /* also becomes current */
 int origin_new(struct tgc *t, const char *node, const char *op_type, int index);
+/* "Winograd F(4x4, 3x3): Y = A'MA": a step of the current origin, which it becomes. */
+void origin_begin_step(struct tgc *t, const char *text);
 const struct origin *uop_get_origin(const struct tgc *t, const struct uop *u);     /* NULL: none */
+const char *uop_get_step(const struct tgc *t, const struct uop *u);                /* NULL: none */
 /* if it has none */
 void uop_set_origin(struct tgc *t, const struct uop *u, const struct uop *from);
 /* Names of a tensor's axes for loops in emitted code: "n oc oy ox ic ky kx", one word an axis. */

@@ -755,15 +755,38 @@ struct uop *uop_substitute(struct tgc *t, struct uop *u, const struct uop *from,
 int origin_new(struct tgc *t, const char *node, const char *op_type, int index)
 {
     struct origin *o = MEM_NEW(t, struct origin);
-    *o = (struct origin){node, op_type, index, (int)t->norigin};
+    *o = (struct origin){node, op_type, index, (int)t->norigin, NULL, NULL};
     VEC_PUSH(t, t->origin, t->norigin, t->cap_origin, o);
     return t->current_origin = (int)t->norigin;
 }
 
-const struct origin *uop_get_origin(const struct tgc *t, const struct uop *u)
+void origin_begin_step(struct tgc *t, const char *text)
+{
+    if (t->current_origin == 0)
+        return;
+    const struct origin *o = t->origin[t->current_origin - 1];
+    o = o->of ? o->of : o;
+    int made = origin_new(t, o->node, o->op_type, o->index);
+    t->origin[made - 1]->of = o;
+    t->origin[made - 1]->step = text;
+}
+
+static const struct origin *origin_of(const struct tgc *t, const struct uop *u)
 {
     int o = u->id < t->cap_uop_origin ? t->uop_origin[u->id] : 0;
     return o ? t->origin[o - 1] : NULL;
+}
+
+const struct origin *uop_get_origin(const struct tgc *t, const struct uop *u)
+{
+    const struct origin *o = origin_of(t, u);
+    return o && o->of ? o->of : o;
+}
+
+const char *uop_get_step(const struct tgc *t, const struct uop *u)
+{
+    const struct origin *o = origin_of(t, u);
+    return o ? o->step : NULL;
 }
 
 void uop_set_origin(struct tgc *t, const struct uop *u, const struct uop *from)

@@ -32,6 +32,9 @@ struct kernel {
     const char *name;            /* C identifier, unique in the program: "conv2_1", "softmax_3" */
     /* one line for a person: 'Conv "conv_3", Relu "relu_4": f32[1,64,56,56]'; not escaped */
     const char *title;
+    /* the steps of a node's computation that it makes: 'Winograd F(4x4, 3x3): Y = A'MA', a line
+     * each; NULL: none */
+    const char *steps;
     /* the model's nodes that it computes, those of `title`; the one that names it first */
     const struct origin **node; int nnode; size_t cap_node;
     struct uop *ast;             /* SINK(STORE(buffer, offset, value, range...)...) */

@@ -105,21 +105,105 @@ void kernel_name_parameters(struct function *f)
 
 /* ------------------------------------------------------------------------------------- comment */
 
-static void write_tensor(const struct buffer *b, struct text *out)
+/* "[27][7][64]" of a tensor whose axes are stored in another order than they are counted in; NULL:
+ * in that order. Axes of one element count for nothing. */
+static const char *stored_dims(struct tgc *t, const struct buffer *b)
 {
+    struct text x = {.t = t};
+    bool differs = false;
+    int last = -1;
+    for (int i = 0; b->is_ordered && i < b->ndim; i++) {
+        int a = b->order[i];
+        if (uop_is_int(b->dim[a], 1))
+            continue;
+        differs |= a < last;
+        last = a;
+        text_dims(&x, &b->dim[a], 1, "[", "]");
+    }
+    return differs ? x.s : NULL;
+}
+
+static void write_tensor(struct tgc *t, const struct buffer *b, struct text *out)
+{
+    const char *stored = stored_dims(t, b);
     text_printf(out, " %s", dtype_name(b->dtype));
     text_dims(out, b->dim, b->ndim, "[", "]");
+    if (stored)
+        text_printf(out, ", stored %s", stored);
+}
+
+/* '"conv1.weight", packed in panels of 8': the model's own weight, and what became of it. */
+static void write_weight(struct tgc *t, const struct buffer *b, struct text *out)
+{
+    const char *how = b->how;
+    for (; b->of; b = b->of)
+        if (b->of->how)
+            how = how ? mem_printf(t, "%s, %s", b->of->how, how) : b->of->how;
+    if (b->name && *b->name) {
+        text_puts(out, "  weight \"");
+        text_comment(out, b->name);
+        text_putc(out, '"');
+    }
+    if (how)
+        text_printf(out, ", %s", how);
+}
+
+/* "y may overlap x": where a run has them in one place. */
+static void write_overlaps(const struct function *f, struct text *out)
+{
+    const struct kernel *k = f->k;
+    for (int i = 0; i < k->noutput; i++)
+        for (int j = 0; j < k->nbuffer; j++)
+            if (j != i && (j >= k->noutput || j > i) &&
+                buffers_may_alias(k->buffer[i], k->buffer[j]))
+                text_printf(out, "\n * %s may overlap %s.", f->buffer_name[i], f->buffer_name[j]);
+}
+
+/* The first kernel that reads what k has written, and that a node of the model names. */
+static const struct kernel *named_reader(const struct program *p, const struct kernel *k)
+{
+    for (int i = k->index + 1; i < p->s->nkernel; i++) {
+        const struct kernel *r = p->s->kernel[i];
+        for (int j = r->noutput; j < r->nbuffer && r->title && *r->title; j++)
+            for (int o = 0; o < k->noutput; o++)
+                if (buffer_root(r->buffer[j]) == buffer_root(k->buffer[o]))
+                    return r;
+    }
+    return NULL;
+}
+
+/* The model's nodes that the kernel computes; of a copy, those that read it. */
+static void write_nodes(const struct program *p, const struct kernel *k, struct text *out)
+{
+    const struct kernel *reader = k->title && *k->title ? NULL : named_reader(p, k);
+    text_comment(out, k->title && *k->title ? k->title : program_kernel_name(p, k));
+    if (reader) {
+        text_puts(out, ", for ");
+        text_comment(out, reader->title);
+    }
+}
+
+/* How its nodes are computed, a line each, where that is not what their operators say. */
+static void write_steps(const struct function *f, struct text *out)
+{
+    for (const char *s = f->k->steps; s && *s;) {
+        int n = (int)strcspn(s, "\n");
+        text_printf(out, "\n * %.*s.", n, s);
+        s += n + (s[n] == '\n');
+    }
+    if (f->k->by_blocks && !f->p->backend->device)
+        text_puts(out, "\n * Online softmax: a row's maximum and sum follow the keys, block by block.");
 }
 
 /* A kernel that calls the same function, and which of its tensors have other sizes. */
 static void write_twin(const struct function *f, const struct kernel *twin, struct text *out)
 {
     text_puts(out, "\n * the same: ");
-    text_comment(out, twin->title && *twin->title ? twin->title : program_kernel_name(f->p, twin));
+    write_nodes(f->p, twin, out);
     for (int i = 0; i < twin->nbuffer; i++)
         if (twin->buffer[i]->nbytes != f->k->buffer[i]->nbytes) {
             text_printf(out, ", %s", f->buffer_name[i]);
-            write_tensor(twin->buffer[i], out);
+            write_tensor(f->p->t, twin->buffer[i], out);
         }
 }
 
@@ -128,17 +212,19 @@ void kernel_write_comment(const struct function *f, struct text *out)
     const struct kernel *k = f->k;
     const struct program *p = f->p;
     text_puts(out, "/* ");
-    text_comment(out, k->title && *k->title ? k->title : program_kernel_name(p, k));
+    write_nodes(p, k, out);
+    write_steps(f, out);
     for (int i = 0; i < k->nbuffer; i++) {
         const struct buffer *b = k->buffer[i];
         text_puts(out, "\n *   ");
         size_t start = out->n;
         text_puts(out, f->buffer_name[i]);
         text_pad(out, start, 3);
-        write_tensor(b, out);
-        if (b->name && *b->name) {
+        write_tensor(p->t, b, out);
+        if (b->kind == BUFFER_WEIGHT) {
+            write_weight(p->t, b, out);
+        } else if (b->name && *b->name) {
             text_puts(out, b->state                  ? "  state \""
-                           : b->kind == BUFFER_WEIGHT  ? "  weight \""
                            : b->kind == BUFFER_INPUT ? "  input \""
                                                      : "  \"");
             text_comment(out, b->name);
@@ -150,12 +236,13 @@ void kernel_write_comment(const struct function *f, struct text *out)
     for (int i = 0; i < k->nscratch; i++)
         if (k->scratch[i]->is_global) {
             text_printf(out, "\n *   %s", f->buffer_name[k->nbuffer + i]);
-            write_tensor(k->scratch[i], out);
+            write_tensor(p->t, k->scratch[i], out);
             text_puts(out, k->scratch[i]->counts ? "  blocks that have come" : "  parts of sums");
         }
     for (int i = k->index + 1; i < p->s->nkernel; i++)
         if (p->twin[i] == k)
             write_twin(f, p->s->kernel[i], out);
+    write_overlaps(f, out);
     if (k->flop > 0 || k->nbytes > 0) {
         text_printf(out, "\n * %s", text_si(p->t, k->flop, "FLOP"));
         text_puts(out, ", touches ");

@@ -167,9 +167,11 @@ void loops_range(struct writer *w, const struct uop *u)
                              name, type, name, end, name, type)
                 : mem_printf(w->t, "for (%s %s = %s; %s < %s; %s++)", type, name, begin, name, end,
                              name);
-    if (w->f->k->counts_down && w->depth == 1 && loop_has(w, is_load))
+    if (w->f->k->counts_down && w->depth == 1 && loop_has(w, is_load)) {
+        writer_put(w, "/* the last first: results may overlap what is still to be read */", false);
         head = mem_printf(w->t, "for (%s %s = %s - 1; %s >= 0; %s--)", type, name,
                           expr_operand(w->p, &size, PREC_ADD), name, name);
+    }
     bool unrolled =
         w->p->backend->unroll &&
         (range_is_lane(u) || stack_is_over_registers(w->t, w->linear, w->nlinear, w->position));

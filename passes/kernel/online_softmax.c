@@ -612,6 +612,7 @@ bool pass_online_softmax(struct tgc *t, struct schedule *s, struct kernel *k)
     static const struct online_shape shape = {.rows = 32, .groups = 8, .keys = 128};
     (void)s;
     struct uop *blocks = k->by_blocks ? online_blocks(t, k->ast, &shape) : NULL;
+    k->by_blocks = blocks != NULL;
     if (!blocks)
         return true;
     k->ast = blocks;

@@ -75,6 +75,28 @@ static const char *kernel_title(struct tgc *t, const struct kernel *k)
     return title.n ? title.s : "";
 }
 
+/* The steps of a node's computation that are in a kernel, in their order. */
+static const char *kernel_steps(struct tgc *t, const struct kernel *k)
+{
+    enum { MOST = 8 };
+    const char *seen[MOST], *s;
+    int n, nseen = 0;
+    struct uop **order = uop_toposort(t, &k->ast, 1, &n);
+    struct text x = {.t = t};
+    for (int i = 0; i < n && nseen < MOST; i++) {
+        int j = 0;
+        if (!is_computation(order[i]) || (s = uop_get_step(t, order[i])) == NULL)
+            continue;
+        while (j < nseen && strcmp(seen[j], s) != 0)
+            j++;
+        if (j == nseen) {
+            seen[nseen++] = s;
+            text_printf(&x, "%s%s", nseen > 1 ? "\n" : "", s);
+        }
+    }
+    return x.s;
+}
+
 /* The node that names the kernel: that of the first reduction, else the last. NULL: none. */
 static const struct origin *main_node(struct tgc *t, const struct kernel *k)
 {
@@ -172,6 +194,7 @@ void kernel_describe(struct tgc *t, struct kernel *k)
     const struct origin *first = main_node(t, k);
     find_nodes(t, k);
     k->title = kernel_title(t, k);
+    k->steps = kernel_steps(t, k);
     put_first(k, first);
     note_readers(t, k);
     k->name = kernel_name(t, first, k->index);

@@ -925,7 +925,7 @@ def text_graph():
                   f"x={folder / 'x.npy'}", "--out-dir", folder / "out"]))
     expect((np.load(folder / "out" / "y.npy") == -4).all(), "four steps of ones")
     report = json.loads(T.must(T.run([TGC, folder / "net.tg", "-o", "-", "--emit=json", "--state", "s_next=s"])).out)
-    expect(report["states"] == [{"output": "s_next", "input": "s", "grows": None}] and
+    expect([(s["output"], s["input"], s["grows"], s["block"]) for s in report["states"]] == [("s_next", "s", None, "arena")] and
            len(report["inputs"]) == 1, f"{report}")
 
 

@@ -484,6 +484,13 @@ static struct uop *transform_output(const struct tiling *g, struct uop *sums)
     return uop_shrink(t, r, zero, dim);
 }
 
+/* U = GgG' of the weights is computed at compile time. source: Lavin and Gray, Fast algorithms for
+ * convolutional neural networks, 2015 */
+static void begin_step(const struct tiling *g, const char *what)
+{
+    origin_begin_step(g->l->t, mem_printf(g->l->t, "%s, %s", title_of(g), what));
+}
+
 static struct uop *rewrite_layer(const struct layer *l, struct sides s)
 {
     struct tgc *t = l->t;
@@ -491,13 +498,17 @@ static struct uop *rewrite_layer(const struct layer *l, struct sides s)
     struct uop *u = transform_weight(&g);
     if (!u)
         return NULL;
+    begin_step(&g, "step 1 of 3: V = B'dB of each tile d of the input");
     struct uop *v = transform_input(&g);
+    begin_step(&g, "step 2 of 3: M = UV at each place of a tile, summed over channels");
     struct uop *product = tensor_binary(t, OP_MUL, v, u);
     name_product(&g, product);
     uint32_t axes = REDUCE_AXES(l->reduce->arg.i);
     for (int i = 0; i < g.nside; i++)
         axes &= ~(1u << g.side[i]->tap);
-    return transform_output(&g, uop_reduce(t, OP_ADD, product, axes << 1));
+    struct uop *sums = uop_reduce(t, OP_ADD, product, axes << 1);
+    begin_step(&g, "step 3 of 3: Y = A'MA, the outputs of each tile");
+    return transform_output(&g, sums);
 }
 
 /* ------------------------------------------------------------------------------------- the pass */

@@ -555,6 +555,8 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
     t->current_origin = u->id < t->cap_uop_origin ? t->uop_origin[u->id] : 0;
     bool found = find_taken(t, r, u, &apart, &p);
     scratch_release(t, mark);
+    if (found)
+        origin_begin_step(t, "Strassen: seven products of sums of halves in place of eight");
     struct uop *by = found ? rewrite_product(&p) : NULL;
     t->current_origin = outer;
     return by && apart != u ? uop_reshape(t, by, u->dim, u->ndim) : by;
