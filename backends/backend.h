@@ -151,7 +151,8 @@ enum weights_mode {
     WEIGHTS_STRING,              /* u"" literals in NAME.c, which is UTF-8 then */
     WEIGHTS_ARRAY,               /* arrays of numbers: typed, readable, slow to compile */
     WEIGHTS_INCBIN,              /* NAME.weights next to NAME.c, included by #embed or .incbin */
-    WEIGHTS_FILE                 /* NAME.weights is given to NAME_init through the options */
+    WEIGHTS_FILE,                /* NAME.weights is given to NAME_init through the options */
+    WEIGHTS_OBJECT               /* NAME_weights_data, of another object of the program */
 };
 #define WEIGHTS_INCBIN_FROM ((size_t)32 << 20)
 /* Weights in the program: code reaches 2 GB of what is linked with it, in the usual code models,
@@ -243,7 +244,7 @@ void program_write_header(struct tgc *t, const struct schedule *s, const struct 
 const char *const *program_entry_names(struct tgc *t, const struct schedule *s,
                                        const struct program_options *o);
 /* The functions of runtime/ in C, for gcc and clang, with symbols that only the program's other
- * object sees. */
+ * object sees; of a training those of its entries, too, and NAME_describe(). */
 void program_write_pieces(struct tgc *t, const struct schedule *s, const struct program_options *o,
                           const char *const *piece, int n, struct text *c);
 const char *program_piece_symbol(struct tgc *t, const char *name, const char *piece);

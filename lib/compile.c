@@ -296,8 +296,14 @@ static bool find_tools(struct tgc *t, const struct options *o, const struct comp
     return (*compiler = clang_compiler(clang_open(t, o->triple))) != NULL;
 }
 
-/* Into a folder: NAME.h, and NAME.o, LLVM's object; or, where that calls functions of runtime/,
- * NAME.c with these and NAME_kernels.o. Sets the first one's path. */
+/* Whether a part of the program is C: functions of runtime/, those of a training's entries. */
+static bool has_c_beside(const struct model *m, const struct llvm_output *code)
+{
+    return code->npiece || m->graph->training;
+}
+
+/* Into a folder: NAME.h, and NAME.o, LLVM's object; or, where a part is C, NAME.c with that and
+ * NAME_kernels.o. Sets the first one's path. */
 static bool put_parts(struct tgc *t, const struct model *m, const struct program_options *po,
                       const struct llvm_output *code, const char *dir, const char **source)
 {
@@ -305,10 +311,11 @@ static bool put_parts(struct tgc *t, const struct model *m, const struct program
     struct outputs *inside = outputs_new(t);
     const char *base = mem_printf(t, "%s/%s", dir, po->name);
     bool ok;
-    *source = mem_printf(t, "%s.%s", base, code->npiece ? "c" : "o");
+    const bool has_c = has_c_beside(m, code);
+    *source = mem_printf(t, "%s.%s", base, has_c ? "c" : "o");
     program_write_header(t, m->schedule, po, &h);
     ok = outputs_put(inside, mem_printf(t, "%s.h", base), &h);
-    if (code->npiece) {
+    if (has_c) {
         program_write_pieces(t, m->schedule, po, code->piece, code->npiece, &c);
         ok = ok && outputs_put(inside, *source, &c) &&
              outputs_put(inside, mem_printf(t, "%s_kernels.o", base), &code->code);
@@ -336,7 +343,7 @@ static bool join_parts(struct tgc *t, const struct options *o, const struct mode
         .flags = flags,
         .nflag = find_flags(t, o, po->name, flags),
         .library = library};
-    if (code->npiece)
+    if (has_c_beside(m, code))
         library[r.nlibrary++] = mem_printf(t, "%s_kernels.o", po->name);
     for (int i = 0; link && i < o->nlink; i++)
         library[r.nlibrary++] = link[i];
@@ -391,7 +398,7 @@ static bool write_llvm(struct tgc *t, const struct options *o, const struct mode
     bool ok = llvm_write(t, m->schedule, &r, &code);
     progress_end(t);
     report_stage(t, "LLVM", start);
-    bool joins = ok && (code.npiece || o->emit == EMIT_SHARED || o->emit == EMIT_ARCHIVE);
+    bool joins = ok && (o->emit == EMIT_SHARED || o->emit == EMIT_ARCHIVE || has_c_beside(m, &code));
     if (!ok || !(joins ? join_parts(t, o, m, files, &po, &code)
                        : outputs_put(files, o->output, &code.code)))
         return false;

@@ -189,9 +189,9 @@ bool options_check_emitted_training(struct parser *p)
     if (!o->training.has_loss)
         return usage(p, "--train needs --loss=LOSS: cross_entropy for classes, mse for numbers; "
                         "tgc help train lists them");
-    if (o->target != TARGET_C && o->target != TARGET_CLANG)
-        return usage(p, "--train writes C for a processor, by --target=c or --target=clang, and "
-                        "not by --target=%s",
+    if (o->target != TARGET_C && o->target != TARGET_CLANG && o->target != TARGET_LLVM)
+        return usage(p, "--train writes a program for a processor, by --target=c, clang or llvm, "
+                        "and not by --target=%s",
                      target_name(o->target));
     if (o->emit != EMIT_C && o->emit != EMIT_OBJECT && o->emit != EMIT_SHARED &&
         o->emit != EMIT_ARCHIVE && o->emit != EMIT_HTML && o->emit != EMIT_JSON)

@@ -123,10 +123,11 @@ struct emit {
     struct region *region; int nregion; size_t cap_region;
 };
 
-/* layout.c: the fields of struct NAME; from HEAD_THREADS to HEAD_USER those of NAME_options */
+/* layout.c: the fields of struct NAME; from HEAD_THREADS to HEAD_USER those of NAME_options, of a
+ * training to HEAD_OPTIMIZER */
 enum {
     HEAD_OPENED, HEAD_THREADS, HEAD_WEIGHTS, HEAD_WEIGHTS_NBYTES, HEAD_PARALLEL_FOR, HEAD_ON_KERNEL,
-    HEAD_USER, HEAD_KERNELS, HEAD_PARTS, HEAD_NFIELD
+    HEAD_USER, HEAD_PARAMS, HEAD_GRADIENTS, HEAD_OPTIMIZER, HEAD_KERNELS, HEAD_PARTS, HEAD_NFIELD
 };
 void layout_begin(struct emit *e);
 /* describe.c has offsets of this process, where a field takes 8 bytes. */

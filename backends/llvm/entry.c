@@ -2,7 +2,8 @@
  * checks its arguments, NAME_close(), NAME_strerror(), NAME_describe(). Weights are constants of
  * the module.
  *
- * They do what backends/program/ writes as C, by the same structs, which layout.c has.
+ * They do what backends/program/ writes as C, by the same structs, which layout.c has. Of a
+ * training, the functions of its entries are that C: NAME_train() and the like, NAME_describe().
  */
 #include "backends/llvm/emit.h"
 
@@ -184,6 +185,18 @@ static void weights(const struct emit *e)
     e->l->SetAlignment(g, ALIGN);
 }
 
+/* The C beside a training's object reads the weights, too. */
+static void share_weights(const struct emit *e)
+{
+    const char *name = mem_printf(e->t, "%s_weights_data", e->name);
+    value g = e->l->GetNamedGlobal(e->module, "weights");
+    if (!g)
+        return;
+    e->l->SetLinkage(g, LLVM_EXTERNAL);
+    e->l->SetVisibility(g, LLVM_HIDDEN);
+    e->l->SetValueName2(g, name, strlen(name));
+}
+
 void entry_strings(const struct emit *e)
 {
     for (int i = 0; i < e->s->nweight; i++) {
@@ -274,6 +287,18 @@ static void check_weights(struct emit *e, const struct program_info *info, value
     return_if(e, compare_ints(e, LLVM_ULT, n, size(e, info->weights_bytes)), missing);
 }
 
+/* Of a training: there are parameters, and all blocks are aligned. */
+static void check_blocks(struct emit *e, value options)
+{
+    value bad = const_status(e, PROGRAM_BAD_OPTIONS);
+    return_if(e, is_null(e, option(e, options, HEAD_PARAMS)), bad);
+    for (int i = HEAD_PARAMS; i <= HEAD_OPTIMIZER; i++) {
+        value at = cast_to(e, LLVM_PTRTOINT, option(e, options, i), e->size);
+        value low = binary(e, LLVM_AND, at, size(e, BLOCK_ALIGNMENT - 1));
+        return_if(e, compare_ints(e, LLVM_NE, low, size(e, 0)), bad);
+    }
+}
+
 /* int NAME_init(NAME **made, void *arena, size_t arena_bytes, const NAME_options *options) */
 static void emit_init(struct emit *e, const struct program_info *info)
 {
@@ -295,8 +320,11 @@ static void emit_init(struct emit *e, const struct program_info *info)
               const_status(e, PROGRAM_BAD_OPTIONS));
     if (info->weights_external)
         check_weights(e, info, options);
+    const bool trains = program_training(e->s) != NULL;
+    if (trains)
+        check_blocks(e, options);
     set_head(e, arena, HEAD_OPENED, const_null(e));
-    for (int i = HEAD_THREADS; i <= HEAD_USER; i++)
+    for (int i = HEAD_THREADS; i <= (trains ? HEAD_OPTIMIZER : HEAD_USER); i++)
         set_head(e, arena, i, option(e, options, i));
     value kernels = dispatch_pick(e);
     if (kernels)
@@ -304,7 +332,7 @@ static void emit_init(struct emit *e, const struct program_info *info)
     if (program_threads(e->s) > 1)
         pool_open(e, arena);
     set_head(e, arena, HEAD_OPENED, arena);
-    if (e->s->nstate)
+    if (e->s->nstate && !trains)
         call(e, e->l->GetNamedFunction(e->module, mem_printf(e->t, "%s.begin", e->name)), &arena,
              1);
     store_as(e, arena, made, 0);
@@ -330,11 +358,17 @@ static void check_fields(struct emit *e, const struct program_info *info, bool o
     }
 }
 
-/* int NAME_run(NAME *self, const NAME_inputs *in, NAME_outputs *out) */
+/* int NAME_run(NAME *self, const NAME_inputs *in, NAME_outputs *out); of a training the function of
+ * all entries, which the C beside it calls (training_write_glue()). */
 static void emit_checked_run(struct emit *e, const struct program_info *info, value run)
 {
     LLVMTypeRef type[3] = {e->pointer, e->pointer, e->pointer};
-    function(e, public_name(e, "run"), false, e->i32, type, 3);
+    if (program_training(e->s)) {
+        function(e, program_piece_symbol(e->t, e->name, "run_entry"), false, e->i32, type, 3);
+        e->l->SetVisibility(e->function, LLVM_HIDDEN);
+    } else {
+        function(e, public_name(e, "run"), false, e->i32, type, 3);
+    }
     value arg[3] = {parameter(e, 0), parameter(e, 1), parameter(e, 2)};
     for (int i = 0; i < 3; i++)
         return_if(e, is_null(e, arg[i]), const_status(e, PROGRAM_NULL_ARGUMENT));
@@ -410,5 +444,8 @@ void entry_end(struct emit *e, const struct program_info *info, value run)
     emit_checked_run(e, info, run);
     emit_close(e);
     emit_strerror(e);
-    emit_describe(e, info);
+    if (program_training(e->s))
+        share_weights(e);
+    else
+        emit_describe(e, info);
 }

@@ -7,6 +7,8 @@
  *      NAME_outputs    a pointer for each output, followed by its shape if a run finds that;
  *      struct NAME     itself if it is open, NAME_options, the table of kernels (dispatch.c),
  *                      parts (pool.c).
+ *
+ * A training's inputs and outputs are those of all entries: NAME_all_inputs, NAME_all_outputs.
  */
 #include "backends/llvm/emit.h"
 

@@ -91,7 +91,7 @@ value module_emit(struct emit *e, const char *function)
     }
     emit_run(e, function);
     value run = e->function;
-    if (s->nstate)
+    if (s->nstate && !program_training(s))
         emit_states(e);
     return run;
 }

@@ -113,7 +113,7 @@ static bool write_file(struct llvm *l, void *what, struct text *out)
     entry_begin(&e, &info);
     value run = module_emit(&e, mem_printf(t, "%s.run", r->name));
     entry_end(&e, &info, run);
-    for (int i = 0; i < info.entry_count; i++)
+    for (int i = 0; i < info.entry_count && !program_training(file->s); i++)
         entries_emit(&e, &info, i, r->entry[i]);
     struct text listing = debug_end(&e);
     pieces_emit(&e);

@@ -6,7 +6,7 @@
  * kept[] and odd (whether runs of odd number come next, which read the other of a state's two
  * places; where there are several entries, a bit for states that are stored together) are the last
  * words of struct NAME. backends/program/state.c has the layout of both arena and block, and writes
- * the same functions as C.
+ * the same functions as C. A training's states are in the caller's blocks, and have no functions.
  */
 #include "backends/llvm/emit.h"
 
@@ -69,14 +69,21 @@ static void turn(struct emit *e, value self)
     store_word(e, word, self, odd_at(e));
 }
 
+/* Where the states of a block begin. */
+static value block_of(struct emit *e, value self, enum state_block block)
+{
+    const int field = HEAD_PARAMS + (int)block - BLOCK_PARAMS;
+    return block == BLOCK_ARENA ? states_of(e, self) : field_load(e, e->head, self, field);
+}
+
 static void bind_place(struct emit *e, value self, const struct buffer *b, size_t first)
 {
     const struct state *st = b->state;
     int next = b != st->in;
-    value place = size(e, st->place[0] + first);
+    value place = size(e, st->place[next && st->is_copied] + first);
     if (state_has_two_places(st))
         place = choose(e, odd(e, self, st), size(e, st->place[!next]), size(e, st->place[next]));
-    e->place[b->id] = pointer_at(e, states_of(e, self), e->i8, place);
+    e->place[b->id] = pointer_at(e, block_of(e, self, b->block), e->i8, place);
 }
 
 static void bind_places(struct emit *e, value self)
@@ -116,6 +123,32 @@ void state_begin_run(struct emit *e, value self)
     bind_places(e, self);
 }
 
+static void copy(struct emit *e, value to, value from, value nbytes)
+{
+    LLVMTypeRef type[3] = {e->pointer, e->pointer, e->i64};
+    value arg[4] = {to, from, nbytes, const_int(e, e->i1, 0)};
+    call_intrinsic(e, "llvm.memcpy", type, 3, arg, 4);
+}
+
+/* Next values of blocks that have a place of their own, in runs of their entry. */
+static void copy_next(struct emit *e, int entry)
+{
+    LLVMBasicBlockRef after = NULL;
+    for (int i = 0; i < e->s->nstate; i++) {
+        const struct state *st = e->s->state[i];
+        for (int k = 0; k < st->npart && st->is_copied && st->nbytes > 0; k++) {
+            if (st->part[k].entry != entry)
+                continue;
+            value number = load_as(e, e->i64, e->var[e->s->graph->entry_number->id], WORD);
+            if (!after)
+                after = begin_when(e, compare_ints(e, LLVM_EQ, number, const_i64(e, entry)));
+            copy(e, e->place[st->in->id], e->place[st->out->id], size(e, st->nbytes));
+        }
+    }
+    if (after)
+        begin_after(e, after);
+}
+
 void state_end_run(struct emit *e, value self)
 {
     const struct var **v = state_vars(e->t, e->s);
@@ -127,16 +160,11 @@ void state_end_run(struct emit *e, value self)
     }
     if (states_have_two_places(e->s))
         turn(e, self);
+    for (int i = 0; i < schedule_count_entries(e->s); i++)
+        copy_next(e, i);
 }
 
 /* ------------------------------------------------------------------------------------ functions */
-
-static void copy(struct emit *e, value to, value from, value nbytes)
-{
-    LLVMTypeRef type[3] = {e->pointer, e->pointer, e->i64};
-    value arg[4] = {to, from, nbytes, const_int(e, e->i1, 0)};
-    call_intrinsic(e, "llvm.memcpy", type, 3, arg, 4);
-}
 
 static void clear(struct emit *e, value to, size_t nbytes)
 {

@@ -463,6 +463,40 @@ const char *program_piece_symbol(struct tgc *t, const char *name, const char *pi
     return mem_printf(t, "%s_piece_%s", name, piece);
 }
 
+static const char training_struct_text[] =
+    "\nstruct model_self {\n"
+    "    const model_self *opened;       /* itself, from model_init to model_close */\n"
+    "    model_options options;\n"
+    "    unsigned char rest[FIELDS_AT - sizeof(void *) - sizeof(model_options)];   "
+    "/* the kernels' own */\n";
+
+static const char run_entry_text[] =
+    "extern int RUN_ENTRY(model_self *self, const model_all_inputs *in, model_all_outputs *out)\n"
+    "    __attribute__((visibility(\"hidden\")));\n"
+    "#define run_entry RUN_ENTRY\n\n";
+
+/* The functions of a training whose kernels, weights and NAME_init() are another object's. */
+static void write_training(struct program *p, struct text *out)
+{
+    const struct text_word word[] = {
+        {"FIELDS_AT", mem_printf(p->t, "%zu", training_fields_at(p->s))},
+        {"RUN_ENTRY", program_piece_symbol(p->t, p->name, "run_entry")}, {NULL, NULL}};
+    struct text functions = {.t = p->t};
+    if (p->weights != WEIGHTS_FILE)
+        p->weights = WEIGHTS_OBJECT;
+    training_write_functions(p, &functions);
+    program_write_words(p, out, training_struct_text, word);
+    training_write_fields(p, out);
+    text_puts(out, "};\n\n");
+    weights_write_declaration(p, out);
+    header_write_all_structs(p, out);
+    program_write_words(p, out, run_entry_text, word);
+    describe_write(p, out);
+    snippets_write(p, out, "train", NULL);
+    text_puts(out, functions.s);
+    weights_write_data(p, out);
+}
+
 void program_write_pieces(struct tgc *t, const struct schedule *s, const struct program_options *o,
                           const char *const *piece, int n, struct text *c)
 {
@@ -487,6 +521,8 @@ void program_write_pieces(struct tgc *t, const struct schedule *s, const struct 
                        "visibility(\"hidden\")));\n",
                     word.s, program_piece_symbol(t, p->name, piece[i]), word.s);
     }
+    if (program_training(s))
+        write_training(p, c);
 }
 
 bool program_write_c(struct tgc *t, const struct schedule *s, const struct program_options *o,

@@ -429,6 +429,8 @@ const char *training_block(enum state_block block);
 /* Bytes of struct NAME for training_write_fields(). */
 size_t training_head_bytes(const struct schedule *s);
 void training_write_fields(struct program *p, struct text *out);
+/* Where these are in the struct of a program whose struct is no C's. */
+size_t training_fields_at(const struct schedule *s);
 /* Of NAME.h; "" and nothing where nothing trains. */
 void training_write_macros(struct program *p, struct text *out);
 const char *training_options(const struct program *p);

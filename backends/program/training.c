@@ -23,14 +23,20 @@ static struct uop *samples_of(const struct schedule *s)
     return x && x->train.weight >= 0 ? s->input[x->train.weight]->dim[0] : NULL;
 }
 
+enum { OPTIONS = 64 };           /* the pointers to blocks, and what aligns the numbers */
+
 size_t training_head_bytes(const struct schedule *s)
 {
     struct uop *n = samples_of(s);
-    enum { OPTIONS = 64 };       /* the pointers to blocks, and what aligns the numbers */
     if (!program_training(s))
         return 0;
     size_t each = n ? dtype_nbytes(s->input[program_training(s)->train.weight]->dtype) : 0;
     return (OPTIONS + (n ? (size_t)dim_bound(n) * each : 0) + 63) / 64 * 64;
+}
+
+size_t training_fields_at(const struct schedule *s)
+{
+    return program_head_bytes(s) - training_head_bytes(s) + OPTIONS;
 }
 
 void training_write_fields(struct program *p, struct text *out)

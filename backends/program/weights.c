@@ -126,7 +126,9 @@ void weights_write_declaration(struct program *p, struct text *out)
 {
     if (p->s->nweight == 0)
         return;
-    if (p->weights == WEIGHTS_INCBIN || p->weights == WEIGHTS_FILE)
+    if (p->weights == WEIGHTS_OBJECT)
+        text_puts(out, "/* The model's weights, which the kernels' object holds. */\n");
+    else if (p->weights == WEIGHTS_INCBIN || p->weights == WEIGHTS_FILE)
         text_printf(out, "/* The model's weights, which %s.weights holds. */\n", p->name);
     else
         text_puts(out, "/* The model's weights; their numbers stand at the end of this file. */\n");
@@ -277,6 +279,12 @@ static void write_data_prelude(struct program *p, struct text *out)
         has_numbers |= !is_string(p->s->weight[i]);
     if (!has_numbers)
         return;
+    if (p->weights == WEIGHTS_OBJECT) {
+        text_printf(out, "extern const unsigned char %s_weights_data[] "
+                         "__attribute__((visibility(\"hidden\")));\n",
+                    p->name);
+        return;
+    }
     if (p->weights != WEIGHTS_ARRAY)
         text_puts(out, order_text);
     if (p->weights != WEIGHTS_FILE)

@@ -25,6 +25,9 @@ static alignas(NET_OPTIMIZER_ALIGN) unsigned char optimizer[NET_OPTIMIZER_BYTES]
 static unsigned char kept[3][NET_PARAMS_BYTES + NET_GRADIENTS_BYTES + NET_OPTIMIZER_BYTES];
 static float x[RUNS * BATCH * ROW], weight[BATCH], y[BATCH * COLUMNS];
 static TARGET target[RUNS * BATCH * TARGETS];
+#ifdef NET_WEIGHTS_BYTES
+static alignas(64) unsigned char weights[NET_WEIGHTS_BYTES];
+#endif
 
 static void check(int status, const char *what)
 {
@@ -97,6 +100,10 @@ int main(int argc, char **argv)
     memset(&options, 0, sizeof options);
     options.threads = argc > 3 ? atoi(argv[3]) : 0;
     options.params = params, options.gradients = gradients, options.optimizer = optimizer;
+#ifdef NET_WEIGHTS_BYTES
+    read_file("net.weights", weights, sizeof weights);
+    options.weights = weights, options.weights_bytes = sizeof weights;
+#endif
     net_train_inputs in;
     memset(&in, 0, sizeof in);
     read_file("x.bin", x, sizeof x);

@@ -19,10 +19,12 @@ import onnx
 import onnxruntime
 from onnx import helper, numpy_helper
 
+import program
 import tgc as T
 import train_digits
 from board import START
 from networks import NETWORKS, cnn, mlp, samples, save, weights_of
+from program import RATE, STEPS, Made, build, draw, put
 from suite import Skip, Suite, expect
 
 suite = Suite("train-c")
@@ -32,47 +34,7 @@ SCRATCH = T.scratch(Path(OPTIONS.build).resolve() / "test-scratch" / "train-c")
 DIGITS = HERE.parent.parent / "models" / "digits.tg"
 TORCH = "/usr/bin/python3"
 case = suite.folder_case(SCRATCH)
-STEPS = 100
-RATE = 0.005
-
-
-def emit(folder, model, *words, status=0):
-    return T.must(T.run([TGC, model, "-o", "net.c", "--train", *words], cwd=folder), status)
-
-
-def build(folder, batch, row, columns, targets=1, target="int64_t", runs=1, compiler="gcc", flags=("-O2",), exe="driver",
-          rate=RATE):
-    shutil.copy(HERE / "driver.c", folder / "driver.c")
-    defines = {"BATCH": batch, "ROW": row, "COLUMNS": columns, "TARGETS": targets, "TARGET": target, "RUNS_OF_A_STEP": runs,
-               "RATE": round(rate * 10000)}
-    T.must(T.run([compiler, *T.WARNINGS, *flags, "driver.c", "net.c", "-o", exe, *(f"-D{k}={v}" for k, v in defines.items()),
-                  "-lm", "-lpthread"], cwd=folder, timeout=300))
-
-
-def put(folder, x, target):
-    x.astype(np.float32).tofile(folder / "x.bin")
-    target.tofile(folder / "target.bin")
-
-
-class Made:
-    """What a program has done: losses, what it evaluated, its parameters' bytes, the outputs."""
-
-    def __init__(self, folder, mode="train", steps=STEPS, threads=0, exe="driver"):
-        done = T.must(T.run([folder / exe, mode, steps, threads], cwd=folder))
-        lines = done.out.decode().splitlines()
-        self.losses = [float.fromhex(line) for line in lines[:-1]]
-        self.loss, self.correct = map(float.fromhex, lines[-1].split()[1:])
-        self.params = (folder / "params.bin").read_bytes()
-        self.y = np.fromfile(folder / "y.bin", np.float32)
-
-
-def draw(network, folder):
-    """A model, and what trains it: 24 samples."""
-    make, shape = NETWORKS[network]
-    w = make(folder)
-    x, target = samples(folder, shape, "cross_entropy")
-    put(folder, x, target)
-    return w, int(np.prod(shape))
+emit = functools.partial(program.emit, TGC)
 
 
 @functools.cache
@@ -602,8 +564,10 @@ def mistakes(folder):
     refuse(right[:1], "--train needs --loss")
     refuse(right, "--loss is of a training", "--train", "tgc train", train=())
     refuse([*right, "--freeze=*"], "nothing trains", "--freeze")
-    for target in "llvm", "cuda", "opencl", "metal", "amd":
-        refuse([*right, f"--target={target}"], f"not by --target={target}", out="net.o" if target == "llvm" else "net.c")
+    for target in "cuda", "opencl", "metal", "amd":
+        refuse([*right, f"--target={target}"], f"not by --target={target}")
+    refuse([*right, "--target=llvm"], "'.c' is written by --target=c")
+    refuse([*right, "--target=llvm"], "'.ll' is none of these", out="net.ll")
     refuse(right, "'.onnx' is none of these", out="net.onnx")
     refuse([*right, "--state=y=x"], "--state does not go with --train")
     refuse([*right, "--gradient=y"], "--gradient does not go with --train")
