@@ -298,7 +298,8 @@ struct state {
     /* set by the memory plan, offsets in the states' part of the arena: where runs 0, 2, 4 ...
      * read it, and where runs 1, 3, 5 ... read it. The run before stores it there. Equal if
      * one place is enough. In a block: the offset there, and if one place is not enough that of the
-     * next value in the arena, which is copied to the block when the run ends */
+     * next value in the arena, which is copied to the block when the run ends. A device's memory
+     * holds blocks, too: schedule->block_at */
     size_t place[2], nbytes;
     bool is_copied;              /* in a block: the next value has a place of its own */
 };

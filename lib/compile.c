@@ -398,7 +398,7 @@ static bool write_llvm(struct tgc *t, const struct options *o, const struct mode
     bool ok = llvm_write(t, m->schedule, &r, &code);
     progress_end(t);
     report_stage(t, "LLVM", start);
-    bool joins = ok && (o->emit == EMIT_SHARED || o->emit == EMIT_ARCHIVE || has_c_beside(m, &code));
+    bool joins = ok && (has_c_beside(m, &code) || binary_kind_of(o->emit) != BINARY_OBJECT);
     if (!ok || !(joins ? join_parts(t, o, m, files, &po, &code)
                        : outputs_put(files, o->output, &code.code)))
         return false;

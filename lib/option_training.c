@@ -189,13 +189,14 @@ bool options_check_emitted_training(struct parser *p)
     if (!o->training.has_loss)
         return usage(p, "--train needs --loss=LOSS: cross_entropy for classes, mse for numbers; "
                         "tgc help train lists them");
-    if (o->target != TARGET_C && o->target != TARGET_CLANG && o->target != TARGET_LLVM)
-        return usage(p, "--train writes a program for a processor, by --target=c, clang or llvm, "
-                        "and not by --target=%s",
-                     target_name(o->target));
-    if (o->emit != EMIT_C && o->emit != EMIT_OBJECT && o->emit != EMIT_SHARED &&
-        o->emit != EMIT_ARCHIVE && o->emit != EMIT_HTML && o->emit != EMIT_JSON)
-        return usage(p, "--train writes .c, .o, .so, .a, .html or .json, and '.%s' is none of these",
+    const bool is_program = o->emit == EMIT_C || o->emit == EMIT_OBJECT ||
+                            o->emit == EMIT_SHARED || o->emit == EMIT_ARCHIVE;
+    const bool is_report = o->emit == EMIT_HTML || o->emit == EMIT_JSON;
+    const bool is_kernels = o->emit == EMIT_CL || o->emit == EMIT_CU || o->emit == EMIT_HIP ||
+                            o->emit == EMIT_METAL || o->emit == EMIT_PTX || o->emit == EMIT_HSACO;
+    if (!is_program && !is_report && !is_kernels)
+        return usage(p, "--train writes .c, .o, .so, .a, .html, .json, or a device's kernels, and "
+                        "'.%s' is none of these",
                      emit_extension(o->emit));
     return !apart || usage(p, "%s does not go with --train", apart);
 }

@@ -112,6 +112,8 @@ struct schedule {
     size_t state_nbytes;                   /* of all places of states in the arena */
     /* of each block of the caller's, its head and table included; of none: BLOCK_HEAD_BYTES */
     size_t block_nbytes[BLOCK_COUNT];
+    /* of a device, where each begins among the places of states: its memory holds them all */
+    size_t block_at[BLOCK_COUNT];
     /* of a device: what its kernels have found, in place of steps `expect` */
     struct buffer **verdict; int nverdict; size_t cap_verdict;
     struct var **var; int nvar;            /* run-time dimensions and host results */

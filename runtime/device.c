@@ -226,12 +226,12 @@ static int begin_verdicts(model_self *self)
     return status;
 }
 
-//@ device_calls end queue device_list judge
-static int enqueue_list(model_self *self, const model_inputs *in, model_outputs *out, void **event);
+//@ device_run end queue device_list judge
+static int enqueue_list(model_self *self, const run_inputs *in, run_outputs *out, void **event);
 
 /* After a failure no command is left that touches the caller's memory. What options.queue captures
  * has not begun, so there is nothing to wait for. */
-int model_enqueue(model_self *self, const model_inputs *in, model_outputs *out, void **event)
+static int enqueue_run(model_self *self, const run_inputs *in, run_outputs *out, void **event)
 {
     const bool is_open = self && self->opened == self;
     if (event)
@@ -252,27 +252,25 @@ int model_enqueue(model_self *self, const model_inputs *in, model_outputs *out, 
     return judge(self) == MODEL_BAD_VALUE ? MODEL_BAD_VALUE : status;
 }
 
-int model_wait(model_self *self)
+static int wait_runs(model_self *self)
 {
-    if (!self)
-        return MODEL_NULL_ARGUMENT;
-    if (self->opened != self)
-        return MODEL_NOT_INITIALIZED;
     const int queue = look_at_queue(self);
     return queue != MODEL_OK ? queue : judge(self);
 }
 
-int model_run(model_self *self, const model_inputs *in, model_outputs *out)
+/* A run, and its end. */
+static int run_whole(model_self *self, const run_inputs *in, run_outputs *out)
 {
     const int queue = self && self->opened == self ? look_at_queue(self) : MODEL_OK;
     if (queue != MODEL_OK)
         return queue;
-    int begun = model_enqueue(self, in, out, NULL);
+    int begun = enqueue_run(self, in, out, NULL);
     int ended =
-        begun == MODEL_NULL_ARGUMENT || begun == MODEL_NOT_INITIALIZED ? begun : model_wait(self);
+        begun == MODEL_NULL_ARGUMENT || begun == MODEL_NOT_INITIALIZED ? begun : wait_runs(self);
     return begun == MODEL_OK ? ended : begun;
 }
 
+//@ device_bind end device_list
 /* Makes the caller's buffer the tensor's memory; NULL: the model's own again. Recorded arguments
  * are patched. After a failure the place is as before. */
 static int bind_place(model_self *self, int place, void *buffer, size_t at)
@@ -305,6 +303,99 @@ static int bind_place(model_self *self, int place, void *buffer, size_t at)
     *p = before;
     p->is_stale = true;
     return MODEL_DEVICE_FAILED;
+}
+
+//@ device_blocks device_run device_bind to_device write read
+/* Copies the blocks that are begun to the device. */
+static int upload(model_self *self)
+{
+    void *const block[] = {self->options.params, self->options.gradients, self->options.optimizer};
+    self->uploaded = 0;RESTART
+    for (int i = 0; i < 3; i++) {
+        if (check_block(block[i], &block_info[i]) != MODEL_OK)
+            continue;
+        if (to_device(self) != MODEL_OK ||
+            !write_buffer(self, self->device.memory, block_at[i],
+                          (size_t)block_info[i].head.nbytes, block[i], true))
+            return MODEL_DEVICE_FAILED;
+        self->uploaded |= 1u << i;
+    }
+    if (self->uploaded & 1)
+        memcpy(self->head, self->options.params, sizeof self->head);
+    return MODEL_OK;
+}
+
+static bool download(model_self *self, size_t at, void *to, size_t nbytes)
+{
+    return to_device(self) == MODEL_OK &&
+           read_buffer(self, self->device.memory, at, nbytes, to);
+}
+
+int model_upload(model_self *self)
+{
+    if (!self)
+        return MODEL_NULL_ARGUMENT;
+    if (self->opened != self)
+        return MODEL_NOT_INITIALIZED;
+    const int status = wait_runs(self);
+    return status == MODEL_OK ? upload(self) : status;
+}
+
+int model_download(model_self *self)
+{
+    if (!self)
+        return MODEL_NULL_ARGUMENT;
+    if (self->opened != self)
+        return MODEL_NOT_INITIALIZED;
+    unsigned char *const block[] = {(unsigned char *)self->options.params,
+                                    (unsigned char *)self->options.gradients,
+                                    (unsigned char *)self->options.optimizer};
+    int status = wait_runs(self);
+    for (int i = 0; i < 3 && status == MODEL_OK; i++)
+        if ((self->uploaded >> i & 1) &&
+            !download(self, block_at[i], block[i], (size_t)block_info[i].head.nbytes))
+            status = MODEL_DEVICE_FAILED;SECOND_PLACES
+    const int ended = wait_runs(self);
+    if (status == MODEL_OK && ended == MODEL_OK && (self->uploaded & 1))
+        memcpy(self->options.params, self->head, sizeof self->head);
+    return status == MODEL_OK ? ended : status;
+}
+
+/* In all entries that take it. */
+int model_bind_input(model_self *self, int input, void *buffer, size_t at)
+{
+    static const int first[] = {FIRST_INPUTS};
+    const int n = (int)(sizeof first / sizeof *first);
+    int status = MODEL_OK;
+    if (!self)
+        return MODEL_NULL_ARGUMENT;
+    if (self->opened != self)
+        return MODEL_NOT_INITIALIZED;
+    if (input < 0 || input >= COUNT_OF_INPUTS)
+        return MODEL_BAD_OPTIONS;
+    for (int i = 0; i < n && status == MODEL_OK; i++)
+        status = bind_place(self, 2 + first[i] + input, buffer, at);
+    for (int i = 0; i < n && status != MODEL_OK; i++)
+        bind_place(self, 2 + first[i] + input, NULL, 0);
+    return status;
+}
+
+//@ device_calls device_run device_bind
+int model_enqueue(model_self *self, const model_inputs *in, model_outputs *out, void **event)
+{
+    return enqueue_run(self, in, out, event);
+}
+
+int model_wait(model_self *self)
+{
+    if (!self)
+        return MODEL_NULL_ARGUMENT;
+    return self->opened != self ? MODEL_NOT_INITIALIZED : wait_runs(self);
+}
+
+int model_run(model_self *self, const model_inputs *in, model_outputs *out)
+{
+    return run_whole(self, in, out);
 }
 
 int model_bind_input(model_self *self, int input, void *buffer, size_t at)

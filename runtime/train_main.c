@@ -286,12 +286,13 @@ static void read_weights(struct trainer *r, const char *path)
     r->options.weights_bytes = (size_t)n;
 }
 
-static void read_params(const char *path)
+static void read_params(struct trainer *r, const char *path)
 {
+    (void)r;
     FILE *f = fopen(path, "rb");
     if (!f || fread(main_params, 1, sizeof main_params, f) != sizeof main_params || fgetc(f) != EOF)
         fail(path, "is no block of this model's parameters");
-    fclose(f);
+    fclose(f);UPLOAD
 }
 
 /* It appears by rename: a program that is killed leaves the older one. */
@@ -424,7 +425,7 @@ static void open_model(struct trainer *r)
     check(model_init(&r->self, main_arena, sizeof main_arena, &r->options), "MODEL_FILE");
     check(model_params_init(r->self, r->init), "MODEL_FILE");
     if (r->start)
-        read_params(r->start);
+        read_params(r, r->start);
     r->in.learning_rate = (float)r->rate;
     r->in.weight_decay = MODEL_WEIGHT_DECAY;
 }
@@ -454,7 +455,7 @@ int main(int argc, char **argv)
         const double valid = evaluate(r, 1, &accuracy);
         print_measure(stdout, "valid_", valid, accuracy);
     }
-    printf("\n");
+    printf("\n");DOWNLOAD
     write_params(r->output);
     model_close(r->self);
     for (int k = 0; k < r->nfield; k++)

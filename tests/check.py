@@ -118,6 +118,7 @@ SUITES = [
     ("gradient-points", "tests/onnx/gradient_points_test.py", 300, 300, 2, "frontend/onnx/lower_gradient.c frontend/library_gradient.c frontend/gradient"),
     ("train-c", "tests/train/train_c_test.py", 300, 600, 40, "frontend/train/ lib/train_emit.c lib/trained.c backends/program/ runtime/train.c runtime/loader/"),
     ("train-targets", "tests/train/train_targets_test.py", 600, 600, 40, "frontend/train/ lib/train_emit.c backends/llvm/ backends/program/ runtime/train.c"),
+    ("train-devices", "tests/train/train_devices_test.py", 600, 3600, 90, "frontend/train/ lib/train_emit.c backends/device/ backends/program/training.c runtime/device.c runtime/train.c"),
     ("written", "tests/onnx/written_test.py", 600, 1800, 33, "frontend/onnx/save.c frontend/onnx/replace.c frontend/onnx/write lib/trained.c tests/fuzz/written.py"),
     ("gradient-loops", "tests/onnx/gradient_loops_test.py", 600, 600, 10, "frontend/onnx/lower_gradient.c frontend/library_gradient.c frontend/gradient"),
     ("gradient-operators", "tests/onnx/gradient_operators_test.py", 300, 300, 20,

@@ -374,9 +374,8 @@ static size_t most_mapped(const struct program *p)
 
 static void device_functions(struct program *p, struct text *out)
 {
-    if (p->s->nverdict > 0)
-        snippet_replace(&p->snippets, "judge", "device_judge_verdicts");
-    snippet_use(&p->snippets, "device_calls");
+    if (!program_training(p->s))
+        snippet_use(&p->snippets, "device_calls");
     if (p->s->nweight > 0 || counts(p->s))
         snippet_use(&p->snippets, "write");
     program_write_text(p, out, complain_text);
@@ -424,8 +423,8 @@ static void device_open(struct program *p, struct text *out)
         text_printf(out, "    if (status == %s_OK)\n        status = clear_verdicts(self);\n",
                     p->upper);
     if (p->s->nstate > 0)
-        text_printf(out, "    if (status == %s_OK)\n        status = begin_states(self);\n",
-                    p->upper);
+        text_printf(out, "    if (status == %s_OK)\n        status = %s(self);\n", p->upper,
+                    program_training(p->s) ? "upload" : "begin_states");
     text_printf(out, "    if (status != %s_OK) {\n        device_close(self);\n        return "
                      "status;\n    }\n    self->open_key = OPEN_KEY;\n", p->upper);
 }

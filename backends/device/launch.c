@@ -57,7 +57,7 @@ const char *device_offset(struct program *p, const struct buffer *b, bool *varie
         bool next = root != st->in;
         *varies = true;
         at = of_states ? 0 : p->device_states;
-        text_printf(&more, " + (%s ? %zu : %zu)", state_is_odd(p, st), st->place[!next],
+        text_printf(&more, " + (uint64_t)(%s ? %zu : %zu)", state_is_odd(p, st), st->place[!next],
                     st->place[next]);
     }
     for (; b->base; b = b->base) {

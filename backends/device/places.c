@@ -210,6 +210,8 @@ bool device_begin(struct program *p)
         return complain_of_size(p);
     if (p->nimage > 0)
         p->backend->driver->use_images(p);
+    if (s->nverdict > 0)
+        snippet_replace(&p->snippets, "judge", "device_judge_verdicts");
     if (device_write_maps(p, NULL) > 0)
         snippet_replace(&p->snippets, "argument",
                         mem_printf(p->t, "%s_driver_map_argument", p->backend->name));

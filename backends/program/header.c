@@ -368,7 +368,7 @@ void header_write(struct program *p, struct text *out)
     write_options(p, out);
     write_statuses(p, out);
     program_write_text(p, out, functions_text);
-    if (p->backend->device)
+    if (p->backend->device && !program_training(p->s))
         program_write_words(p, out, device_functions_text, p->backend->word);
     if (!program_training(p->s))
         entries_write_header(p, out);

@@ -343,7 +343,7 @@ void program_name_all(struct program *p)
         "wait",         "bind_input", "bind_output", "slice",    "meta"};
     static const char *const of_training[] = {
         "params_init", "parameter", "train_inputs", "train", "gradients",
-        "update",      "evaluate",  "all_inputs",   "all_outputs"};
+        "update",      "evaluate",  "all_inputs",   "all_outputs", "upload", "download"};
     static const char *const locals_of_training[] = {
         "all",  "results", "given", "data",    "samples", "ntarget", "targets",
         "draw", "right",   "loss",  "correct", "blocks",  "block",   "index",

@@ -117,6 +117,8 @@ static const char *write_up_to(const struct program *p, struct text *out, const 
 static void write_lifetime(struct program *p, struct text *out)
 {
     state_write_functions(p, out);
+    if (program_training(p->s) && p->backend->device)
+        program_write_text(p, out, "static int upload(model_self *self);\n\n");
     const char *rest = write_up_to(p, out, init_text, "CHECK_WEIGHTS");
     if (p->weights == WEIGHTS_FILE && p->s->nweight > 0)
         program_write_text(p, out, weights_check_text);
@@ -286,6 +288,14 @@ static void write_includes(struct program *p, struct text *out)
     text_puts(out, "#ifdef __cplusplus\n#define restrict __restrict\n#endif\n\n");
 }
 
+static void write_run_types(struct program *p, struct text *out)
+{
+    const char *all = program_training(p->s) ? "all_" : "";
+    text_printf(out, "/* What a run takes and gives. */\ntypedef %s_%sinputs run_inputs;\n"
+                     "typedef %s_%soutputs run_outputs;\n\n",
+                p->name, all, p->name, all);
+}
+
 static void write_prelude(struct program *p, struct text *out)
 {
     write_title(p, out);
@@ -312,6 +322,8 @@ static void write_prelude(struct program *p, struct text *out)
     program_write_text(p, out, rest);
     weights_write_declaration(p, out);
     header_write_all_structs(p, out);
+    if (p->backend->device)
+        write_run_types(p, out);
 }
 
 static void write_step_hook(struct program *p, struct text *out)

@@ -84,10 +84,11 @@ size_t program_head_bytes(const struct schedule *s)
         for (int v = 0; v < k->nvariant; v++)
             maps += map_bytes(k->variant[v].linear, k->variant[v].nlinear);
     }
+    size_t own = state_head_bytes(s) + training_head_bytes(s);
     if (s->on_device)
         return (STRUCT + DEVICE + ((size_t)s->nkernel + 1) * KERNEL + arguments * ARGUMENT +
-                places * PLACE + images + maps + state_head_bytes(s) + 63) / 64 * 64;
-    return STRUCT + program_team_bytes(s) + state_head_bytes(s) + training_head_bytes(s);
+                places * PLACE + images + maps + own + 63) / 64 * 64;
+    return STRUCT + program_team_bytes(s) + own;
 }
 
 int program_arena_places(const struct schedule *s, const struct buffer *b, size_t place[2])

@@ -52,10 +52,10 @@ size_t program_state_bytes(struct tgc *t, const struct schedule *s)
     return s->nstate ? state_block_offset(t, s, s->nstate) : 0;
 }
 
-/* They swap roles; what is in a block does not. */
+/* They swap roles; what is copied to a block does not. */
 bool state_has_two_places(const struct state *st)
 {
-    return st->place[0] != st->place[1] && st->in->block == BLOCK_ARENA;
+    return st->place[0] != st->place[1] && !st->is_copied;
 }
 
 bool states_have_two_places(const struct schedule *s)

@@ -23,7 +23,8 @@ static struct uop *samples_of(const struct schedule *s)
     return x && x->train.weight >= 0 ? s->input[x->train.weight]->dim[0] : NULL;
 }
 
-enum { OPTIONS = 64 };           /* the pointers to blocks, and what aligns the numbers */
+/* The pointers to blocks, and what aligns the numbers; of a device the head of the parameters. */
+enum { OPTIONS = 64, DEVICE = 128 };
 
 size_t training_head_bytes(const struct schedule *s)
 {
@@ -31,7 +32,8 @@ size_t training_head_bytes(const struct schedule *s)
     if (!program_training(s))
         return 0;
     size_t each = n ? dtype_nbytes(s->input[program_training(s)->train.weight]->dtype) : 0;
-    return (OPTIONS + (n ? (size_t)dim_bound(n) * each : 0) + 63) / 64 * 64;
+    return ((size_t)OPTIONS + (s->on_device ? DEVICE : 0) + (n ? (size_t)dim_bound(n) * each : 0) +
+            63) / 64 * 64;
 }
 
 size_t training_fields_at(const struct schedule *s)
@@ -42,6 +44,12 @@ size_t training_fields_at(const struct schedule *s)
 void training_write_fields(struct program *p, struct text *out)
 {
     struct uop *n = samples_of(p->s);
+    if (program_training(p->s) && p->backend->device)
+        text_printf(out,
+                    "    unsigned char head[%d];         /* that of the parameters */\n"
+                    "    unsigned uploaded;              /* a bit for each block that the device "
+                    "has */\n",
+                    BLOCK_HEAD_BYTES);
     if (!n)
         return;
     const struct buffer *b = p->s->input[program_training(p->s)->train.weight];
@@ -95,6 +103,8 @@ void training_write_steps(struct program *p, const char *targets, struct text *o
     program_write_text(p, out, steps_text);
     text_printf(out, "    %s loss;\n    status = %s_train(model, &train, %s, &loss);\n}\n",
                 loss_type(p), p->name, targets);
+    if (p->backend->device)
+        program_write_text(p, out, "if (status == MODEL_OK)\n    status = model_download(model);\n");
 }
 
 void training_write_macros(struct program *p, struct text *out)
@@ -123,6 +133,17 @@ void training_write_macros(struct program *p, struct text *out)
     if (x->nclass > 0 && x->nclass < INT64_MAX)
         text_printf(out, "#define %s_CLASSES %lld\n", p->upper, (long long)x->nclass);
 }
+
+static const char device_header_text[] =
+    "/* The blocks are in the device's memory, where runs change them; yours are copies. These make\n"
+    " * the device's those that you have, as model_init and model_params_init do with blocks that\n"
+    " * are begun, and yours the device's: before a block is kept or looked at. */\n"
+    "int model_upload(model_self *self);\n"
+    "int model_download(model_self *self);\n"
+    "/* Binds the input of this number in model_inputs, of all functions, to\n"
+    " * BUFFER_HANDLE of the model's context, from byte `at` on, a multiple of 128: runs read it\n"
+    " * in place of a pointer. NULL, and after a failure: a pointer again. */\n"
+    "int model_bind_input(model_self *self, int input, void *buffer, size_t at);\n\n";
 
 static const char options_text[] =
     "    /* Yours, at multiples of 64: parameters, which each run needs; sums of gradients, for\n"
@@ -206,6 +227,8 @@ void training_write_header(struct program *p, struct text *out)
 {
     if (program_training(p->s))
         program_write_words(p, out, header_text, words_of(p));
+    if (program_training(p->s) && p->backend->device)
+        program_write_words(p, out, device_header_text, p->backend->word);
 }
 
 /* ---------------------------------------------------------------------------------- the blocks */
@@ -215,6 +238,11 @@ static uint64_t identity_of(const struct program *p, enum state_block block)
     const struct graph_training *x = program_training(p->s);
     return block == BLOCK_OPTIMIZER ? hash_bytes(x->identity, x->optimizer, strlen(x->optimizer))
                                     : x->identity;
+}
+
+static size_t place_in_block(const struct schedule *s, const struct state *st)
+{
+    return st->place[0] - s->block_at[st->in->block];
 }
 
 static void write_rows(struct program *p, enum state_block block, struct text *out)
@@ -228,7 +256,7 @@ static void write_rows(struct program *p, enum state_block block, struct text *o
             text_printf(out, "static const struct block_row %s_rows[] = {\n", block_word[block]);
         size_t start = out->n;
         text_printf(out, "    {UINT64_C(0x%016llx), %zu},", (unsigned long long)buffer_key(st->in),
-                    st->place[0]);
+                    place_in_block(p->s, st));
         text_pad(out, start, 44);
         text_puts(out, " /* ");
         text_comment(out, st->name);
@@ -265,6 +293,43 @@ static void write_blocks(struct program *p, struct text *out)
     text_puts(out, "};\n\n");
 }
 
+/* The functions that copy blocks. restart: states are in their first places. */
+static void write_copies(struct program *p, struct text *out)
+{
+    static const char *const need[] = {"device_run", "device_bind", "to_device", "write", "read"};
+    const struct graph_training *x = program_training(p->s);
+    const bool two = states_have_two_places(p->s);
+    struct text second = {.t = p->t};
+    for (size_t i = 0; i < sizeof need / sizeof *need; i++)
+        snippet_use(&p->snippets, need[i]);
+    for (int i = 0; i < p->s->nstate; i++) {
+        const struct state *st = p->s->state[i];
+        const int block = (int)st->in->block - BLOCK_PARAMS;
+        if (state_has_two_places(st) && st->nbytes > 0)
+            text_printf(&second,
+                        "\n    if (status == %s_OK && (%s) && (self->uploaded >> %d & 1) &&\n"
+                        "        !download(self, STATES_AT + %zu, block[%d] + %zu, %zu))\n"
+                        "        status = %s_DEVICE_FAILED;",
+                        p->upper, state_is_odd(p, st), block, st->place[1], block,
+                        place_in_block(p->s, st), st->nbytes, p->upper);
+    }
+    text_printf(out, "/* Where states and blocks begin in the device's memory. */\n"
+                     "#define STATES_AT ((size_t)%zu)\n"
+                     "static const size_t block_at[] = {", p->device_states);
+    for (int b = BLOCK_PARAMS; b < BLOCK_COUNT; b++)
+        text_printf(out, "%sSTATES_AT + %zu", b > BLOCK_PARAMS ? ", " : "", p->s->block_at[b]);
+    text_puts(out, "};\n\n");
+    const struct text_word word[] = {{"RESTART", two ? "\n    self->odd = 0;" : ""},
+                                     {"SECOND_PLACES", second.s ? second.s : ""},
+                                     {"FIRST_INPUTS",
+                                      mem_printf(p->t, "%d, %d, %d, %d", x->run.input,
+                                                 x->train.input, x->gradients.input,
+                                                 x->evaluate.input)},
+                                     {"COUNT_OF_INPUTS", mem_printf(p->t, "%d", x->ninput)},
+                                     {NULL, NULL}};
+    program_write_words(p, out, snippet_find("device_blocks")->text, word);
+}
+
 static const char init_text[] =
     "int model_params_init(model_self *self, uint64_t seed)\n"
     "{\n"
@@ -281,25 +346,27 @@ static const char init_text[] =
     "        begin_block(self->options.optimizer, &block_info[2]);\n"
     "COPIES"
     "DRAWS"
-    "    return MODEL_OK;\n"
+    "    return DONE;\n"
     "}\n\n";
 
 static void write_params_init(struct program *p, struct text *out)
 {
     const struct graph_training *x = program_training(p->s);
     struct text copies = {.t = p->t}, draws = {.t = p->t};
+    const char *done = p->backend->device ? "upload(self)" : mem_printf(p->t, "%s_OK", p->upper);
     for (int i = 0; i < x->nparam + x->nstatistic; i++) {
         const struct state *st = p->s->state[i];
         int64_t fan = i < x->nparam ? buffer_fan(st->in) : 0;
+        const size_t place = place_in_block(p->s, st);
         if (st->nbytes == 0)
             continue;
-        text_printf(&copies, "    memcpy(params + %zu, w->%s, %zu);\n", st->place[0],
+        text_printf(&copies, "    memcpy(params + %zu, w->%s, %zu);\n", place,
                     p->buffer_name[st->in->first->id], st->nbytes);
         if (fan == 0)
             continue;
         const char *draw = mem_printf(p->t, "draw_%s", dtype_name(st->in->dtype));
         snippet_use(&p->snippets, draw);
-        text_printf(&draws, "    %s(params + %zu, %zu, seed + %d, %lld);\n", draw, st->place[0],
+        text_printf(&draws, "    %s(params + %zu, %zu, seed + %d, %lld);\n", draw, place,
                     st->nbytes / dtype_nbytes(st->in->dtype), i, (long long)fan);
     }
     for (int i = x->nparam + x->nstatistic; i < p->s->nstate; i++) {
@@ -308,7 +375,7 @@ static void write_params_init(struct program *p, struct text *out)
             text_printf(&copies,
                         "    if (self->options.optimizer)\n"
                         "        memcpy((unsigned char *)self->options.optimizer + %zu, w->%s, %zu);\n",
-                        st->place[0], p->buffer_name[st->in->first->id], st->nbytes);
+                        place_in_block(p->s, st), p->buffer_name[st->in->first->id], st->nbytes);
     }
     const struct text_word word[] = {
         {"TABLE", p->weights == WEIGHTS_FILE
@@ -317,9 +384,10 @@ static void write_params_init(struct program *p, struct text *out)
                         "    const struct weights *const w = &table;\n"
                       : "    const struct weights *const w = get_weights();\n"},
         {"COPIES", copies.s ? copies.s : "    (void)w;\n"},
-        {"DRAWS", draws.s ? mem_printf(p->t, "    if (seed == 0)\n        return %s_OK;\n%s",
-                                       p->upper, draws.s)
+        {"DRAWS", draws.s ? mem_printf(p->t, "    if (seed == 0)\n        return %s;\n%s",
+                                       done, draws.s)
                           : "    (void)seed;\n"},
+        {"DONE", done},
         {NULL, NULL}};
     program_write_words(p, out, init_text, word);
 }
@@ -343,7 +411,8 @@ static void write_parameter(struct program *p, struct text *out)
         text_string(out, st->name);
         text_printf(out, ", \"%s\", %zu, %d, %s, %zu, (size_t)-1},\n", dtype_name(st->in->dtype),
                     dtype_nbytes(st->in->dtype), st->in->ndim,
-                    st->in->ndim ? mem_printf(p->t, "param_dim_%d", i) : "NULL", st->place[0]);
+                    st->in->ndim ? mem_printf(p->t, "param_dim_%d", i) : "NULL",
+                    place_in_block(p->s, st));
     }
     text_puts(out, "};\n\n");
     const struct text_word word[] = {{"COUNT", mem_printf(p->t, "%d", n)}, {NULL, NULL}};
@@ -363,7 +432,7 @@ static const char check_text[] =
     "    int status = MODEL_OK;\n"
     "    for (int i = 0; i < 3 && status == MODEL_OK; i++)\n"
     "        if (blocks >> i & 1)\n"
-    "            status = check_block(block[i], &block_info[i]);\n"
+    "            status = CHECK;\n"
     "    return status;\n"
     "}\n\n";
 
@@ -467,6 +536,12 @@ static void write_samples(struct program *p, const struct train_entry *e, struct
                 p->buffer_name[s->input[e->weight]->id]);
 }
 
+/* Where the number of runs is. */
+static const char *params_head(const struct program *p)
+{
+    return p->backend->device ? "self->head" : "self->options.params";
+}
+
 static void write_scalars(struct program *p, const struct train_entry *e, struct text *out)
 {
     const struct { int input; const char *value; } scalar[] = {
@@ -477,8 +552,8 @@ static void write_scalars(struct program *p, const struct train_entry *e, struct
     if (e->draw >= 0) {
         snippet_use(&p->snippets, "next_draw");
         text_printf(out,
-                    "    const int64_t draw = next_draw(self->options.params, UINT64_C(%llu));\n",
-                    (unsigned long long)program_training(p->s)->seed);
+                    "    const int64_t draw = next_draw(%s, UINT64_C(%llu));\n",
+                    params_head(p), (unsigned long long)program_training(p->s)->seed);
     }
     for (size_t i = 0; i < sizeof scalar / sizeof *scalar; i++)
         if (scalar[i].input >= 0)
@@ -527,8 +602,8 @@ static void write_function(struct program *p, const char *name, const struct tra
         text_printf(out, "    if (correct)\n        *correct = %s;\n",
                     e->correct >= 0 ? "right" : "-1");
     if (draws)
-        text_printf(out, "    if (status == %s_OK)\n        count_run(self->options.params);\n",
-                    p->upper);
+        text_printf(out, "    if (status == %s_OK)\n        count_run(%s);\n",
+                    p->upper, params_head(p));
     text_puts(out, "    return status;\n}\n\n");
 }
 
@@ -550,6 +625,14 @@ static void write_update(struct program *p, struct text *out)
     text_puts(out, "    return run_entry(self, &all, &results);\n}\n\n");
 }
 
+/* Of a device; a processor's is run.c's. */
+static const char run_entry_text[] =
+    "/* One of the entries. */\n"
+    "static int run_entry(model_self *self, const run_inputs *in, run_outputs *out)\n"
+    "{\n"
+    "    return run_whole(self, in, out);\n"
+    "}\n\n";
+
 void training_write_functions(struct program *p, struct text *out)
 {
     const struct graph_training *x = program_training(p->s);
@@ -557,9 +640,20 @@ void training_write_functions(struct program *p, struct text *out)
         return;
     snippet_use(&p->snippets, "train_blocks");
     write_blocks(p, out);
+    if (p->backend->device) {
+        write_copies(p, out);
+        program_write_text(p, out, run_entry_text);
+    }
     write_params_init(p, out);
     write_parameter(p, out);
-    program_write_text(p, out, check_text);
+    const struct text_word check[] = {
+        {"CHECK", p->backend->device ? "!block[i]                    ? MODEL_BAD_OPTIONS\n"
+                                       "                     : self->uploaded >> i & 1 ? MODEL_OK\n"
+                                       "                                               : "
+                                       "MODEL_BAD_STATE"
+                                     : "check_block(block[i], &block_info[i])"},
+        {NULL, NULL}};
+    program_write_words(p, out, check_text, check);
     write_run(p, out);
     write_function(p, "train", &x->train, 5, false, out);
     write_function(p, "gradients", &x->gradients, x->scales ? 7 : 3, false, out);
@@ -649,7 +743,12 @@ void training_write_main(struct program *p, struct text *out)
                 target_bytes(p, n), program_training(p->s)->evaluate.correct >= 0,
                 training_target(p) ? dtype_name(training_target(p)->dtype) : "", target_type(p),
                 weight_type(p), loss_type(p));
-    const struct text_word word[] = {{"MODEL_FILE", p->name}, {NULL, NULL}};
+    const bool copies = p->backend->device != NULL;
+    const struct text_word word[] = {
+        {"MODEL_FILE", p->name},
+        {"UPLOAD", copies ? "\n    check(model_upload(r->self), path);" : ""},
+        {"DOWNLOAD", copies ? "\n    check(model_download(r->self), r->output);" : ""},
+        {NULL, NULL}};
     program_write_words(p, out, snippet_find("train_main")->text, word);
     text_puts(out, "\n#endif\n");
 }

@@ -479,6 +479,37 @@ static bool take_place(struct memory *m, size_t *total, size_t nbytes, size_t *p
                                   "give their dimensions smaller bounds");
 }
 
+/* On a device all places are in its memory, and so count from one begin: the blocks, one after the
+ * other, then the second places, which take turns with those in the blocks. */
+static void join_blocks(struct schedule *s)
+{
+    size_t at = 0;
+    for (int b = BLOCK_PARAMS; b < BLOCK_COUNT && s->graph->training; b++) {
+        s->block_at[b] = at;
+        at += s->block_nbytes[b];
+    }
+    for (int i = 0; i < s->nstate; i++) {
+        struct state *st = s->state[i];
+        st->place[0] += s->block_at[st->in->block];
+        st->place[1] += st->out->block == BLOCK_ARENA ? at : s->block_at[st->in->block];
+        st->is_copied = false;
+    }
+    s->state_nbytes = at + s->block_nbytes[BLOCK_ARENA];
+}
+
+static bool place_parts(struct memory *m)
+{
+    for (int i = 0; i < m->s->nstate; i++) {
+        struct state *st = m->s->state[i];
+        st->in->offset = st->place[0];
+        st->out->offset = st->place[1];
+        for (int k = 0; k < st->npart; k++)
+            if (!size_part(m->t, &st->part[k]))
+                return false;
+    }
+    return true;
+}
+
 /* Places all states, from 0 on: the program puts them in front of the intermediates, and those of
  * blocks in their blocks. */
 static bool plan_states(struct memory *m)
@@ -501,11 +532,6 @@ static bool plan_states(struct memory *m)
             return false;
         st->is_copied = block != BLOCK_ARENA && !one;
         st->out->block = one ? block : BLOCK_ARENA;
-        st->in->offset = st->place[0];
-        st->out->offset = st->place[1];
-        for (int k = 0; k < st->npart; k++)
-            if (!size_part(m->t, &st->part[k]))
-                return false;
     }
     s->state_nbytes = s->block_nbytes[BLOCK_ARENA];
     bool fits = true;
@@ -517,7 +543,9 @@ static bool plan_states(struct memory *m)
             "the states need %zu bytes of the arena and the intermediate tensors %zu, more "
             "than the limit of %zu: raise --max-memory or give dimensions smaller bounds",
             all - s->arena_nbytes, s->arena_nbytes, m->t->mem_limit);
-    return true;
+    if (s->on_device)
+        join_blocks(s);
+    return place_parts(m);
 }
 
 /* ------------------------------------------------------------------------------------- the pass */

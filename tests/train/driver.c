@@ -59,11 +59,31 @@ static net *open_net(const net_options *o)
     return model;
 }
 
+/* The blocks are as the runs left them; runs begin with the blocks. */
+static void fetch_blocks(net *model)
+{
+#ifdef NET_DEVICE_BYTES
+    check(net_download(model), "net_download");
+#else
+    (void)model;
+#endif
+}
+
+static void hand_blocks(net *model)
+{
+#ifdef NET_DEVICE_BYTES
+    check(net_upload(model), "net_upload");
+#else
+    (void)model;
+#endif
+}
+
 /* Leaves nothing behind but the blocks. */
 static net *begin_again(net *model, const net_options *o)
 {
     unsigned char *const block[] = {params, gradients, optimizer};
     const size_t nbytes[] = {sizeof params, sizeof gradients, sizeof optimizer};
+    fetch_blocks(model);
     net_close(model);
     for (int i = 0; i < 3; i++) {
         memcpy(kept[i], block[i], nbytes[i]);
@@ -73,6 +93,7 @@ static net *begin_again(net *model, const net_options *o)
     model = open_net(o);
     for (int i = 0; i < 3; i++)
         memcpy(block[i], kept[i], nbytes[i]);
+    hand_blocks(model);
     return model;
 }
 
@@ -129,6 +150,7 @@ int main(int argc, char **argv)
     check(net_run(model, &in.data, &out), "net_run");
     printf("evaluate %a %a\n", (double)loss, (double)correct);
     write_file("y.bin", y, sizeof y);
+    fetch_blocks(model);
     write_file("params.bin", params, sizeof params);
     net_close(model);
     return 0;

@@ -564,8 +564,7 @@ def mistakes(folder):
     refuse(right[:1], "--train needs --loss")
     refuse(right, "--loss is of a training", "--train", "tgc train", train=())
     refuse([*right, "--freeze=*"], "nothing trains", "--freeze")
-    for target in "cuda", "opencl", "metal", "amd":
-        refuse([*right, f"--target={target}"], f"not by --target={target}")
+    refuse([*right, "--target=opencl", "--threads=2"], "--threads is for processors")
     refuse([*right, "--target=llvm"], "'.c' is written by --target=c")
     refuse([*right, "--target=llvm"], "'.ll' is none of these", out="net.ll")
     refuse(right, "'.onnx' is none of these", out="net.onnx")
