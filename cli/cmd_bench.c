@@ -146,11 +146,13 @@ static bool write_report(struct tgc *t, const struct options *o, const struct re
     bool ok = true;
     put_json(&bench, o, r);
     model_protect_files(o, r->m, files);
-    if (o->output)
+    if (o->output || o->trace)
         ok = report_write(t, o, r->m, name, bench.s, o->output, files);
     if (o->viz && ok && !(o->output && strcmp(beside, o->output) == 0)) {
         diag_note(t, &(struct place){.file = beside}, "the visual report (VIZ=1)");
-        ok = report_write(t, o, r->m, name, bench.s, beside, files);
+        struct options page = *o;
+        page.trace = NULL;
+        ok = report_write(t, &page, r->m, name, bench.s, beside, files);
     }
     ok = ok && outputs_commit(files);
     if (!ok)
@@ -166,7 +168,7 @@ enum exit_status cmd_bench(struct tgc *t, const struct options *given)
     struct instance p;
     struct kernel_times times;
     int n, at_once;
-    bool ok = true, reports = o.output || o.viz;
+    bool ok = true, reports = o.output || o.viz || o.trace;
     if (reports) {
         report_prepare(&o);
         o.no_code_cache = true;              /* what is kept has no schedule */

@@ -5,6 +5,14 @@
 
 #include <string.h>
 
+static enum exit_status end(struct outputs *files, bool ok)
+{
+    ok = ok && outputs_commit(files);
+    if (!ok)
+        outputs_discard(files);
+    return ok ? EXIT_DONE : EXIT_FAILED;
+}
+
 enum exit_status cmd_report(struct tgc *t, const struct options *o)
 {
     struct outputs *files = outputs_new(t);
@@ -19,14 +27,20 @@ enum exit_status cmd_report(struct tgc *t, const struct options *o)
         ok = s != NULL;
     }
     bool logs = ok && report_is_log(&document[0]) && (n == 1 || report_is_log(&document[1]));
+    if (logs && o->trace)
+        ok = diag_error(t, &(struct place){.file = file[0]},
+                        "is the log of a training; --trace is of a run: of a .json that tgc bench "
+                        "MODEL -o m.json has written");
+    ok = ok && (!o->trace || (outputs_may_write(files, o->trace) &&
+                              report_put_trace(t, o->trace, file[0], &document[0], files)));
+    if (!o->output)
+        return end(files, ok);
     ok = ok && outputs_may_write(files, o->output) &&
          (logs     ? report_curves(&page, t, file, document, n)
           : n == 1 ? report_page(&page, t, file[0], document[0].s, document[0].n)
                    : report_compare(&page, t, file, document)) &&
-         outputs_put(files, o->output, &page) && outputs_commit(files);
-    if (!ok)
-        outputs_discard(files);
-    return ok ? EXIT_DONE : EXIT_FAILED;
+         outputs_put(files, o->output, &page);
+    return end(files, ok);
 }
 
 bool viz_is_apart(const struct options *o)

@@ -155,7 +155,7 @@ struct options {
     struct input_file *input; int ninput; size_t cap_input;
     struct image_layout *layout; int nlayout; size_t cap_layout;
     const char **word_file; int nword_file; size_t cap_word_file;   /* of @FILE */
-    const char *out_dir, *data, *keep;
+    const char *out_dir, *data, *keep, *trace;
     const char *params;             /* the file of --params */
     struct training_options training;
     double rtol, atol;              /* < 0: not given */

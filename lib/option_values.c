@@ -522,6 +522,9 @@ bool option_apply(struct parser *p, const struct given *g)
     case OPTION_TUNE:
         o->tune = g->value;
         return *g->value || usage(p, "option --tune has an empty name; a file is expected");
+    case OPTION_TRACE:
+        o->trace = g->value;
+        return *g->value || usage(p, "option --trace has an empty name; a file is expected");
     case OPTION_PASSES:
         o->passes = true;
         return true;

@@ -275,8 +275,10 @@ static bool check_reports(struct parser *p)
     bool is_report = o->command == COMMAND_REPORT;
     if (is_report && !p->noperand)
         return usage(p, "tgc report needs a .json that tgc has written (-o m.json), or two");
-    if (is_report && !o->output)
-        return usage(p, "tgc report needs -o OUT.html");
+    if (is_report && !o->output && !o->trace)
+        return usage(p, "tgc report needs -o OUT.html, or --trace OUT.json");
+    if (is_report && o->trace && o->model2)
+        return usage(p, "--trace is of one report, and '%.200s' is a second one", o->model2);
     if (!is_report && o->emit != EMIT_COUNT && !o->output)
         return usage(p, "--emit=%s needs -o OUT", emit_extension(o->emit));
     if (o->emit == EMIT_HTML || o->emit == EMIT_COUNT || (o->emit == EMIT_JSON && !is_report))

@@ -245,12 +245,23 @@ const char *report_path(struct tgc *t, const struct options *o, const char *name
     return beside ? path_sibling(t, o->output, "html") : mem_printf(t, "%s.html", name);
 }
 
+bool report_put_trace(struct tgc *t, const char *path, const char *file,
+                      const struct text *document, struct outputs *files)
+{
+    struct text trace = {.t = t};
+    return report_trace(&trace, t, file, document->s, document->n) &&
+           outputs_put(files, path, &trace);
+}
+
 bool report_write(struct tgc *t, const struct options *o, const struct model *m, const char *name,
                   const char *bench, const char *path, struct outputs *files)
 {
     struct text document = {.t = t}, page = {.t = t};
-    if (!report_facts(&document, t, o, m, name, bench))
+    if (!report_facts(&document, t, o, m, name, bench) ||
+        (o->trace && !report_put_trace(t, o->trace, path, &document, files)))
         return false;
+    if (!path)
+        return true;
     if (o->emit == EMIT_JSON && strcmp(path, o->output) == 0)
         return outputs_put(files, path, &document);
     return report_page(&page, t, path, document.s, document.n) && outputs_put(files, path, &page);

@@ -35,7 +35,13 @@ bool report_compare(struct text *out, struct tgc *t, const char *const file[2],
 bool report_is_log(const struct text *document);
 bool report_curves(struct text *out, struct tgc *t, const char *const file[2],
                    const struct text document[2], int n);
-/* The page, or with EMIT_JSON the document, of a compile, as `path` in files. */
+/* Appends Chrome-trace JSON of a document's run; as report_page(). And as `path` in files. */
+bool report_trace(struct text *out, struct tgc *t, const char *file, const char *json,
+                  size_t nbytes);
+bool report_put_trace(struct tgc *t, const char *path, const char *file,
+                      const struct text *document, struct outputs *files);
+/* The page, or with EMIT_JSON the document, of a compile, as `path` in files; NULL: neither. And
+ * what o->trace asks for. */
 bool report_write(struct tgc *t, const struct options *o, const struct model *m, const char *name,
                   const char *bench, const char *path, struct outputs *files);
 /* "NAME.html" beside the output, or in the working folder: where VIZ=1 writes. */

@@ -316,7 +316,7 @@ def _(folder):
         said = tgc(folder, "report", "x.json", "-o", "x.html", status=1).err
         expect(re.search(rf"x\.json.*{wanted}", said), f"{text[:40]!r}: {said}")
         expect(not (folder / "x.html").exists(), "a failed report leaves a file")
-    for words, wanted in ((("report",), "needs a .json"), (("report", "m.json"), "needs -o"), (("report", "m.json", "-o", "m.json"), r"writes \.html"),
+    for words, wanted in ((("report",), "needs a .json"), (("report", "m.json"), "needs -o"), (("report", "m.json", "m.json", "--trace=t.json"), "is of one report"), (("report", "m.json", "-o", "m.json"), r"writes \.html"),
                           (("bench", MODEL, "-o", "m.c"), r"writes \.html or \.json"), (("bench", MODEL, "--emit=html"), "needs -o")):
         said = tgc(folder, *words, status=2).err
         expect(re.search(wanted, said), f"{words}: {said}")
@@ -413,6 +413,28 @@ def _(folder):
         said = b.run("document.querySelector('.detail .tools [role=status]').textContent")
         expect(marked[0] == 1 and re.fullmatch(rf"Line \d+: {marked[1]} instructions", said), f"{marked}, {said}")
         quiet(b)
+
+
+@case("a run as a trace that Perfetto reads")
+def _(folder):
+    tgc(folder, "bench", MODEL, "--dim", "B=1", "-o", "m.json", "--trace", "t.json")
+    d, trace = (json.loads((folder / n).read_text()) for n in ("m.json", "t.json"))
+    spans = [e for e in trace["traceEvents"] if e["ph"] == "X"]
+    kernels = [e for e in spans if e["tid"] == 2]
+    expect([e["name"] for e in kernels] == [s[4:] for s in d["steps"] if s.startswith("run ")], f"{kernels}")
+    expect(all(abs(a["ts"] + a["dur"] - b["ts"]) < 1e-3 * (1 + b["ts"]) for a, b in zip(kernels, kernels[1:])), "one after the other")
+    us = {k["name"]: t["us"] for k, t in zip(d["kernel_list"], d["bench"]["kernel_times"])}
+    expect(all(abs(e["dur"] - us[e["name"]]) <= 2e-3 for e in kernels), "measured times")
+    expect([e["name"] for e in spans if e["tid"] == 1] == ["c1", "c2", "p2", "l1", "l2", "y"], "layers")
+    alive = [e["args"]["alive"] for e in trace["traceEvents"] if e["ph"] == "C"]
+    expect(max(alive) == d["live_bytes"] and len(alive) == len(kernels), f"{alive}")
+    expect(all(e["ph"] in "XCM" and isinstance(e["pid"], int) for e in trace["traceEvents"]), "events")
+    tgc(folder, "report", "m.json", "--trace", "u.json")
+    expect((folder / "u.json").read_bytes() == (folder / "t.json").read_bytes(), "the trace of the saved document differs")
+    tgc(folder, MODEL, "-o", "s.json", "--train", "--loss=mse", "--optimizer=sgd")
+    tgc(folder, "report", "s.json", "--trace", "v.json")
+    rows = [e["args"]["name"] for e in json.loads((folder / "v.json").read_text())["traceEvents"] if e["name"] == "process_name"]
+    expect(rows == [e["name"] for e in json.loads((folder / "s.json").read_text())["entries"]], f"{rows}")
 
 
 @case("VIZ=1 adds the report to what a command does")
