@@ -3,6 +3,8 @@
 #include "passes/analysis/kernel_cost.h"
 #include "passes/analysis/stationary.h"
 
+#include <math.h>
+
 static const char *buffer_label(struct tgc *t, const struct buffer *b)
 {
     static const char *const kind[] = {"input", "output", "weight", "temp", "state", "scratch"};
@@ -163,6 +165,30 @@ static double weight_bytes(const struct kernel *k)
     return n;
 }
 
+/* Of a device: its blocks; those that a unit has room for, and of its threads the share that they
+ * are; registers of a thread, at most; the parts of the estimated time. */
+static void json_device_use(struct text *out, struct tgc *t, const struct kernel *k)
+{
+    const struct device_row *d = t->device;
+    const struct device_use use = device_use(t, k);
+    double threads = kernel_threads(k), room = threads > 0 ? floor(d->unit_threads / threads) : 0;
+    text_printf(out, ",\"threads\":%.0f,\"block\":%d,\"local_bytes\":%.0f,\"asked_bytes\":%.0f",
+                use.threads, k->block, use.local_nbytes, use.asked);
+    if (threads > 0 && d->unit_threads) {
+        if (use.local_nbytes > 0 && d->unit_local_nbytes)
+            room = fmin(room, floor((double)d->unit_local_nbytes / use.local_nbytes));
+        double blocks = use.threads / threads, own = ceil(blocks / d->units);
+        text_printf(out, ",\"blocks\":%.0f,\"room\":%.0f,\"occupancy\":%.3g,\"registers_most\":%lld",
+                    blocks, room, fmin(fmin(room, own) * threads / d->unit_threads, 1),
+                    (long long)device_registers(d, (int64_t)threads));
+    }
+    text_puts(out, ",\"parts_us\":{");
+    for (int i = 0; i < PART_COUNT; i++)
+        text_printf(out, "%s\"%s\":%.4g", i ? "," : "", cost_part_name((enum grid_part)i),
+                    use.parts.ns[i] / 1000);
+    text_putc(out, '}');
+}
+
 void schedule_kernels_json(struct text *out, struct tgc *t, const struct schedule *s)
 {
     for (int i = 0; i < s->nkernel; i++) {
@@ -180,13 +206,8 @@ void schedule_kernels_json(struct text *out, struct tgc *t, const struct schedul
             }
             text_putc(out, ']');
         }
-        if (device_has_grid(t)) {
-            struct device_use use = device_use(t, k);
-            text_printf(
-                out,
-                ",\"threads\":%.0f,\"block\":%d,\"local_bytes\":%.0f,\"asked_bytes\":%.0f",
-                use.threads, k->block, use.local_nbytes, use.asked);
-        }
+        if (device_has_grid(t))
+            json_device_use(out, t, k);
         const struct kernel_cost cost = kernel_cost(t, s, k);
         text_puts(out, ",\"limit\":");
         text_json(out, kernel_limit_name(t, k, &cost));

@@ -129,6 +129,7 @@ void view_passes(struct text *out, const struct page *p);
 /* Tables of these; nothing where there are none. */
 void view_blocks(struct text *out, const struct page *p);
 void view_winograd(struct text *out, const struct page *p);
+void view_device(struct text *out, const struct page *p);
 /* A section, of a program that trains. */
 void view_training(struct text *out, const struct page *p);
 /* One of a row of figures; "Conv conv_3, with Relu, Add": what a kernel computes. */

@@ -938,7 +938,7 @@ class ArenaView {
       c.globalAlpha = 1;
       c.strokeStyle = chosen ? colour("text") : bg;
       c.lineWidth = chosen ? 2 : 1;
-      c.strokeRect(x + 0.5, y + 0.5, dx - 1, Math.max(1, dy) - 1);
+      if (chosen || dx > 3 && dy > 3) c.strokeRect(x + 0.5, y + 0.5, dx - 1, Math.max(1, dy) - 1);
       if (dx > 56 && dy > 18) {
         c.fillStyle = colour("text");
         c.save();

@@ -379,6 +379,7 @@ void view_kernels(struct text *out, const struct page *p)
         put_kernel(out, p, order[i].kernel);
     table_end(out);
     put_left_out(out, p->nkernel);
+    view_device(out, p);
     view_winograd(out, p);
     end_section(out);
 }

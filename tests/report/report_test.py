@@ -261,6 +261,22 @@ def _(folder):
     expect(any(n["name"] == long for n in page.document()["nodes"]), "the document has the whole name")
 
 
+@case("a device's launches")
+def _(folder):
+    page = page_of(folder, MODEL, "--target=cuda", "--cpu=sm_90a", "--dim", "B=8")
+    rows, d = page.tables["device"][1:], page.document()
+    expect([row[0] for row in rows] == [k["name"] for k in d["kernel_list"]], f"{rows}")
+    blocks = 0
+    for k, row in zip(d["kernel_list"], rows):
+        expect(abs(sum(k["parts_us"].values()) - k["predicted_us"]) < 0.01 * k["predicted_us"] + 1e-3, f"{k['name']}: {k['parts_us']} are not {k['predicted_us']}")
+        if "blocks" in k:
+            blocks += 1
+            expect(k["blocks"] * k["block"] <= k["threads"] and 0 <= k["occupancy"] <= 1 and k["room"] * k["block"] <= 2048, f"{k}")
+            expect(row[2] == f"{k['blocks']:.0f}" and row[7] == f"{100 * k['occupancy']:.0f} %", f"{row}")
+    expect(blocks > 2, f"{blocks} kernels in blocks")
+    expect("device" not in page_of(folder, MODEL).tables, "launches of a processor")
+
+
 @case("a training: forward and backward, what is kept")
 def _(folder):
     words = ("--train", "--loss=cross_entropy", "--optimizer=adam", "--batch=8")
