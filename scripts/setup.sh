@@ -20,7 +20,7 @@ reads='libjpeg-dev'    # JPEG as inputs of tgc run; tgc can be built without
 check='g++ clang cmake libcmocka-dev libwebp-dev libopenjp2-7-dev python3-torch python3-torchvision'
 optional='tcc pocl-opencl-icd clinfo zsh fish libclang-rt-dev clang-19 lld-19 llvm-19 gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user'
 optional="$optional gcc-i686-linux-gnu libc6-dev-i386-cross gcc-s390x-linux-gnu libc6-dev-s390x-cross"
-long='gcc-11 clang-13 clang-15 clang-16 debhelper lintian nix-bin ruby mmdebstrap chromium nodejs'
+long='gcc-11 clang-13 clang-15 clang-16 debhelper lintian nix-bin ruby mmdebstrap chromium firefox-esr nodejs'
 wheel='binutils dpkg-dev qemu-user'
 long="$long gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm lld"
 long="$long gcc-arm-linux-gnueabihf libc6-dev-armhf-cross gcc-riscv64-linux-gnu libc6-dev-riscv64-cross"
@@ -48,7 +48,7 @@ as_root() {
 have() {
     case $1 in
     nodejs) command -v node >/dev/null ;;
-    gcc | g++ | make | cmake | mmdebstrap | meson | clang | clang-19 | chromium | pkg-config | python3 | zsh | fish) command -v "$1" >/dev/null ;;
+    gcc | g++ | make | cmake | mmdebstrap | meson | clang | clang-19 | chromium | firefox-esr | pkg-config | python3 | zsh | fish) command -v "$1" >/dev/null ;;
     gcc-aarch64-linux-gnu) command -v aarch64-linux-gnu-gcc >/dev/null ;;
     libc6-dev-arm64-cross)
         printf '#include <stdio.h>\n' | aarch64-linux-gnu-gcc -E -xc - >/dev/null 2>&1 ;;

@@ -144,6 +144,33 @@ static void put_kernels(struct text *out, const struct page p[2], bool measured)
                 &m, view_time);
 }
 
+/* Of each document what is alive at its peak, and how much of that shares bytes. */
+static void put_peaks(struct text *out, const struct page p[2])
+{
+    struct matches m = {.t = out->t};
+    double shared[2];
+    for (int side = 0; side < 2; side++) {
+        struct dict seen = {0};
+        int n;
+        const struct alive *v = view_peak(&p[side], &n, &shared[side]);
+        for (int i = 0; i < n; i++) {
+            const char *key = mem_printf(out->t, "%.7s %s", v[i].what, *v[i].title ? v[i].title
+                                                                               : v[i].what);
+            uintptr_t *count = (uintptr_t *)dict_enter(out->t, &seen, key);
+            add(&m, mem_printf(out->t, "%zu %s", (size_t)++*count, key),
+                mem_printf(out->t, "%s: %s", v[i].what, v[i].title), side, v[i].to - v[i].from);
+        }
+    }
+    put_matches(out, "peak-changes", "Alive at the peak of the arena: what became larger comes first",
+                &m, view_bytes);
+    bool by_threads = json_number(p[0].d, "threads") != json_number(p[1].d, "threads");
+    if (shared[0] != shared[1])
+        text_printf(out, "<p class=\"note\">At the peak, kernels that store over what they read share "
+                         "%s before, and %s after%s.</p>\n",
+                    view_bytes(out->t, shared[0]), view_bytes(out->t, shared[1]),
+                    by_threads ? ": a thread would store over what another one still reads" : "");
+}
+
 static void put_weights(struct text *out, const struct page p[2])
 {
     struct matches m = {.t = out->t};
@@ -225,6 +252,7 @@ bool report_compare(struct text *out, struct tgc *t, const char *const file[2],
     text_puts(out, "<main>\n<section id=\"compared\" aria-label=\"Comparison\">\n");
     put_totals(out, p, measured);
     put_kernels(out, p, measured);
+    put_peaks(out, p);
     put_weights(out, p);
     put_settings(out, t, file, p);
     text_puts(out, "</section>\n");

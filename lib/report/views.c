@@ -254,6 +254,58 @@ double *view_live(const struct page *p, int *nstep, int *peak)
     return live;
 }
 
+static int compare_alive(const void *a, const void *b)
+{
+    const struct alive *x = a, *y = b;
+    return (x->from > y->from) - (x->from < y->from);
+}
+
+/* The kernel of a step, by its name; NULL: it runs none. */
+static const struct json *kernel_of_step(const struct page *p, int step)
+{
+    const struct json *s = json_get(p->d, "steps")->child;
+    for (; s && step > 0; step--)
+        s = s->next;
+    for (int i = 0; s && strncmp(s->string, "run ", 4) == 0 && i < p->nkernel; i++)
+        if (strcmp(json_string(p->kernel[i], "name"), s->string + 4) == 0)
+            return p->kernel[i];
+    return NULL;
+}
+
+struct alive *view_peak(const struct page *p, int *n, double *shared)
+{
+    int nstep, peak, nplaced;
+    double *live = view_live(p, &nstep, &peak), end = 0;
+    const struct json *b = json_get(p->d, "buffers")->child;
+    find_placed(p, nstep, &nplaced);
+    struct alive *v = mem_array(p->t, (size_t)nplaced + 1, sizeof *v);
+    *n = 0;
+    *shared = 0;
+    for (; b && nstep && live[peak] > 0; b = b->next) {
+        int first = json_index(json_get(b, "first_step")), last = json_index(json_get(b, "last_step"));
+        const char *kind = json_string(b, "kind");
+        bool is_scratch = strcmp(kind, "scratch") == 0, is_state = strcmp(kind, "state") == 0;
+        if (first < 0 || first > peak || last < peak || *n == nplaced ||
+            (!is_scratch && !is_state && strcmp(kind, "temp") != 0))
+            continue;
+        const struct json *k = kernel_of_step(p, first);
+        double from = json_number(b, "offset");
+        v[(*n)++] = (struct alive){
+            .what = is_state ? json_string(b, "name")
+                             : mem_printf(p->t, "%s of %s", is_scratch ? "scratch" : "result",
+                                          k ? json_string(k, "name") : "the host"),
+            .title = k ? json_string(k, "title") : "",
+            .from = from,
+            .to = from + json_number(b, "bytes")};
+    }
+    qsort(v, (size_t)*n, sizeof *v, compare_alive);
+    for (int i = 0; i < *n; i++) {
+        *shared += end > v[i].from ? (end < v[i].to ? end : v[i].to) - v[i].from : 0;
+        end = v[i].to > end ? v[i].to : end;
+    }
+    return v;
+}
+
 /* Bytes of the arena that are alive at each step, as an area. */
 static void put_live(struct text *out, const struct page *p)
 {
@@ -479,6 +531,34 @@ static void put_changed(struct text *out, const struct page *p)
     put_left_out(out, n);
 }
 
+/* What has to be smaller, for the arena to be. */
+static void put_peak(struct text *out, const struct page *p)
+{
+    int n, nstep, peak;
+    double shared, end = 0;
+    const struct alive *v = view_peak(p, &n, &shared);
+    view_live(p, &nstep, &peak);
+    if (n == 0)
+        return;
+    table_begin(out, "peak",
+                mem_printf(p->t, "Alive at the peak, step %d of %d, by place", peak + 1, nstep),
+                "Tensor|Computes|#Size|#Place|Shares bytes");
+    for (int i = 0; i < n && i < ROWS_MOST; i++) {
+        text_puts(out, "<tr><th scope=\"row\">");
+        html_put(out, v[i].what);
+        text_puts(out, "</th>");
+        cell_text(out, v[i].title);
+        cell_number(out, v[i].to - v[i].from, view_bytes(p->t, v[i].to - v[i].from));
+        cell_number(out, v[i].from, mem_printf(p->t, "%.0f", v[i].from));
+        cell_text(out, end > v[i].from ? "with the one before it: a kernel stores over what it reads"
+                                       : "");
+        end = v[i].to > end ? v[i].to : end;
+        text_puts(out, "</tr>\n");
+    }
+    table_end(out);
+    put_left_out(out, n);
+}
+
 void view_memory(struct text *out, const struct page *p)
 {
     html_heading(out, "memory", "Memory", NULL);
@@ -487,6 +567,7 @@ void view_memory(struct text *out, const struct page *p)
                 view_bytes(p->t, json_number(p->d, "arena_bytes")),
                 view_bytes(p->t, json_number(p->d, "live_bytes")));
     text_puts(out, "<div id=\"arena-view\"></div>\n");
+    put_peak(out, p);
     put_buffers(out, p, false);
     put_changed(out, p);
     put_buffers(out, p, true);

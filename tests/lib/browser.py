@@ -1,4 +1,5 @@
-"""A headless Chromium, driven by its DevTools protocol over a WebSocket of our own (RFC 6455), so that tests need no driver.
+"""A headless Chromium, driven by its DevTools protocol over a WebSocket of our own (RFC 6455), so that tests need no driver; and a
+headless Firefox by WebDriver BiDi over the same, with less of it.
 
     with Browser() as b:
         b.open(path, "#graph", width=1400, height=900, scheme="dark")
@@ -22,6 +23,10 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 def find_browser():
     return next((path for path in map(shutil.which, NAMES) if path), None)
+
+
+def find_firefox():
+    return next((path for path in map(shutil.which, ("firefox-esr", "firefox")) if path), None)
 
 
 class _Socket:
@@ -141,3 +146,60 @@ class Browser:
         kind = Path(path).suffix[1:]
         time.sleep(0.2)
         Path(path).write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format=kind, **({"quality": 85} if kind == "webp" else {}))["data"]))
+
+
+class Firefox:
+    """complaints: what the console says, and what the page's policy has refused."""
+
+    WATCH = "() => addEventListener('securitypolicyviolation', e => console.error(`policy: ${e.violatedDirective} ${e.blockedURI}`))"
+
+    def __enter__(self):
+        self.profile = tempfile.mkdtemp(prefix="browser-")
+        self.process = subprocess.Popen([find_firefox(), "--headless", "--no-remote", "--profile", self.profile, "--remote-debugging-port", "0", "about:blank"],
+                                        stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+        url = next(line.split("listening on ")[1].strip() for line in self.process.stderr if "WebDriver BiDi listening" in line)
+        self.socket = _Socket(f"{url}/session")
+        self.number, self.complaints = 0, []
+        self.call("session.new", capabilities={})
+        self.context = self.call("browsingContext.getTree")["contexts"][0]["context"]
+        self.call("session.subscribe", events=["log.entryAdded"])
+        self.call("script.addPreloadScript", functionDeclaration=self.WATCH)
+        return self
+
+    __exit__ = Browser.__exit__
+
+    def call(self, method, **parameters):
+        self.number += 1
+        self.socket.send(json.dumps({"id": self.number, "method": method, "params": parameters}))
+        while True:
+            message = json.loads(self.socket.receive())
+            if message.get("id") == self.number:
+                assert message["type"] == "success", f"{method}: {message}"
+                return message["result"]
+            if message.get("method") == "log.entryAdded":
+                self.complaints.append(json.dumps(message["params"])[:500])
+
+    def open(self, path, hash="", width=1400, height=900):
+        self.call("browsingContext.setViewport", context=self.context, viewport={"width": width, "height": height})
+        self.call("browsingContext.navigate", context=self.context, url="about:blank", wait="complete")
+        self.call("browsingContext.navigate", context=self.context, url=Path(path).resolve().as_uri() + hash, wait="complete")
+        self.frame()
+
+    def frame(self):
+        self.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))")
+
+    def run(self, expression):
+        """Its value, or that of the promise that it is, by way of JSON."""
+        result = self.call("script.evaluate", expression=f"(async () => JSON.stringify(await ({expression})) || 'null')()",
+                           target={"context": self.context}, awaitPromise=True)
+        assert result["type"] == "success", f"{expression}: {result}"
+        return json.loads(result["result"]["value"])
+
+    def key(self, key):
+        keys = {"Enter": "\ue007", "ArrowUp": "\ue013", "ArrowDown": "\ue015", "ArrowLeft": "\ue012", "ArrowRight": "\ue014", "Escape": "\ue00c"}
+        key = keys.get(key, key)
+        self.call("input.performActions", context=self.context, actions=[{"type": "key", "id": "keys", "actions": [{"type": "keyDown", "value": key}, {"type": "keyUp", "value": key}]}])
+        self.frame()
+
+    def shot(self, path):
+        Path(path).write_bytes(base64.b64decode(self.call("browsingContext.captureScreenshot", context=self.context)["data"]))

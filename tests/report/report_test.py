@@ -23,7 +23,7 @@ import onnx
 
 import graphs as G
 import tgc as T
-from browser import Browser, find_browser
+from browser import Browser, Firefox, find_browser, find_firefox
 from suite import Skip, Suite, expect
 
 suite = Suite("report")
@@ -507,6 +507,44 @@ assert(Date.now() - start < 20000);
         expect(done.returncode == 0, done.stderr[-2000:])
 
 
+@case("ten questions of users, each answered by the page")
+def _(folder):
+    """By the tables, which need no script; the answers are checked against other commands where these have them."""
+    tgc(folder, "bench", MODEL, "--dim", "B=8", "-o", "m.json")
+    tgc(folder, "report", "m.json", "-o", "m.html")
+    for name, words in (("plain", ()), ("two", ("--threads=2",)), ("slow", ("-O0",)), ("small", ("--no-winograd",))):
+        tgc(folder, MODEL, "-o", f"{name}.json", *words)
+    for name in ("two", "slow", "small"):
+        tgc(folder, "report", "plain.json", f"{name}.json", "-o", f"{name}.html")
+    page, two, slow, small = (Page(folder / f"{n}.html") for n in ("m", "two", "slow", "small"))
+    d, tables = page.document(), page.tables
+    # 1. which layer takes the time?
+    longest = max(tables["layers"][1:], key=lambda row: float(row[2].split()[0]))
+    expect(longest[0] in ("c1", "c2", "l1") and longest[6], f"{longest}")
+    # 2. is it arithmetic or memory?
+    expect(all(row[-1] in ("arithmetic", "L1", "L2", "L3", "memory") for row in tables["kernel-table"][1:]), "limits")
+    # 3. is the estimate right?
+    expect(tables["kernel-table"][0][3:5] == ["Measured", "Estimate"] and all(row[3] and row[4] for row in tables["kernel-table"][1:]), "both times")
+    # 4. who uses the memory at the peak?
+    peak = tables["peak"][1:]
+    expect(any(row[0].startswith("result of ") and "conv2d" in row[1] for row in peak), f"{peak}")
+    # 5. why are these operations not one kernel: why is what is between them stored?
+    expect(all(row[6] for row in tables["buffers"][1:] if row[1] == "temp"), "a temp without a reason")
+    # 6. what did Winograd cost in accuracy, and save?
+    expect(len(tables["winograd"]) == 2 and float(tables["winograd"][1][5]) > 0 and "--error allows" in page.text, f"{tables['winograd']}")
+    # 7. why are the weights larger than the model's?
+    expect(any("inograd" in row[4] for row in tables["changed"][1:]), f"{tables['changed']}")
+    # 8. why is the arena larger with two threads?
+    expect(next(row for row in two.tables["totals"] if row[0] == "Arena")[3].startswith("+") and two.tables["peak-changes"][1][3].startswith("+")
+           and "a thread would store over what another one still reads" in two.text, f"{two.tables['peak-changes']}")
+    # 9. which kernel differs from -O0, and what became smaller without Winograd?
+    expect(len(slow.tables["kernel-changes"]) > 3 and next(row for row in small.tables["totals"] if row[0] == "Weights")[3].startswith("\u2212"), "comparisons")
+    # 10. which pass changed the graph, by which rule?
+    changed = [row[0] for row in tables["pass-table"][1:] if row[4] not in ("", "0")]
+    expect("winograd" in changed and any(int(row[6]) > 0 for row in tables["pass-table"][1:]), f"{changed}")
+    expect(all(re.fullmatch(r"\w+\.rules:\d+", r["at"]) for r in d["rules"]), "where rules are")
+
+
 def need_browser():
     if not find_browser():
         raise Skip("no Chromium (scripts/setup.sh check-all installs it)")
@@ -643,6 +681,35 @@ def _(folder):
             b.open(folder / "m.html", f"#{view}")
             expect(b.run("window.bad === undefined && document.querySelectorAll('img').length === 0"), f"{view}: markup of the model's")
         quiet(b)
+
+
+@case("in Firefox every view is drawn, keys work, nothing is complained of")
+def _(folder):
+    if not find_firefox():
+        raise Skip("no Firefox (scripts/setup.sh check-all installs it)")
+    page_of(folder, MODEL)
+    page_of(folder, deep(folder), name="deep.html")
+    tgc(folder, MODEL, "-o", "train.html", "--train", "--loss=cross_entropy", "--optimizer=adam")
+    with Firefox() as b:
+        for name, view, wanted in (("m", "overview", "layers"), ("m", "graph", "graph-view"), ("m", "kernels/conv2d_2", "kernel-detail"), ("m", "memory", "arena-view"),
+                                   ("m", "passes/winograd", "pass-view"), ("train", "training", "train-kernels"), ("deep", "graph", "graph-view")):
+            b.open(folder / f"{name}.html", f"#{view}", 1200)
+            for dark in (False, True):
+                colour = b.run("getComputedStyle(document.documentElement).backgroundColor")
+                expect((colour == "rgb(20, 23, 26)") == dark, f"{view}: {colour}")
+                expect(b.run(f"document.getElementById('{wanted}').getBoundingClientRect().height") > 40, f"{name}, {view}: nothing is drawn")
+                expect(b.run("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0, f"{view}: too wide")
+                ink = b.run("[...document.querySelectorAll('canvas')].filter(c => c.offsetHeight).map(c => new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size)")
+                expect(all(n > 3 for n in ink), f"{name}, {view}: a canvas has {ink} colours")
+                for _ in range(2 if not dark else 0):      # auto, light, dark
+                    b.run("document.getElementById('theme').click()")
+                b.frame()
+        b.run("document.querySelector('.stage canvas').focus()")
+        for key in ("Enter", "ArrowDown", "Enter"):
+            b.key(key)
+        under = b.run("document.querySelector('.under').textContent")
+        expect(under.startswith("/encoder/layer.0/attention/"), under)
+        expect(not b.complaints, f"the console says: {b.complaints[:3]}")
 
 
 @case("without a script every table is there, and links lead to rows")
