@@ -87,7 +87,8 @@ static void find_weights(struct findings *f)
                mem_printf(f->t,
                           "%s waits for its weights: its arithmetic takes %s of its %s, the rest is "
                           "traffic from %s. --weight-type=int8 reads a quarter of those bytes, and "
-                          "would save about %s of %s in all kernels, at some loss of accuracy.",
+                          "would save about %s of an estimated %s in all kernels, at some loss of "
+                          "accuracy.",
                           k->name, view_time(f->t, c->compute_ns / 1000),
                           view_time(f->t, c->ns / 1000), kernel_limit_name(f->t, k, c),
                           view_time(f->t, gain / 1000), view_time(f->t, f->total / 1000)),
@@ -110,8 +111,8 @@ static void find_threads(struct findings *f)
         add(f, (struct finding){
                    mem_printf(f->t,
                               "One thread does all of it. %d of %d kernels are long enough to be "
-                              "shared: with --threads=%d a run could take %s less than its %s, "
-                              "where that many cores are free.",
+                              "shared: with --threads=%d a run could take %s less than its "
+                              "estimated %s, where that many cores are free.",
                               n, f->s->nkernel, SOME_THREADS, view_time(f->t, gain / 1000),
                               view_time(f->t, f->total / 1000)),
                    mem_printf(f->t, "--threads=%d", SOME_THREADS), NULL, gain / 1000, 0});
@@ -140,9 +141,9 @@ static void find_slow(struct findings *f)
     double ns = f->cost[k->index].ns;
     add(f, (struct finding){
                mem_printf(f->t,
-                          "%s takes %.0f %% of the time and reaches %.2g of the machine's %.3g "
-                          "GFLOP/s; at half of these it would take %s less. tgc tune measures its "
-                          "other tiles.",
+                          "%s takes an estimated %.0f %% of the time and reaches %.2g of the "
+                          "machine's %.3g GFLOP/s; at half of these it would take %s less. tgc tune "
+                          "measures its other tiles.",
                           k->name, share(f, ns), k->flop / ns, peak_of(machine_of(f->t)),
                           view_time(f->t, best / 1000)),
                "tgc tune", k, best / 1000, 0});

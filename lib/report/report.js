@@ -771,6 +771,7 @@ function sourcePane(k, list) {
   return make("div", {}, list.length > 1 ? make("div", {class: "tools"}, select, make("span", {class: "muted"}, "portable, and as the machine would run it")) : null, pre);
 }
 
+const OPTS_OPEN = 12;            /* steps of a list that is open at first */
 const BANDS = 6;                 /* colours of lines that have instructions, in turn */
 
 /* Source and assembly side by side: a line of one marks what it is in the other. */
@@ -841,10 +842,10 @@ function showKernel(name) {
   const schedules = doc.schedules.filter(s => s.kernel === name), isas = new Set(doc.sources.filter(s => s.kernel === name).map(s => s.isa));
   const shown = schedules.filter(s => isas.has(s.isa)), choices = choiceList(k, index, isas), fusion = fusionList(k);
   const heading = make("h3", {tabindex: -1}, k.name), sources = doc.sources.filter(s => s.kernel === name), assembly = assemblyPart(k, sources);
-  const loops = (shown.length ? shown : schedules.slice(-1)).flatMap(s => [make("h4", {}, `What was done to its loops (${s.isa})`), optList(s.opts)]);
+  const loops = (shown.length ? shown : schedules.slice(-1)).map(s => make("details", {open: s.opts.length <= OPTS_OPEN}, make("summary", {}, `What was done to its loops (${s.isa}): ${s.opts.length} steps`), optList(s.opts)));
   pane.replaceChildren(make("div", {class: "detail"}, heading, make("p", {}, short(k.title || "copies", 400)), make("p", {class: "muted"}, facts.join(" · ")),
     make("div", {class: assembly ? "columns even" : "columns"},
-      make("div", {}, ...(choices.length ? choices : doc.compared.length ? [] : [make("h4", {}, "Tile"), make("p", {class: "muted"}, "No tile suits it: vectors along its innermost loops, where they fit.")]),
+      make("div", {}, ...(choices.length ? choices : doc.compared.length ? [] : [make("h4", {}, "Tile"), make("p", {class: "muted"}, "The cost model had no tiles to choose from: its loops are as the steps say.")]),
            ...comparedList(k), make("h4", {}, "Why not one kernel with its neighbours"),
            fusion.length ? make("ul", {}, ...fusion) : make("p", {class: "muted"}, "It reads inputs and weights alone, and no kernel reads its result."),
            ...(assembly ? [] : loops)),

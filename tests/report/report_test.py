@@ -343,17 +343,21 @@ def _(folder):
 @case("documents of other shapes make a page or an error, never a crash")
 def _(folder):
     tgc(folder, ROOT / "models/mlp.tg", "-o", "m.json")
-    good = json.loads((folder / "m.json").read_text())
-    for key in good:
-        for value in (None, "x", [[-1]], [{}], {"x": 1}):
+    tgc(folder, ROOT / "models/mlp.tg", "-o", "t.json", "--train", "--loss=mse", "--optimizer=sgd")
+    plain, trains = (json.loads((folder / name).read_text()) for name in ("m.json", "t.json"))
+    new = ("entries", "training", "states", "kernel_nodes", "buffers", "steps")
+    for good, key in [(plain, key) for key in plain] + [(trains, key) for key in new]:
+        for value in (None, "x", [[-1]], [{}], {"x": 1}, [{"kernels": [0, -1, 10 ** 9], "in": -7, "out": 10 ** 8, "block": "parameters", "id": -1}], {"entry": 99}):
             if key in ("format", "version"):
                 continue
             (folder / "x.json").write_text(json.dumps({**good, key: value}))
             (folder / "x.html").unlink(missing_ok=True)
-            done = T.run([TGC, "report", "x.json", "-o", "x.html"], cwd=folder)
+            (folder / "x-trace.json").unlink(missing_ok=True)
+            done = T.run([TGC, "report", "x.json", "-o", "x.html", "--trace", "x-trace.json"], cwd=folder)
             expect(done.status in (0, 1), f"{key}: {value}: status {done.status}: {done.err}")
             if done.status == 0:
                 check_page(Page(folder / "x.html"))
+                json.loads((folder / "x-trace.json").read_text())
             else:
                 expect("damaged report: " in done.err and not (folder / "x.html").exists(), f"{key}: {value}: {done.err}")
 
