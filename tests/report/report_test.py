@@ -202,6 +202,27 @@ def _(folder):
     expect([(a["option"], a["gain_us"], a["gain_bytes"]) for a in d["advice"]] == [("-O2", 0, 0)], f"-O0: {d['advice']}")
 
 
+@case("a large graph's page stays small, and is drawn")
+def _(folder):
+    onnx.save(G.blocks(2000), folder / "m.onnx")
+    page = page_of(folder, "m.onnx")
+    d = page.document()
+    size = len(json.dumps({key: value for key, value in d.items() if key not in ("changes", "sources")}, separators=(",", ":"))) / 2000
+    print(f"# a page of 2,000 nodes: {len(page.source) / 1e6:.1f} MB; {size:.0f} bytes a node, without texts")
+    expect(size < 600 and sum(len(c["lines"]) for c in d["changes"]) <= 4 << 20, f"{size:.0f} bytes a node")
+    if not find_browser():
+        return
+    with Browser() as b:
+        for keys in ("0", "+" * 12, "-" * 20):             # all of it, text, rows alone
+            b.open(folder / "m.html", "#graph")
+            b.run("document.querySelector('.stage canvas').focus()")
+            for key in keys:
+                b.key(key)
+            ink = b.run("(c => new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size)(document.querySelector('.stage canvas'))")
+            expect(ink > 1, f"{keys[:1]}: {ink} colours")
+        quiet(b)
+
+
 @case("what Winograd's tiles cost in accuracy, and save")
 def _(folder):
     page = page_of(folder, MODEL)
@@ -735,9 +756,10 @@ def write_pictures(folder):
     out = SCRATCH / "pictures"
     out.mkdir(exist_ok=True)
     tgc(out, MODEL, "-o", "mnist_cnn.html")
+    tgc(out, MODEL, "-o", "step.html", "--train", "--loss=cross_entropy", "--optimizer=adam")
     with Browser() as b:
-        for name, view, height in (("overview", "overview", 860), ("kernel", "kernels/conv2d_2", 720), ("memory", "memory", 620)):
-            b.open(out / "mnist_cnn.html", f"#{view}", 1200, height)
+        for name, view, height in (("overview", "overview", 860), ("kernel", "kernels/conv2d_2", 720), ("memory", "memory", 780), ("training", "training", 640)):
+            b.open(out / ("step.html" if name == "training" else "mnist_cnn.html"), f"#{view}", 1200, height)
             b.shot(Path(folder) / f"report-{name}.webp")
 
 
