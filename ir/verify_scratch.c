@@ -403,10 +403,11 @@ static void visit_chunks(struct scratch_verifier *v, const struct access *a, int
 /* All runs of a box; elements that are contiguous or overlap are one run. */
 static bool visit_box(struct scratch_verifier *v, const struct access *a, const struct box *b)
 {
-    int64_t run = 1, i[DEPTH_MAX + 3] = {0}, at = b->first, reach = b->first;
+    int64_t run = 1, i[DEPTH_MAX + 3], at = b->first, reach = b->first;
     int from = 0;
     for (int k = 0; k < b->ndim; k++) {
         int64_t far;
+        i[k] = 0;
         if (__builtin_mul_overflow(b->times[k], b->n[k] - 1, &far) ||
             __builtin_add_overflow(reach, far, &reach))
             return false;
@@ -433,7 +434,8 @@ static bool visit_box(struct scratch_verifier *v, const struct access *a, const 
 /* The loops from path[k] on, which make a box. false: a size is not known. */
 static bool walk_box(struct scratch_verifier *v, const struct walk *w, int k)
 {
-    struct box b = {.ndim = 0};
+    struct box b;                /* its axes are set as they are added: boxes are many */
+    b.ndim = 0;
     if (!offset_of(v, w->a, &b.first) || !box_add_lanes(&b, w->a))
         return false;
     bool empty = false;

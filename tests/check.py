@@ -408,6 +408,7 @@ def main():
     parser.add_argument("--since", metavar="REVISION", help="with --quick, what files can affect that differ from it")
     options = parser.parse_args()
     build = Path(options.build).resolve()
+    os.environ.setdefault("OMP_NUM_THREADS", "1")      # of libraries, of which another one would spin beside the other lane
     totals = Totals()
     run_all(options, build, totals)
     if totals.failed:

@@ -29,10 +29,9 @@ from onnx import TensorProto, helper, numpy_helper
 import generate as R
 import oracle
 import tgc as T
-from suite import Failure, Skip, Suite
+from suite import Failure, Suite
 
 BATCH, LONG = 50, 1050
-TORCH = "/usr/bin/python3"
 RTOL, ATOL, AMPLIFIED = 1e-6, 1e-8, 1e4     # of each element, of the largest, times what PyTorch's own answers part
 ROUGH = 100                                 # times these where a Resize has its weights in f32
 MOST = 1200                                 # elements of a value
@@ -238,7 +237,7 @@ def made_of(seed):
 # ------------------------------------------------------------------------------------------------------------------------- cases
 
 def by_torch(trials):
-    done = subprocess.run([TORCH, HERE / "gradient_reference.py"], input=json.dumps([str(t.folder) for t in trials]).encode(),
+    done = subprocess.run([T.TORCH, HERE / "gradient_reference.py"], input=json.dumps([str(t.folder) for t in trials]).encode(),
                           capture_output=True)
     if done.returncode:
         raise Failure(done.stderr.decode()[-2000:])
@@ -285,8 +284,7 @@ def explain(trial, seed, verdict):
 
 
 def graphs(first, count):
-    if subprocess.run([TORCH, "-c", "import torch"], capture_output=True).returncode:
-        raise Skip("the distribution's python3-torch is missing")
+    T.need_torch()
     T.need_llvm(TGC)
     trials = {seed: make(seed) for seed in range(first, first + count)}
     for seed, trial in trials.items():

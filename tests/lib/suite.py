@@ -15,6 +15,7 @@ time is spent in other programs; what is printed stays in the order of registrat
 """
 
 import argparse
+import gc
 import os
 import re
 import shutil
@@ -23,6 +24,9 @@ import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+
+gc.disable()        # until cases run
 
 
 class Skip(Exception):
@@ -116,6 +120,8 @@ class Suite:
             for case in chosen:
                 print(case[0])
             return
+        gc.freeze()     # what is here stays; cases that collect garbage need not look at it
+        gc.enable()
         print(f"1..{len(chosen)}", flush=True)
         failed, start = 0, time.monotonic()
         jobs = self.jobs or options.jobs

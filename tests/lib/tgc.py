@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -43,7 +44,7 @@ LEVEL = "-O1" if "--all" in sys.argv else "-Og"
 HERE = () if "--all" in sys.argv else ("--cpu=native",)
 # -O0: clang's optimizer needs minutes for what the sanitizers add to a large kernel, with
 # -fno-sanitize-recover still more. A report ends the program by what is set here.
-HALT = {"UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}
+os.environ.setdefault("UBSAN_OPTIONS", "halt_on_error=1:print_stacktrace=1")
 
 
 @dataclass
@@ -100,23 +101,20 @@ PATIENCE = float(os.environ.get("TGC_PATIENCE", "1"))
 
 def run(command, timeout=120, cwd=None, env=None, stdin=None):
     """Runs to the end or the timeout. The peak has this process's own size as its floor."""
-    timeout *= PATIENCE
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+    with open(os.memfd_create("out"), "rb") as out, open(os.memfd_create("err"), "rb") as err:
         start = time.monotonic()
         process = subprocess.Popen([str(word) for word in command], stdout=out, stderr=err,
                                    stdin=stdin or subprocess.DEVNULL, cwd=cwd,
-                                   env={**os.environ, **HALT, **(env or {})},
+                                   env={**os.environ, **env} if env else None,
                                    start_new_session=True)
-        late = threading.Event()
-
-        def stop():
-            late.set()
+        ended = os.pidfd_open(process.pid)
+        waiting = select.poll()
+        waiting.register(ended, select.POLLIN)
+        in_time = waiting.poll(timeout * PATIENCE * 1000)
+        os.close(ended)
+        if not in_time:
             os.killpg(process.pid, signal.SIGKILL)
-
-        timer = threading.Timer(timeout, stop)
-        timer.start()
         _, status, usage = os.wait4(process.pid, 0)
-        timer.cancel()
         process.returncode = os.waitstatus_to_exitcode(status)
         seconds = time.monotonic() - start
         out.seek(0)
@@ -124,7 +122,7 @@ def run(command, timeout=120, cwd=None, env=None, stdin=None):
         return Done(list(command), process.returncode, out.read(),
                     err.read().decode(errors="replace"), seconds,
                     usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024,
-                    late.is_set())
+                    not in_time)
 
 
 def must(done, status=0):
@@ -162,6 +160,22 @@ def has_llvm(tgc):
 def need_llvm(tgc):
     if not has_llvm(tgc):
         raise Skip("libLLVM is not installed (libllvm19), or tgc was built without the LLVM target")
+
+
+# The distribution's interpreter, for which it has PyTorch.
+TORCH = "/usr/bin/python3"
+
+
+@functools.cache
+def torch_has(*modules):
+    """Whether they are there; to import them takes seconds."""
+    find = "import sys; from importlib.util import find_spec; sys.exit(not all(map(find_spec, sys.argv[1:])))"
+    return run([TORCH, "-c", find, *modules]).status == 0
+
+
+def need_torch():
+    if not torch_has("torch"):
+        raise Skip("the distribution's python3-torch is missing")
 
 
 def file_stem(tensor):

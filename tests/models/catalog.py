@@ -21,6 +21,7 @@ import numpy as np
 
 import light
 import packages
+import tgc as T
 import train_digits
 from suite import Failure, Skip
 
@@ -65,12 +66,11 @@ def torchvision(name):
     script = ROOT / "models" / "export_torchvision.py"
 
     def make(path):
-        if subprocess.run(["/usr/bin/python3", "-c", "import torch, torchvision"],
-                          stderr=subprocess.DEVNULL).returncode != 0:
+        if not T.torch_has("torch", "torchvision"):
             raise Skip("the distribution's python3-torch and python3-torchvision are missing")
         folder = path.parent / f"export-{os.getpid()}-{name}"
         folder.mkdir()
-        done = subprocess.run(["/usr/bin/python3", str(script), str(folder), name],
+        done = subprocess.run([T.TORCH, str(script), str(folder), name],
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if done.returncode != 0:
             raise Failure(f"export of {name} failed: {done.stdout[-2000:]}")

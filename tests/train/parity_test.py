@@ -4,7 +4,6 @@ All steps see the same samples, so that what is compared does not depend on thei
 """
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,14 +11,13 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "lib"))
 
 import tgc as T
-from suite import Skip, Suite, expect
+from suite import Suite, expect
 
 suite = Suite("parity")
 OPTIONS = suite.parse()
 TGC = T.find_tgc(OPTIONS.build).resolve()
 SCRATCH = T.scratch(Path(OPTIONS.build).resolve() / "test-scratch" / "parity")
 ROOT = HERE.parents[1]
-TORCH = "/usr/bin/python3"
 APART = 1e-3        # what a loss may be apart from PyTorch's
 
 # name, network, shape, samples, steps, learning rate
@@ -36,14 +34,19 @@ def text():
     return "".join(path.read_text() for path in sorted((ROOT / "docs").glob("*.md")) if path.name[0] < "d")
 
 
-def check(name, network, shape, batch, steps, lr):
-    if subprocess.run([TORCH, "-c", "import torch"], capture_output=True).returncode:
-        raise Skip("the distribution's python3-torch is missing")
-    folder = T.scratch(SCRATCH / network)
-    todo = {"folder": str(folder), "network": network, "shape": shape, "batch": batch, "steps": steps, "lr": lr, "text": text()}
-    (folder / "todo.json").write_text(json.dumps([todo]))
+def by_torch(folder, cases):
+    """The losses of each network's steps, and its folder, with the model and the data: all by one process."""
+    todo = [{"folder": str(T.scratch(folder / network)), "network": network, "shape": shape, "batch": batch, "steps": steps, "lr": lr, "text": text()}
+            for _, network, shape, batch, steps, lr in cases]
+    (folder / "todo.json").write_text(json.dumps(todo))
     with open(folder / "todo.json") as file:
-        (want,) = json.loads(T.must(T.run([TORCH, HERE / "parity_reference.py"], stdin=file, timeout=3600)).out)
+        losses = json.loads(T.must(T.run([T.TORCH, HERE / "parity_reference.py"], stdin=file, timeout=3600)).out)
+    return {one["network"]: (Path(one["folder"]), want) for one, want in zip(todo, losses)}
+
+
+def check(cases, name, network, batch, steps, lr):
+    T.need_torch()
+    folder, want = T.shared("torch", lambda folder, _: by_torch(folder, cases), id(cases))[network]
     T.must(T.run([TGC, "train", "m.onnx", "--data", "d.npz", "--loss=cross_entropy", "--optimizer=adamw:weight_decay=0.1,beta2=0.95",
                   f"--lr={lr}", f"--batch={batch}", f"--epochs={steps}", "--log=log.jsonl", "-o", "trained.onnx"], cwd=folder, timeout=3600))
     got = [json.loads(line)["loss"] for line in open(folder / "log.jsonl")]
@@ -53,8 +56,7 @@ def check(name, network, shape, batch, steps, lr):
     expect(want[-1] < want[0] - 0.1, f"nothing was learned: {want}")
 
 
-for one in SMALL:
-    suite.add(one[0], check, *one)
-for one in LARGE:
-    suite.add(one[0], check, *one, slow=True)
+for cases in SMALL, LARGE:
+    for name, network, shape, *more in cases:
+        suite.add(name, check, cases, name, network, *more, slow=cases is LARGE)
 suite.main()

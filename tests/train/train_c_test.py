@@ -7,7 +7,6 @@ import json
 import re
 import shutil
 import struct
-import subprocess
 import sys
 from pathlib import Path
 
@@ -32,7 +31,6 @@ OPTIONS = suite.parse()
 TGC = T.find_tgc(OPTIONS.build).resolve()
 SCRATCH = T.scratch(Path(OPTIONS.build).resolve() / "test-scratch" / "train-c")
 DIGITS = HERE.parent.parent / "models" / "digits.tg"
-TORCH = "/usr/bin/python3"
 case = suite.folder_case(SCRATCH)
 emit = functools.partial(program.emit, TGC)
 
@@ -40,8 +38,7 @@ emit = functools.partial(program.emit, TGC)
 @functools.cache
 def by_torch():
     """The losses of PyTorch's networks, and their weights then."""
-    if subprocess.run([TORCH, "-c", "import torch"], capture_output=True).returncode:
-        raise Skip("the distribution's python3-torch is missing")
+    T.need_torch()
     todo = []
     for network in "mlp", "cnn":
         folder = T.scratch(SCRATCH / f"torch-{network}")
@@ -51,7 +48,7 @@ def by_torch():
                      "steps": STEPS})
     (SCRATCH / "todo.json").write_text(json.dumps(todo))
     with open(SCRATCH / "todo.json") as f:
-        losses = json.loads(T.must(T.run([TORCH, HERE / "reference.py"], stdin=f)).out)
+        losses = json.loads(T.must(T.run([T.TORCH, HERE / "reference.py"], stdin=f)).out)
     return dict(zip(("mlp", "cnn"), losses))
 
 

@@ -29,7 +29,7 @@ import tgc as T
 import train_digits
 from networks import KINDS, NETWORKS, cnn, halves_of, mlp, random_weights, samples, save, transformer, weights_of
 from reference_names import LOSSES, OPTIMIZERS
-from suite import Skip, Suite, expect
+from suite import Suite, expect
 
 suite = Suite("train")
 OPTIONS = suite.parse()
@@ -37,7 +37,6 @@ TGC = T.find_tgc(OPTIONS.build).resolve()
 SCRATCH = T.scratch(Path(OPTIONS.build).resolve() / "test-scratch" / "train")
 DIGITS = HERE.parent.parent / "models" / "digits.tg"
 MNIST = HERE.parent.parent / "examples" / "mnist" / "cnn.tg"
-TORCH = "/usr/bin/python3"
 case = suite.folder_case(SCRATCH)
 RATES = {"sgd": 0.05, "adam": 0.01, "adamw": 0.01, "rmsprop": 0.005, "adagrad": 0.02}
 
@@ -69,8 +68,7 @@ class Steps:
         suite.add(name, self.check, k, words, near)
 
     def prepare(self):
-        if subprocess.run([TORCH, "-c", "import torch"], capture_output=True).returncode:
-            raise Skip("the distribution's python3-torch is missing")
+        T.need_torch()
         for one in self.todo:
             folder = T.scratch(Path(one["folder"]))
             network, shape = NETWORKS[one["network"]]
@@ -78,7 +76,7 @@ class Steps:
             samples(folder, shape, one["loss"])
         (SCRATCH / "todo.json").write_text(json.dumps(self.todo))
         with open(SCRATCH / "todo.json") as todo:
-            self.losses = json.loads(T.must(T.run([TORCH, HERE / "reference.py"], stdin=todo)).out)
+            self.losses = json.loads(T.must(T.run([T.TORCH, HERE / "reference.py"], stdin=todo)).out)
 
     def check(self, k, words, near):
         if "--target=opencl" in words:
