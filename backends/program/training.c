@@ -104,7 +104,8 @@ void training_write_steps(struct program *p, const char *targets, struct text *o
     text_printf(out, "    %s loss;\n    status = %s_train(model, &train, %s, &loss);\n}\n",
                 loss_type(p), p->name, targets);
     if (p->backend->device)
-        program_write_text(p, out, "if (status == MODEL_OK)\n    status = model_download(model);\n");
+        program_write_text(p, out,
+                           "if (status == MODEL_OK)\n    status = model_download(model);\n");
 }
 
 void training_write_macros(struct program *p, struct text *out)
