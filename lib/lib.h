@@ -337,6 +337,12 @@ bool model_schedule(struct tgc *t, const struct options *o, const char *name, st
 bool training_lower(struct tgc *t, const struct options *o, struct model *m);
 /* As in struct train_options: that of --loss-scale, or what --math asks for. */
 double training_loss_scale(const struct options *o);
+/* train_build.c: a weight of rank 2 or more drawn anew, --init, or A of --lora: uniform with
+ * variance 1/3 over the fan-in, as PyTorch draws it. Biases and norms keep the model's values.
+ * source: He et al., Delving Deep into Rectifiers, 2015; torch.nn.Linear.reset_parameters() */
+void training_draw(struct tgc *t, struct buffer *b, uint64_t seed);
+/* The A of all products of --lora. */
+void training_draw_adapters(struct tgc *t, const struct train_graph *g, uint64_t seed);
 /* The model alone as it is lowered there: an open first axis of an input is of --batch, or 32. */
 bool training_lower_model(struct tgc *t, const struct options *o, struct model *m);
 /* train_block.c: tgc weights, the model with the values of the block o->params. */
@@ -452,6 +458,9 @@ struct array {
 /* Zeroed, page-aligned, from the run's budget and not the compile's: the data of a run. Lives as
  * long as t. NULL: a diagnostic that names `what` it is for. */
 void *pages_allocate(struct tgc *t, size_t nbytes, const char *what);
+/* train_block.c: w = of + a b, what training with --lora makes of the matrix `of`.
+ * a: [rows, rank], b: [rank, cols]; w: [rows, cols], allocated. */
+void lora_add(struct array *w, const void *of, const struct array *a, const struct array *b);
 /* Sets nelem and nbytes from dtype and dims and allocates data, zeroed. false: a diagnostic (too
  * large). */
 bool array_allocate(struct tgc *t, struct array *v);

@@ -168,7 +168,8 @@ static bool is_of_training(enum option_id id)
 {
     return id == OPTION_LOSS || id == OPTION_OPTIMIZER || id == OPTION_BATCH ||
            id == OPTION_LEARNING_RATE || id == OPTION_CLIP || id == OPTION_SEED ||
-           id == OPTION_FREEZE || id == OPTION_LOSS_SCALE;
+           id == OPTION_FREEZE || id == OPTION_LOSS_SCALE ||
+           id == OPTION_LORA;
 }
 
 bool options_check_emitted_training(struct parser *p)

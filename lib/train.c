@@ -199,17 +199,7 @@ static bool read_sum(struct trainer *r, const struct adapter *of, struct array *
         .name = of->name, .dtype = of->dtype, .ndim = 2, .dim = {a.dim[0], b.dim[1]}};
     if (!array_allocate(r->t, w))
         return false;
-    size_t size = dtype_nbytes(w->dtype), each = dtype_nbytes(a.dtype);
-    size_t rank = (size_t)a.dim[1], cols = (size_t)b.dim[1];
-    for (size_t i = 0; i < w->nelem; i++) {
-        const char *row = (const char *)a.data + i / cols * rank * each;
-        const char *col = (const char *)b.data + i % cols * each;
-        union scalar sum = scalar_load(w->dtype, (const char *)of->data + i * size);
-        for (size_t k = 0; k < rank; k++)
-            sum.f += scalar_load(a.dtype, row + k * each).f *
-                     scalar_load(b.dtype, col + k * cols * each).f;
-        scalar_store(w->dtype, (char *)w->data + i * size, sum);
-    }
+    lora_add(w, of->data, &a, &b);
     return true;
 }
 

@@ -5,7 +5,8 @@
  *
  * A key is of a tensor's name, dtype and shape, so a block finds its weights in the model whatever
  * was frozen. Halves train as f32, and are rounded here. The head's identity is of all weights that
- * are not in the block.
+ * are not in the block. Products of --lora are added to their matrices, whose names and shapes say
+ * what the keys of A and B are.
  */
 #include "lib/lib.h"
 
@@ -109,19 +110,81 @@ static bool take_weight(const struct block *b, int i, const struct buffer *w, st
     return array_convert(b->t, v, w->dtype);
 }
 
-/* The weights of the model that the block holds, [b->n]. */
-static bool match(const struct block *b, const struct graph *g, struct array *weight)
+/* Whether rows i and i + 1 are A and B of some rank, which is set in *of. B begins at the first
+ * multiple of 64 after A, so few ranks are possible. */
+static bool find_rank(const struct block *b, int i, int64_t rows, int64_t cols, struct buffer of[2])
+{
+    const uint64_t nbytes = b->offset[i + 1] - b->offset[i];
+    const uint64_t row = (uint64_t)rows * dtype_nbytes(of[0].dtype);
+    const uint64_t least = (uint64_t)(rows < cols ? rows : cols), fits = row ? nbytes / row : 0;
+    for (uint64_t rank = fits < least ? fits : least;
+         rank > 0 && nbytes - row * rank < BLOCK_ALIGNMENT; rank--) {
+        of[0].dim[1] = of[1].dim[0] = uop_int(b->t, (int64_t)rank);
+        if (buffer_key(&of[0]) == b->key[i] && buffer_key(&of[1]) == b->key[i + 1])
+            return true;
+    }
+    return false;
+}
+
+/* The matrix of the model beside which rows i and i + 1 are A and B of --lora, and their shapes in
+ * *of; NULL: they are not. */
+static const struct buffer *find_adapter(const struct block *b, struct uop *const *order, int n,
+                                         int i, struct buffer of[2])
+{
+    static const char *const suffix[] = {"lora_a", "lora_b"};
+    const bool is_last = i + 1 == b->n || b->offset[i + 1] < b->offset[i];
+    int64_t rows, cols;
+    for (int k = 0; k < n && !is_last; k++) {
+        const struct buffer *w = order[k]->op == OP_BUFFER ? order[k]->arg.p : NULL;
+        if (!w || w->kind != BUFFER_WEIGHT || !w->name || !w->data || w->ndim != 2 ||
+            !uop_const_int(w->dim[0], &rows) || !uop_const_int(w->dim[1], &cols))
+            continue;
+        for (int side = 0; side < 2; side++) {
+            of[side] = *w;
+            of[side].dtype = train_dtype(w->dtype);
+            of[side].name = mem_printf(b->t, "%s.%s", w->name, suffix[side]);
+        }
+        if (find_rank(b, i, rows, cols, of))
+            return w;
+    }
+    return NULL;
+}
+
+/* W + A B of rows i and i + 1. */
+static bool take_sum(const struct block *b, int i, const struct buffer *w,
+                     const struct buffer of[2], struct array *v)
+{
+    struct array a, c;
+    if (!take_weight(b, i, &of[0], &a) || !take_weight(b, i + 1, &of[1], &c))
+        return false;
+    *v = (struct array){
+        .name = w->name, .dtype = w->dtype, .ndim = 2, .dim = {a.dim[0], c.dim[1]}};
+    if (!array_allocate(b->t, v))
+        return false;
+    lora_add(v, w->data, &a, &c);
+    return true;
+}
+
+/* The weights of the model that the block holds, up to [b->n], and how many. */
+static bool match(const struct block *b, const struct graph *g, struct array *weight, int *nweight)
 {
     int nroot, n;
     struct uop **root = graph_roots(b->t, g, &nroot), **order = uop_toposort(b->t, root, nroot, &n);
+    struct buffer of[2];
+    *nweight = 0;
     for (int i = 0; i < b->n; i++) {
         const struct buffer *w = find_weight(order, n, b->key[i]);
+        const struct buffer *beside = w ? NULL : find_adapter(b, order, n, i, of);
+        if (beside && !take_sum(b, i++, beside, of, &weight[(*nweight)++]))
+            return false;
+        if (beside)
+            continue;
         if (!w)
             return diag_error(b->t, &b->at,
                               "holds parameters of '%s', not of this model: the weight %d of %d "
                               "has a name, dtype or shape that no weight of %s has",
                               b->head.name, i + 1, b->n, b->o->model);
-        if (!take_weight(b, i, w, &weight[i]))
+        if (!take_weight(b, i, w, &weight[(*nweight)++]))
             return false;
     }
     return train_identity(b->t, g, b->key, b->n) == b->head.identity ||
@@ -129,6 +192,21 @@ static bool match(const struct block *b, const struct graph *g, struct array *we
                       "holds parameters of '%s', and the weights that are not among them are not "
                       "those of %s: give the model that the program was made of",
                       b->head.name, b->o->model);
+}
+
+void lora_add(struct array *w, const void *of, const struct array *a, const struct array *b)
+{
+    size_t size = dtype_nbytes(w->dtype), each = dtype_nbytes(a->dtype);
+    size_t rank = (size_t)a->dim[1], cols = (size_t)b->dim[1];
+    for (size_t i = 0; i < w->nelem; i++) {
+        const char *row = (const char *)a->data + i / cols * rank * each;
+        const char *col = (const char *)b->data + i % cols * each;
+        union scalar sum = scalar_load(w->dtype, (const char *)of + i * size);
+        for (size_t k = 0; k < rank; k++)
+            sum.f += scalar_load(a->dtype, row + k * each).f *
+                     scalar_load(b->dtype, col + k * cols * each).f;
+        scalar_store(w->dtype, (char *)w->data + i * size, sum);
+    }
 }
 
 bool weights_from_block(struct tgc *t, const struct options *given, struct outputs *files)
@@ -145,8 +223,9 @@ bool weights_from_block(struct tgc *t, const struct options *given, struct outpu
     if (!b.bytes || !read_head(&b) || !read_rows(&b) || !training_lower_model(t, &o, &m))
         return false;
     struct array *weight = mem_array(t, (size_t)b.n, sizeof *weight);
-    bool ok = match(&b, m.graph, weight) &&
-              trained_write(t, &o, &m, weight, b.n, o.output, files) && outputs_commit(files);
+    int nweight;
+    bool ok = match(&b, m.graph, weight, &nweight) &&
+              trained_write(t, &o, &m, weight, nweight, o.output, files) && outputs_commit(files);
     if (!ok)
         outputs_discard(files);
     return ok;

@@ -15,10 +15,7 @@ static void set_target(struct trainer *r)
         r->as.target_dim[i] = i == 0 ? r->micro : a->dim[i];
 }
 
-/* A weight of rank 2 or more drawn anew, --init, or A of --lora: uniform with variance 1/3 over the
- * fan-in, as PyTorch draws it. Biases and norms keep the model's values.
- * source: He et al., Delving Deep into Rectifiers, 2015; torch.nn.Linear.reset_parameters() */
-static void draw(struct trainer *r, struct buffer *b, uint64_t seed)
+void training_draw(struct tgc *t, struct buffer *b, uint64_t seed)
 {
     int64_t n = 1, fan = buffer_fan(b);
     if (fan == 0)
@@ -26,7 +23,7 @@ static void draw(struct trainer *r, struct buffer *b, uint64_t seed)
     for (int a = 0; a < b->ndim; a++)
         n *= b->dim[a]->vmax;
     size_t size = dtype_nbytes(b->dtype);
-    char *data = mem_array(r->t, (size_t)n, size);
+    char *data = mem_array(t, (size_t)n, size);
     for (int64_t i = 0; i < n; i++) {
         double u = 2 * lib_random_uniform_at(seed, (uint64_t)i) - 1;
         scalar_store(b->dtype, data + (size_t)i * size,
@@ -34,6 +31,14 @@ static void draw(struct trainer *r, struct buffer *b, uint64_t seed)
     }
     b->data = data;
     b->nbytes = (size_t)n * size;
+}
+
+void training_draw_adapters(struct tgc *t, const struct train_graph *g, uint64_t seed)
+{
+    for (int i = 0; i < g->nadapter; i++) {
+        int a = g->adapter[i].param;
+        training_draw(t, uop_buffer_of(g->param[a])->first, seed + (uint64_t)a);
+    }
 }
 
 static bool compile(struct trainer *r)
@@ -56,11 +61,8 @@ static bool compile(struct trainer *r)
     if (!train_lower(r->t, &at, r->model.graph, &r->as, &r->graph))
         return false;
     for (int i = 0; i < r->graph.nparam && train->has_init; i++)
-        draw(r, uop_buffer_of(r->graph.param[i])->first, train->init + (uint64_t)i);
-    for (int i = 0; i < r->graph.nadapter; i++) {
-        int a = r->graph.adapter[i].param;
-        draw(r, uop_buffer_of(r->graph.param[a])->first, train->seed + (uint64_t)a);
-    }
+        training_draw(r->t, uop_buffer_of(r->graph.param[i])->first, train->init + (uint64_t)i);
+    training_draw_adapters(r->t, &r->graph, train->seed);
     const char *name = program_name(r->t, r->model.stem);
     if (!model_optimize(r->t, &r->o, name, &r->model))
         return false;

@@ -100,6 +100,8 @@ bool training_lower(struct tgc *t, const struct options *given, struct model *m)
                                .optimizer = train->optimizer,
                                .freeze = train->freeze,
                                .nfreeze = train->nfreeze,
+                               .lora = train->lora,
+                               .nlora = train->nlora,
                                .clip = train->clip,
                                .loss_scale = training_loss_scale(given),
                                .seed = train->seed,
@@ -112,5 +114,8 @@ bool training_lower(struct tgc *t, const struct options *given, struct model *m)
     bool ok = training_lower_model(t, &o, m);
     m->draw = NULL;
     as.draw = draw;
-    return ok && train_lower(t, &at, m->graph, &as, &made);
+    if (!ok || !train_lower(t, &at, m->graph, &as, &made))
+        return false;
+    training_draw_adapters(t, &made, train->seed);
+    return true;
 }

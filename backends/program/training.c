@@ -357,12 +357,13 @@ static void write_params_init(struct program *p, struct text *out)
     const char *done = p->backend->device ? "upload(self)" : mem_printf(p->t, "%s_OK", p->upper);
     for (int i = 0; i < x->nparam + x->nstatistic; i++) {
         const struct state *st = p->s->state[i];
-        int64_t fan = i < x->nparam ? buffer_fan(st->in) : 0;
+        const struct buffer *first = st->in->first;         /* NULL: zeros, B of --lora */
+        int64_t fan = i < x->nparam && first ? buffer_fan(st->in) : 0;
         const size_t place = place_in_block(p->s, st);
-        if (st->nbytes == 0)
+        if (st->nbytes == 0 || !first)
             continue;
         text_printf(&copies, "    memcpy(params + %zu, w->%s, %zu);\n", place,
-                    p->buffer_name[st->in->first->id], st->nbytes);
+                    p->buffer_name[first->id], st->nbytes);
         if (fan == 0)
             continue;
         const char *draw = mem_printf(p->t, "draw_%s", dtype_name(st->in->dtype));

@@ -815,9 +815,11 @@ static const struct graph_training *describe(const struct training *s)
 static void identify(struct training *s)
 {
     uint64_t *key = mem_array(s->t, (size_t)s->nleaf + 1, sizeof *key);
+    int n = 0;
     for (int i = 0; i < s->nleaf; i++)
-        key[i] = train_key(uop_buffer_of(s->leaf[i]));
-    s->identity = train_identity(s->t, s->g, key, s->nleaf);
+        if (s->instead[i]->op == OP_BUFFER)         /* a matrix beside A B stays */
+            key[n++] = train_key(uop_buffer_of(s->leaf[i]));
+    s->identity = train_identity(s->t, s->g, key, n);
 }
 
 static void finish(struct training *s)

@@ -177,6 +177,42 @@ for loss, optimizer in ("mse", "sgd:momentum=0.9,nesterov"), ("huber", "rmsprop:
 suite.add("what is frozen has no place in the block", check_beside_train, "mse", "adam", ("--freeze=w1",))
 
 
+@case("products of low rank, and the model with the sums")
+def low_rank(folder):
+    """Steps of tgc train, and what it writes; a block of another base is refused."""
+    w = mlp(folder)
+    x, target = samples(folder, (6,), "cross_entropy")
+    put(folder, x, target)
+    words = ["m.onnx", "--loss=cross_entropy", "--optimizer=adam", "--batch=24", "--lora=w*:2", "--seed=7"]
+    emit(folder, *words, *T.HERE)
+    build(folder, 24, 6, 3)
+    made = Made(folder, steps=20)
+    T.must(T.run([TGC, "train", words[0], "--data", "d.npz", *words[1:], f"--lr={RATE}", "--epochs=20", "--log=log.jsonl", "-o", "out.onnx"],
+                 cwd=folder))
+    want = [json.loads(line)["loss"] for line in open(folder / "log.jsonl")]
+    expect(np.allclose(made.losses, want, 2e-4, 1e-5) and want[-1] < 0.97 * want[0], f"{made.losses}, by tgc train {want}")
+    names = re.findall(r'^    \{"([^"]*)", "f32", 4, \d, param_dim', (folder / "net.c").read_text(), re.M)
+    expect(sorted(names) == ["w1.lora_a", "w1.lora_b", "w2.lora_a", "w2.lora_b"], f"parameters {names}")
+    weights(folder, "m.onnx", "params.bin", "got.onnx")
+    got, of_train = weights_of(folder / "got.onnx"), weights_of(folder / "out.onnx")
+    for name, value in of_train.items():
+        expect(np.allclose(got[name], value, 1e-4, 1e-5), f"{name}: {abs(got[name] - value).max()}")
+        expect((got[name] != w[name]).any() == (name in ("w1", "w2")), f"{name} changed, or did not")
+    y = onnxruntime.InferenceSession(folder / "got.onnx").run(None, {"x": x})[0]
+    expect(np.allclose(y.ravel(), made.y, 1e-4, 1e-5), "net_run computes without the products")
+    Made(folder, "draw", 5)
+    drawn = (folder / "params.bin").read_bytes()
+    expect(drawn != made.params and np.float32(0).tobytes() * 6 in drawn, "seed 5 draws nothing, or B")
+    m = onnx.load(folder / "m.onnx")
+    next(i for i in m.graph.initializer if i.name == "w1").CopyFrom(numpy_helper.from_array(w["w1"] + 1, "w1"))
+    onnx.save(m, folder / "moved.onnx")
+    done = weights(folder, "moved.onnx", "params.bin", "no.onnx", status=1)
+    expect("are not those of moved.onnx" in done.err, done.err)
+    for lora, why in ("w1:7", "at most 6"), ("b1:2", "name matrices alone"), ("none:2", "no weight that could train"):
+        done = emit(folder, "m.onnx", "--loss=cross_entropy", f"--lora={lora}", status=1)
+        expect(why in done.err, done.err)
+
+
 @case("weights that are drawn are those of tgc train --init")
 def weights_that_are_drawn(folder):
     _, row = draw("cnn", folder)

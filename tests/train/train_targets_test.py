@@ -128,6 +128,17 @@ int main(void)
 """
 
 
+@case("products of low rank by llvm")
+def low_rank(folder):
+    _, row = draw("mlp", folder)
+    made = []
+    for out, *more in ("net.c",), ("net.o", "--target=llvm"):
+        emit(folder, *WORDS, "--lora=w*:2", *more, *T.HERE, out=out)
+        build(folder, 24, row, 3, program=out)
+        made.append(Made(folder, "apart", steps=20))
+    same(*made, "lora")
+
+
 @case("what the program of llvm refuses, and describes")
 def refused(folder):
     draw("mlp", folder)
