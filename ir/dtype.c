@@ -84,7 +84,6 @@ const char *dtype_ctype(enum dtype d) { return info[d].ctype; }
 int dtype_bits(enum dtype d) { return info[d].bits; }
 char dtype_kind(enum dtype d) { return info[d].kind; }
 size_t dtype_nbytes(enum dtype d) { return ((size_t)info[d].bits + 7) / 8; }
-bool dtype_is_float(enum dtype d) { return info[d].kind == 'F'; }
 bool dtype_is_half(enum dtype d) { return d == DTYPE_F16 || d == DTYPE_BF16 || d == DTYPE_TF32; }
 bool dtype_is_byte(enum dtype d) { return d == DTYPE_I8 || d == DTYPE_U8; }
 

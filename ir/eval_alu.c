@@ -257,19 +257,42 @@ static bool is_step(enum op op, enum dtype d)
     }
 }
 
-void alu_confine(enum dtype d, union scalar *r, int64_t n)
+static double confine(double x)
 {
     const double most = 0x1.ffffffp127;          /* from there on f32 rounds to infinity */
-    for (int64_t i = 0; i < n && d == DTYPE_F32; i++) {
-        r[i].f = r[i].f >= most ? INFINITY : r[i].f;
-        r[i].f = r[i].f <= -most ? -INFINITY : r[i].f;
-    }
+    x = x >= most ? INFINITY : x;
+    return x <= -most ? -INFINITY : x;
+}
+
+void alu_confine(enum dtype d, union scalar *r, int64_t n)
+{
+    for (int64_t i = 0; i < n && d == DTYPE_F32; i++)
+        r[i].f = confine(r[i].f);
+}
+
+/* What most elements pass through, without the questions that other ops and kinds ask. */
+static bool common_scalar(enum op op, enum dtype d, const union scalar *v, union scalar *r)
+{
+    if (op != OP_ADD && op != OP_MUL)
+        return false;
+    if (d == DTYPE_I64)
+        r->i = (int64_t)(op == OP_ADD ? (uint64_t)v[0].i + (uint64_t)v[1].i
+                                      : (uint64_t)v[0].i * (uint64_t)v[1].i);
+    else if (d == DTYPE_F32 || d == DTYPE_F64)
+        r->f = op == OP_ADD ? v[0].f + v[1].f : v[0].f * v[1].f;
+    else
+        return false;
+    if (d == DTYPE_F32)
+        r->f = confine(r->f);
+    return true;
 }
 
 union scalar eval_scalar(enum op op, enum dtype d, enum dtype sd, const union scalar *operand)
 {
     union scalar r = {.i = 0}, rounded[2];
     const union scalar *v = operand;
+    if (common_scalar(op, d, v, &r))
+        return r;
     if (sd == DTYPE_F32 && is_step(op, d)) {
         for (int k = 0; k < op_nsrc(op); k++)
             rounded[k].f = (double)(float)operand[k].f;

@@ -28,7 +28,16 @@ const char *dtype_ctype(enum dtype d);                            /* "float" */
 size_t dtype_nbytes(enum dtype d);
 int dtype_bits(enum dtype d);
 char dtype_kind(enum dtype d);                                    /* 'B' 'I' 'U' 'F' 'S' 'N' */
-bool dtype_is_float(enum dtype d);
+/* a bit of a constant, since it is asked for each element that the interpreter computes */
+static inline bool dtype_is_float(enum dtype d)
+{
+    const uint64_t floats = 0
+#define DTYPE(name, text, ctype, bits, kind, onnx) | (uint64_t)(#kind[0] == 'F') << DTYPE_##name
+#include "ir/dtypes.def"
+#undef DTYPE
+        ;
+    return floats >> d & 1;
+}
 bool dtype_is_int(enum dtype d);  /* signed or unsigned, not bool */
 /* f16, bf16, tf32: to which --math rounds, and what vectors have as f32 until it is stored */
 bool dtype_is_half(enum dtype d);
