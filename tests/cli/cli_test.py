@@ -871,9 +871,7 @@ def check_called(word, by_clang, folder):
     prefix = re.search(r"define (\w+)_ARENA_BYTES", (folder / f"{word}.h").read_text()).group(1)
     if by_clang:
         T.must(T.run(["clang", *T.WARNINGS, "-fsyntax-only", f"-D{prefix}_MAIN", f"{word}.c"], cwd=folder))
-    flags = T.headers_ahead((folder / f"{word}.c").read_text(), "gcc", (T.LEVEL,))
-    T.must(T.run(["gcc", *T.WARNINGS, T.LEVEL, *flags, f"-D{prefix}_MAIN", f"{word}.c", "-o", "program", "-lm"],
-                 cwd=folder))
+    T.must(T.run(["gcc", *T.WARNINGS, T.LEVEL, f"-D{prefix}_MAIN", f"{word}.c", "-o", "program", "-lm"], cwd=folder))
     y = T.Program(folder / "program", ["y"]).run([x])["y"]
     T.compare("y", y, G.perceptron_reference(model, x), 1e-5, 1e-6)
     shutil.rmtree(folder)

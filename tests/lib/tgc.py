@@ -101,9 +101,11 @@ PATIENCE = float(os.environ.get("TGC_PATIENCE", "1"))
 
 def run(command, timeout=120, cwd=None, env=None, stdin=None):
     """Runs to the end or the timeout. The peak has this process's own size as its floor."""
+    words = [str(word) for word in command]
+    words[1:1] = header_ahead(words, cwd)
     with open(os.memfd_create("out"), "rb") as out, open(os.memfd_create("err"), "rb") as err:
         start = time.monotonic()
-        process = subprocess.Popen([str(word) for word in command], stdout=out, stderr=err,
+        process = subprocess.Popen(words, stdout=out, stderr=err,
                                    stdin=stdin or subprocess.DEVNULL, cwd=cwd,
                                    env={**os.environ, **env} if env else None,
                                    start_new_session=True)
@@ -272,12 +274,17 @@ def identity(compiler):
     return str(os.path.realpath(shutil.which(compiler))) + must(run([compiler, "--version"])).out.decode()
 
 
+def kept_place(compiler, words):
+    root = KEPT[-1] if KEPT else shared_folder()
+    return root / hashlib.sha256("\0".join([identity(compiler), *map(str, words)]).encode()).hexdigest()[:24]
+
+
 def kept(compiler, words, make):
     """A folder with what make(folder) has put there by that compiler: once for these words, which are all that it depends on. It stays in the
     build folder, for other suites and other runs."""
-    root = KEPT[-1] if KEPT else shared_folder()
+    folder = kept_place(compiler, words)
+    root = folder.parent
     root.mkdir(parents=True, exist_ok=True)
-    folder = root / hashlib.sha256("\0".join([identity(compiler), *map(str, words)]).encode()).hexdigest()[:24]
     if not folder.exists():
         for old in root.iterdir():
             if time.time() - old.stat().st_mtime > KEPT_SECONDS:
@@ -295,13 +302,35 @@ def kept(compiler, words, make):
 KEPT_SECONDS = 7 * 24 * 3600
 
 
-def parse_ahead(folder, compiler, flags):
-    """Options by which gcc finds <immintrin.h> parsed already: half of the time that a small
-    emitted file takes. Only for files that include it themselves."""
+def parsed(compiler, flags):
+    """A header that gcc finds parsed: <immintrin.h>, which takes them a third of a second."""
     def parse(folder):
         (folder / "ahead.h").write_text("#include <immintrin.h>\n")
-        must(run([compiler, *WARNINGS, *flags, "ahead.h"], cwd=folder))
-    return ["-Winvalid-pch", "-include", kept(compiler, ["ahead", *WARNINGS, *flags], parse) / "ahead.h"]
+        must(run([compiler, *flags, "-x", "c-header", "ahead.h", "-o", "ahead.h.gch"], cwd=folder))
+    return kept(compiler, ["ahead", *flags], parse) / "ahead.h"
+
+
+# What of a command a parsed header depends on, and what has no such header.
+PARSED_BY = re.compile(r"-(O|f|m|g|std=|pthread$|pedantic)")
+NOT_PARSED = re.compile(r"-(E|M|x|m32|include|target|D_|-)|.*\.(cpp|cc|cxx|h)$")
+
+
+def header_ahead(words, cwd):
+    """Options for a command of gcc's that compiles an emitted file with the header: from the second time on that one of such flags runs."""
+    if platform.machine() != "x86_64" or not re.fullmatch(r"gcc(-\d+)?", os.path.basename(words[0])) or any(map(NOT_PARSED.match, words[1:])):
+        return []
+    heads = []
+    for word in words[1:]:
+        if word.endswith(".c") and os.path.isfile(path := os.path.join(cwd or ".", word)):
+            with open(path, errors="replace") as file:
+                heads.append(file.read(1 << 16))
+    if not any("\n#include <immintrin.h>\n" in head for head in heads) or any(re.search(r"^#define _\w+_SOURCE", head, re.M) for head in heads):
+        return []
+    flags = [word for word in words[1:] if PARSED_BY.match(word)]
+    if not kept_place(words[0], ["once", *flags]).exists():
+        kept(words[0], ["once", *flags], lambda folder: None)
+        return []
+    return ["-include", str(parsed(words[0], flags))]
 
 
 def parse_ahead_for_run(folder):
@@ -309,25 +338,13 @@ def parse_ahead_for_run(folder):
     is_gcc = "gcc" in Path(os.path.realpath(shutil.which("cc") or "")).name
     if not is_gcc or platform.machine() != "x86_64":
         return ""
-    words = [LEVEL, "-std=c11", "-fPIC", "-pthread"]
-
-    def parse(folder):
-        (folder / "ahead.h").write_text("#include <immintrin.h>\n")
-        must(run(["cc", *words, "ahead.h"], cwd=folder))
-    return f" -include {kept('cc', ['ahead', *words], parse) / 'ahead.h'}"
+    return f" -include {parsed('cc', [LEVEL, '-std=c11', '-fPIC', '-pthread'])}"
 
 
 def quickly():
     """An environment in which tgc's runs by the C compiler take a third of the time, where what that makes of the C is not what is tested: LEVEL,
     and the intrinsics' header parsed once."""
     return {} if "--all" in sys.argv else {"CC": f"cc {LEVEL}{shared('ahead-run', parse_ahead_for_run)}"}
-
-
-def headers_ahead(text, compiler, flags):
-    """The options of parse_ahead(), where that compiler has them and the text has the header."""
-    if compiler != "gcc" or "\n#include <immintrin.h>\n" not in text:
-        return []
-    return shared("ahead", parse_ahead, compiler, tuple(flags))
 
 
 def compile_main(folder, tgc, stem, compiler, flags, options=("--cpu=generic",)):
@@ -356,13 +373,10 @@ def build(source, exe, compiler="gcc", flags=None, timeout=300, libraries=(), ma
     library is this file's: the program has no selftest, and takes half of the time to build."""
     source = Path(source)
     flags = flags or (level_by_turns(source) if main_by else LEVEL,)
-    with open(source) as file:
-        head = file.read(1 << 16)
     if main_by:
         main = shared("main", compile_main, main_by, source.stem, compiler, tuple(flags), main_options)
     else:
         main = f"-D{source.stem.upper()}_MAIN"
-    flags = (*flags, *headers_ahead(head, compiler, flags))
     return must(run([compiler, *WARNINGS, *flags, source.name, main, "-o", Path(exe).resolve(),
                      *libraries, "-lm", "-lpthread"], timeout=timeout, cwd=source.parent))
 

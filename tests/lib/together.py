@@ -196,8 +196,7 @@ def build(sources, folder, main_by, flags=None):
 def build_unit(unit, folder, main_by, flags):
     stem = next(iter(unit.values()))[0].stem
     (folder / "unit.c").write_text("".join(section(name, *part) for name, part in unit.items()))
-    ahead = T.headers_ahead((folder / "unit.c").read_text(), "gcc", flags)
-    command = ["gcc", *T.WARNINGS, *flags, *ahead]
+    command = ["gcc", *T.WARNINGS, *flags]
     main = T.shared("main", T.compile_main, main_by, stem, "gcc", tuple(flags))
     (folder / "called.c").write_text((DISPATCHER % (
         "\n".join(f"DECLARE({name}_{stem})" for name in unit),

@@ -161,7 +161,7 @@ def check_beside_train(loss, optimizer, words=()):
     put(folder, x, target)
     emit(folder, "m.onnx", f"--loss={loss}", f"--optimizer={optimizer}", "--batch=24", *T.HERE, *words)
     is_class = loss == "cross_entropy"
-    build(folder, 24, 6, 3, targets=1 if is_class else 3, target="int64_t" if is_class else "float", flags=("-O1",))
+    build(folder, 24, 6, 3, targets=1 if is_class else 3, target="int64_t" if is_class else "float", flags=(T.LEVEL,))
     made = Made(folder, steps=8)
     T.must(T.run([TGC, "train", "m.onnx", "--data", "d.npz", f"--loss={loss}", f"--optimizer={optimizer}", f"--lr={RATE}",
                   "--epochs=8", "--batch=24", "--log=log.jsonl", "-o", "out.onnx", *words], cwd=folder))
@@ -217,7 +217,7 @@ def low_rank(folder):
 def weights_that_are_drawn(folder):
     _, row = draw("cnn", folder)
     emit(folder, "m.onnx", "--loss=cross_entropy", "--batch=24", *T.HERE)
-    build(folder, 24, row, 3, flags=("-O1",))
+    build(folder, 24, row, 3, flags=(T.LEVEL,))
     Made(folder, "draw", 5)
     T.must(T.run([TGC, "train", "m.onnx", "--data", "d.npz", "--loss=cross_entropy", "--lr=1e-20", "--epochs=1", "--init=5",
                   "--freeze=mean*", "--freeze=var*", "-o", "out.onnx"], cwd=folder))
@@ -322,7 +322,7 @@ def weights(folder, model, block, out, *words, status=0):
 def a_block_goes_back(folder):
     w, row = draw("cnn", folder)
     emit(folder, "m.onnx", "--loss=cross_entropy", "--optimizer=adam", "--batch=24", "--freeze=d1", *T.HERE)
-    build(folder, 24, row, 3, flags=("-O1",))
+    build(folder, 24, row, 3, flags=(T.LEVEL,))
     made = Made(folder, steps=10)
     x = np.load(folder / "d.npz")["x"]
     weights(folder, "m.onnx", "params.bin", "out.onnx")
@@ -373,7 +373,7 @@ def the_program_learns(folder):
         with gzip.open(folder / f"{name}-t.gz", "wb") as f:
             f.write(struct.pack(">BBBBI", 0, 0, 8, 1, n) + labels.astype(np.uint8).tobytes())
     emit(folder, DIGITS, "--loss=cross_entropy", "--optimizer=adam", "--lr=0.01", *T.HERE)
-    T.must(T.run(["gcc", *T.WARNINGS, "-O1", "-DNET_MAIN", "net.c", "-o", "net", "-lm", "-lpthread"], cwd=folder, timeout=300))
+    T.must(T.run(["gcc", *T.WARNINGS, T.LEVEL, "-DNET_MAIN", "net.c", "-o", "net", "-lm", "-lpthread"], cwd=folder, timeout=300))
     done = learn(folder, "--data", "digits.npz", "--valid=valid.npz", "--epochs=3", "--init=1", "-o", "block.bin")
     said = done.out.decode()
     expect(done.err.count("\nepoch") == 2 and "epoch 3/3, loss" in done.err, done.err)
@@ -547,7 +547,7 @@ def check_network(network, *words):
     samples(folder, shape, "cross_entropy")
     of_both = ["--loss=cross_entropy", "--optimizer=adamw:weight_decay=0.1", "--lr=0.01", "--batch=24"]
     emit(folder, "m.onnx", *of_both, *words, *T.HERE)
-    T.must(T.run(["gcc", *T.WARNINGS, "-O1", "-DNET_MAIN", "net.c", "-o", "net", "-lm", "-lpthread"], cwd=folder, timeout=300))
+    T.must(T.run(["gcc", *T.WARNINGS, T.LEVEL, "-DNET_MAIN", "net.c", "-o", "net", "-lm", "-lpthread"], cwd=folder, timeout=300))
     said = learn(folder, "--data", "d.npz", "--epochs=20", "-o", "block.bin").out.decode()
     want = T.must(T.run([TGC, "train", "m.onnx", "--data", "d.npz", *of_both, "--epochs=20", "-o", "want.onnx"], cwd=folder))
     expect(said.split(": ")[1].split()[:6] == want.out.decode().split(": ")[1].split()[:6], f"{said}, by tgc train {want.out.decode()}")
@@ -578,7 +578,7 @@ def a_loss_of_the_model(folder):
     for loss, data, *words in (("output:loss", "d.npz", "--batch=24", "--weights=file"), ("output:loss", "d.npz", "--dim=N=..24"),
                                ("mse:y", "t.npz", "--dim=N=..24"), ("mse", "t.npz", "--batch=24")):
         emit(folder, "m.onnx", f"--loss={loss}", "--optimizer=adam", "--lr=0.01", *words, *T.HERE)
-        T.must(T.run(["gcc", *T.WARNINGS, "-O1", "-DNET_MAIN", "net.c", "-o", "net", "-lm", "-lpthread"], cwd=folder, timeout=300))
+        T.must(T.run(["gcc", *T.WARNINGS, T.LEVEL, "-DNET_MAIN", "net.c", "-o", "net", "-lm", "-lpthread"], cwd=folder, timeout=300))
         done = learn(folder, "--data", data, "--batch=24", "--epochs=100", "-o", "block.bin")
         said.append(float(re.search(r"loss ([0-9.]+)", done.out.decode())[1]))
     expect(np.allclose(said, said[0], 1e-3) and said[0] < 0.2, f"{said}")
