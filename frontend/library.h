@@ -277,6 +277,14 @@ struct uop *lib_scatter_nd(const struct lib *l, enum op op, struct uop *x, struc
 
 /* --------------------------------------------------------------------------- library_gradient.c */
 
+/* How the calls of a C function are differentiated (frontend/text/expand.c): from the adjoints of
+ * its results, dy[k] of output k (NULL: it has none, or it is no float), those of its inputs, dx[],
+ * NULL where an input is no float. false: reported. */
+struct external_gradient {
+    const char *name;            /* of the operator that computes it */
+    bool (*run)(const struct external_gradient *by, const struct lib *l, const struct uop *host,
+                struct uop *const *dy, struct uop **dx);
+};
 /* dx[k]: the gradient of the sum of y with respect to x[k], on which y depends; zeros if it does
  * not. needs: no rule has simplified through x[k]; a BUFFER is safe. false: something has no
  * derivative (loops that a condition ends, host calls that compute); reported. */

@@ -61,10 +61,37 @@ static bool refuse_host(struct gradient *g, const struct host_call *h)
         return gradient_refuse(g,
                                mem_printf(g->t, "'%s' is a C function, which has no derivative",
                                           h->external->name),
-                               "define it in .tg (def), or take the gradient elsewhere");
+                               "name its gradient, or define it in .tg (docs/custom-operators.md)");
     return gradient_refuse(g, mem_printf(g->t, "it is a step of the host, '%s'", h->function),
                            "take the gradient by values after it, or compute it by operators that "
                            "have one");
+}
+
+static bool has_gradient(const struct uop *host)
+{
+    const struct host_call *h = host->arg.p;
+    return h->external && h->external->gradient;
+}
+
+/* By the operator that its declaration names; results that nothing depends on have zeros. */
+static bool gradient_external(struct gradient *g, struct uop *host)
+{
+    const struct host_call *h = host->arg.p;
+    const struct external_gradient *by = h->external->gradient;
+    struct uop **dy = mem_array(g->t, (size_t)h->nout + 1, sizeof *dy);
+    struct uop **dx = mem_array(g->t, (size_t)host->nsrc + 1, sizeof *dx);
+    for (int k = 0; k < h->nout; k++) {
+        if (!dtype_is_float(h->out[k].dtype))
+            continue;
+        dy[k] = gradient_of_result(g, host, k, h->out[k].dtype);
+        if (!dy[k])
+            dy[k] = gradient_full_like(g, uop_get(g->t, host, k), 0);
+    }
+    if (!by->run(by, g->l, host, dy, dx))
+        return false;
+    for (int i = 0; i < host->nsrc; i++)
+        gradient_give(g, host->src[i], dx[i]);
+    return true;
 }
 
 static bool propagate(struct gradient *g, struct uop *u, struct uop *d)
@@ -85,10 +112,11 @@ static bool propagate(struct gradient *g, struct uop *u, struct uop *d)
     case OP_INDEX:
     case OP_SCATTER: return gradient_indexed(g, u, d);
     case OP_GET:
-        if (x->op == OP_HOST)
+        if (x->op == OP_HOST && !has_gradient(x))
             return gradient_selected(g, u, d) || refuse_host(g, x->arg.p);
         map_set(&g->adjoint, x, x); /* it asks for its results' */
         return true;
+    case OP_HOST: return gradient_external(g, u);
     case OP_LOOP: return gradient_loop(g, u);
     case OP_IF: return gradient_branch(g, u);
     default: return false;
@@ -141,8 +169,9 @@ bool lib_gradient(const struct lib *l, struct uop *y, struct uop *const *x, int 
         map_set(&g.stop, x[k], x[k]);
     gradient_mark(&g);
     map_set(&g.adjoint, y, gradient_full_like(&g, y, 1));
+    const int before = t->nerror;
     bool ok = gradient_run(&g);
-    if (!ok)
+    if (!ok && t->nerror == before)      /* the gradient of a C function says why itself */
         report(&g);
     for (int k = 0; k < n && ok; k++) {
         dx[k] = map_get(&g.adjoint, x[k]);

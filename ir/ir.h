@@ -383,6 +383,7 @@ struct external {
     const char *symbol;          /* of the function */
     const char *declaration;     /* as .tg text */
     const struct external_argument *argument; int nargument;
+    const struct external_gradient *gradient;    /* NULL: it is not differentiated */
 };
 /* What a call gives for an argument, besides inputs, outputs and params. */
 struct external_value {

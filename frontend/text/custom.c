@@ -4,7 +4,7 @@
  *      library    = "tg" "1" { definition | function }
  *      definition = "def" name parts "->" "(" results ")" "{" { statement } "}"
  *      function   = "extern" name parts "->" "(" results ")" [ "scratch" "(" expr ")" ]
- *                   [ "as" string ]
+ *                   [ "as" string ] [ "gradient" name ]
  *      name       = name | "domain::name"
  *      parts      = "(" [ part { "," part } ] ")"
  *      part       = %x [ "?" ] [ ":" kind ]                   an operand; ?: it may be absent
@@ -404,10 +404,50 @@ static void describe_function(struct reader *r, struct custom *c)
         a[i] = (struct external_argument){c->part[i].kind, c->part[i].name, c->part[i].dtype,
                                           c->part[i].ndim};
     a[c->npart] = (struct external_argument){EXTERNAL_SCRATCH, "scratch", DTYPE_U8, 1};
+    if (c->gradient)
+        e->gradient = custom_gradient(r->t, r->library, c);
     c->external = e;
 }
 
-/* [ "scratch" "(" expr ")" ] [ "as" string ] */
+static int count_parts(const struct custom *c, enum external_kind kind, bool floats)
+{
+    int n = 0;
+    for (int i = 0; i < c->npart; i++)
+        n += c->part[i].kind == kind && (!floats || dtype_is_float(c->part[i].dtype));
+    return n;
+}
+
+/* The operator before it that is given its operands and a gradient for each result of floats, and
+ * makes one for each operand of floats. */
+static bool read_gradient(struct reader *r, struct custom *c)
+{
+    struct token at = r->token;
+    struct custom name = {0};
+    if (!read_name(r, &name))
+        return false;
+    c->gradient = tg_library_find(r->library, name.name);
+    if (!c->gradient)
+        return read_error(r, &at, "the gradient of '%s' is '%s', and no operator of that name "
+                                  "stands before it", c->name, name.name);
+    const struct custom *by = c->gradient;
+    int in = count_parts(c, EXTERNAL_OPERAND, false) + count_parts(c, EXTERNAL_RESULT, true);
+    int out = count_parts(c, EXTERNAL_OPERAND, true);
+    if (count_parts(by, EXTERNAL_OPERAND, false) != in ||
+        count_parts(by, EXTERNAL_RESULT, false) != out)
+        return read_error(r, &at, "'%s' has %d operands and %d results; the gradient of '%s' takes "
+                                  "its operands, then a gradient for each result of floats, %d, "
+                                  "and makes one for each operand of floats, %d",
+                          by->name, count_parts(by, EXTERNAL_OPERAND, false),
+                          count_parts(by, EXTERNAL_RESULT, false), c->name, in, out);
+    for (int i = 0; i < by->npart; i++)
+        if (custom_is_attribute(&by->part[i]) && !by->part[i].otherwise &&
+            tg_custom_attribute(c, by->part[i].name) != by->part[i].kind)
+            return read_error(r, &at, "'%s' needs the attribute '%s', which '%s' has not",
+                              by->name, by->part[i].name, c->name);
+    return true;
+}
+
+/* [ "scratch" "(" expr ")" ] [ "as" string ] [ "gradient" name ] */
 static bool read_function(struct reader *r, struct custom *c, const struct lex_mark *begin)
 {
     struct token at = c->at;
@@ -434,7 +474,7 @@ static bool read_function(struct reader *r, struct custom *c, const struct lex_m
         return read_error(r, &at, "'%.100s' is no name of a C function; say one: as \"foo\"",
                           c->symbol);
     c->declaration = declaration_text(r, begin, r->token.start);
-    if (!check_function(r, c))
+    if (!check_function(r, c) || (accept_word(r, "gradient") && !read_gradient(r, c)))
         return false;
     describe_function(r, c);
     return true;

@@ -470,6 +470,96 @@ bool tg_expand(struct tgc *t, struct tg_library *l, const struct custom *c, stru
     return bind_parts(&x) && (c->external ? call_function(&x) : expand_definition(&x));
 }
 
+/* ---- gradients */
+
+struct text_gradient {
+    struct external_gradient base;
+    struct tg_library *library;
+    const struct custom *of, *by;
+};
+
+/* The attributes of the call that its gradient has, too. */
+static int take_attributes(const struct text_gradient *g, const struct host_call *h,
+                           const struct place *at, struct tg_argument *to)
+{
+    const struct external *e = h->external;
+    int n = 0;
+    for (int i = 0, param = 0; i < e->nargument; param += external_params(h, i++)) {
+        const struct external_argument *a = &e->argument[i];
+        if (a->kind == EXTERNAL_OPERAND || a->kind == EXTERNAL_RESULT ||
+            a->kind == EXTERNAL_SCRATCH || tg_custom_attribute(g->by, a->name) != a->kind)
+            continue;
+        to[n] = (struct tg_argument){.name = a->name, .kind = a->kind, .at = *at};
+        if (a->kind == EXTERNAL_INT)
+            to[n].i = h->param[param];
+        else
+            to[n].v = h->value[i];
+        n++;
+    }
+    return n;
+}
+
+static bool differentiate(const struct external_gradient *base, const struct lib *l,
+                         const struct uop *host, struct uop *const *dy, struct uop **dx)
+{
+    const struct text_gradient *g = (const struct text_gradient *)(const void *)base;
+    const struct host_call *h = host->arg.p;
+    const struct external *e = h->external;
+    const size_t most = (size_t)e->nargument + (size_t)h->nout + 1;
+    struct uop **in = mem_array(l->t, most, sizeof *in);
+    struct uop **out = mem_array(l->t, most, sizeof *out);
+    struct place *at = mem_array(l->t, most, sizeof *at);
+    struct tg_argument *attribute = mem_array(l->t, most, sizeof *attribute);
+    struct tg_call call = {.in = in,
+                           .in_at = at,
+                           .attribute = attribute,
+                           .origin = l->t->current_origin,
+                           .out = out,
+                           .most = (int)most};
+    if (l->at)
+        call.at = *l->at;
+    int source = 0, made = 0;
+    for (int i = 0; i < e->nargument; i++)
+        if (e->argument[i].kind == EXTERNAL_OPERAND)
+            in[call.nin++] = h->value[i].absent ? NULL : host->src[source++];
+    for (int k = 0; k < h->nout - g->of->has_scratch; k++)
+        if (dtype_is_float(h->out[k].dtype))
+            in[call.nin++] = dy[k];
+    for (size_t i = 0; i < most; i++)
+        at[i] = call.at;
+    call.nattribute = take_attributes(g, h, &call.at, attribute);
+    if (!tg_expand(l->t, g->library, g->by, &call))
+        return false;
+    source = 0;
+    for (int i = 0; i < e->nargument; i++) {
+        const struct external_argument *a = &e->argument[i];
+        if (a->kind != EXTERNAL_OPERAND)
+            continue;
+        struct uop *d = dtype_is_float(a->dtype) ? out[made++] : NULL;
+        if (h->value[i].absent)
+            continue;
+        struct uop *x = host->src[source];
+        bool fits = !d || (d->dtype == x->dtype && d->ndim == x->ndim);
+        for (int k = 0; d && fits && k < x->ndim; k++)
+            fits = sym_must_equal(l->t, d->dim[k], x->dim[k]);
+        if (!fits)
+            return diag_error(l->t, &call.at, "'%s', the gradient of '%s', makes %s for the operand "
+                                              "%%%s, which is %s",
+                              g->by->name, g->of->name, lib_describe(l, d), a->name,
+                              lib_describe(l, x));
+        dx[source++] = d;
+    }
+    return true;
+}
+
+const struct external_gradient *custom_gradient(struct tgc *t, struct tg_library *l,
+                                                const struct custom *c)
+{
+    struct text_gradient *g = MEM_NEW(t, struct text_gradient);
+    *g = (struct text_gradient){{c->gradient->name, differentiate}, l, c, c->gradient};
+    return &g->base;
+}
+
 /* The operands of a statement; bare numbers have the dtype of the declaration. */
 static bool statement_operands(struct call *c, const struct custom *custom, struct uop **in,
                                struct place *at)

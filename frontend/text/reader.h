@@ -301,6 +301,7 @@ struct custom {
     const struct external *external;
     bool has_scratch;
     struct lex_mark scratch;             /* after its parenthesis */
+    const struct custom *gradient;       /* of a C function; NULL: none is named */
 };
 /* What --library files define and declare, or a graph (then parent is the former). */
 struct tg_library {
@@ -348,6 +349,9 @@ bool custom_scratch(struct reader *r, const struct custom *c, struct uop **nbyte
 /* An attribute's value as it is written, by its kind. */
 bool custom_value(struct reader *r, const struct custom_part *p, const struct attr_value *v,
                   struct tg_argument *value);
+/* What the declared gradient of a C function computes. needs: c->gradient */
+const struct external_gradient *custom_gradient(struct tgc *t, struct tg_library *l,
+                                                const struct custom *c);
 /* A call by a statement. */
 bool custom_run(struct call *c, const struct custom *custom);
 

@@ -157,7 +157,107 @@ def gradient(folder):
     nodes[0] = node("Foo", ["x"], ["a"], k=1)
     save(folder, nodes, [value("x", [2, 3])], [value("dx")])
     done = tgc(folder, "run", "m.onnx", "--library=lib.tg", "--link=foo.c", status=1)
-    expect("'my.domain::Foo' is a C function, which has no derivative; define it in .tg" in done.err, done.err)
+    expect("'my.domain::Foo' is a C function, which has no derivative; name its gradient, or define it in .tg" in done.err, done.err)
+    expect("node 0" in done.err, done.err)
+
+
+CURVES = """tg 1
+def "my.domain::CurveGrad"(%x : f64[N, C], %w? : f64[C], %i : i64[C], %dy : f64[N, C], %ds : f64[N], a : float = 1.0) -> (%dx, %dw) {
+    %q = mul(%x, %x)
+    %p = mul(%q, a)
+    %p3 = mul(%p, 3.0)
+    %t = mul(%dy, %p3)
+    %e = reshape(%ds) {shape=[N, 1]}
+    %dx = add(%t, %e)
+    %dw = reduce_sum(%dy) {axes=[0]}
+}
+extern "my.domain::CurveGradC"(%x : f64[N, C], %w? : f64[C], %i : i64[C], %dy : f64[N, C], %ds : f64[N], a : float) -> (%dx : f64[N, C], %dw : f64[C]) as "curve_grad"
+extern "my.domain::Curve"(%x : f64[N, C], %w? : f64[C], %i : i64[C], a : float, k : int = 2) -> (%y : f64[N, C], %n : i32, %s : f64[N]) as "curve" gradient "my.domain::CURVE_GRADIENT"
+"""
+CURVE = """#include "m.h"
+int curve(const double *x, const int64_t x_shape[2], const double *w, const int64_t w_shape[1], const int64_t *i, const int64_t i_shape[1],
+          float a, int64_t k, double *y, const int64_t y_shape[2], int32_t *n, const int64_t *n_shape, double *s, const int64_t s_shape[1])
+{
+    (void)w_shape, (void)i, (void)i_shape, (void)y_shape, (void)n_shape, (void)s_shape;
+    for (int64_t r = 0; r < x_shape[0]; r++) {
+        s[r] = 0;
+        for (int64_t c = 0; c < x_shape[1]; c++) {
+            double v = x[r * x_shape[1] + c];
+            y[r * x_shape[1] + c] = (double)a * v * v * v + (w ? w[c] : 0);
+            s[r] += v;
+        }
+    }
+    *n = (int32_t)k;
+    return 0;
+}
+"""
+CURVE_GRADIENT = """
+int curve_grad(const double *x, const int64_t x_shape[2], const double *w, const int64_t w_shape[1], const int64_t *i, const int64_t i_shape[1],
+               const double *dy, const int64_t dy_shape[2], const double *ds, const int64_t ds_shape[1], float a, double *dx,
+               const int64_t dx_shape[2], double *dw, const int64_t dw_shape[1])
+{
+    (void)w, (void)w_shape, (void)i, (void)i_shape, (void)dy_shape, (void)ds_shape, (void)dx_shape;
+    for (int64_t c = 0; c < dw_shape[0]; c++)
+        dw[c] = 0;
+    for (int64_t r = 0; r < x_shape[0]; r++)
+        for (int64_t c = 0; c < x_shape[1]; c++) {
+            int64_t at = r * x_shape[1] + c;
+            dx[at] = 3 * (double)a * x[at] * x[at] * dy[at] + ds[r];
+            dw[c] += dy[at];
+        }
+    return 0;
+}
+"""
+
+
+@case("a C function's gradient, which its declaration names, beside differences")
+def named_gradient(folder):
+    x, w, i = some(3, 4).astype(np.float64), some(4, seed=2).astype(np.float64), np.zeros(4, np.int64)
+    (folder / "curve.c").write_text(CURVE)
+    (folder / "both.c").write_text(CURVE + CURVE_GRADIENT)
+    def graph(w_name):
+        return [node("Curve", ["x", w_name, "i"], ["y", "n", "s"], a=0.5), node("Sin", ["y"], ["z"], ""), node("Mul", ["s", "s"], ["q"], ""),
+                node("ReduceSum", ["z"], ["a"], "", keepdims=0), node("ReduceSum", ["q"], ["b"], "", keepdims=0), node("Add", ["a", "b"], ["l"], "")]
+    inputs = [value("x", [3, 4], DOUBLE), value("w", [4], DOUBLE), value("i", [4], TensorProto.INT64)]
+    def loss(x, w):
+        return np.sin(0.5 * x ** 3 + w).sum() + (x.sum(1) ** 2).sum()
+    def differences(of, v):
+        h, d = 1e-5, np.zeros_like(v)
+        for k in np.ndindex(v.shape):
+            e = np.zeros_like(v)
+            e[k] = h
+            d[k] = (of(v + e) - of(v - e)) / (2 * h)
+        return d
+    for name, files in ("CurveGrad", "curve.c"), ("CurveGradC", "both.c"):
+        for given in True, False:
+            xs = ["x", "w"] if given else ["x"]
+            save(folder, [*graph("w" if given else ""), node("Gradient", xs, [f"d{n}" for n in xs], TRAINING, xs=xs, y="l")],
+                 inputs if given else [inputs[0], inputs[2]], [value(f"d{n}", None, DOUBLE) for n in xs])
+            want = {"dx": differences(lambda v: loss(v, w if given else 0 * w), x), "dw": differences(lambda v: loss(x, v), w)}
+            (folder / "lib.tg").write_text(CURVES.replace("CURVE_GRADIENT", name))
+            feeds = {"x": x, "w": w, "i": i} if given else {"x": x, "i": i}
+            got = run(folder, feeds, "--library=lib.tg", f"--link={files}")[0]
+            for n in xs:
+                expect(np.allclose(got[f"d{n}"], want[f"d{n}"], 1e-6, 1e-7), f"{name} d{n}: {got[f'd{n}']}, by differences {want[f'd{n}']}")
+
+
+@case("gradients that do not fit, each with its message")
+def gradients_that_do_not_fit(folder):
+    save(folder, [node("F", ["x"], ["a"]), node("ReduceSum", ["a"], ["s"], "", keepdims=0), node("Gradient", ["x"], ["dx"], TRAINING, xs=["x"], y="s")],
+         [value("x", [2, 3])], [value("dx")])
+    head = "tg 1\n"
+    function = 'extern "my.domain::F"(%x : f32[N, C]{}) -> (%y : f32[N, C]) as "f" gradient "my.domain::G"\n'
+    right = 'def "my.domain::G"(%x : f32[N, C], %d : f32[N, C]{}) -> (%e) {{\n    %e = {}\n}}\n'
+    for text, words in ((head + function.format(""), ["'my.domain::G', and no operator of that name stands before it"]),
+                        (head + 'def "my.domain::G"(%x) -> (%e) {\n    %e = neg(%x)\n}\n' + function.format(""),
+                         ["has 1 operands and 1 results", "takes its operands, then a gradient for each result of floats, 2"]),
+                        (head + right.format(", k : int", "neg(%d)") + function.format(""), ["needs the attribute 'k', which 'my.domain::F' has not"]),
+                        (head + right.format("", "reduce_sum(%d) {axes=[0]}") + function.format(""),
+                         ["'my.domain::G', the gradient of 'my.domain::F', makes f32[3] for the operand %x, which is f32[2, 3]"])):
+        (folder / "lib.tg").write_text(text)
+        done = tgc(folder, "m.onnx", "--library=lib.tg", "-o", "m.c", status=1)
+        for word in words:
+            expect(word in done.err, done.err)
 
 
 @case("inside of subgraphs and of the model's functions; in front of both and of what is known")
