@@ -139,6 +139,45 @@ def low_rank(folder):
     same(*made, "lora")
 
 
+CUBES = """tg 1
+def "my.domain::CubeGrad"(%x : f32[N, C], %dy : f32[N, C]) -> (%dx : f32[N, C]) {
+    %q = mul(%x, %x)
+    %t = mul(%q, 3.0)
+    %dx = mul(%t, %dy)
+}
+extern "my.domain::Cube"(%x : f32[N, C]) -> (%y : f32[N, C]) as "cube" gradient "my.domain::CubeGrad"
+graph "cubes"
+input %x : f32[24, 6] as "x"
+weight %w : f32[6, 3] as "w" = [0.1, -0.2, 0.3, 0.1, 0.2, 0.3, 0.4, 0.1, 0.2, 0.3, 0.1, -0.2, 0.3, 0.1, 0.2, -0.3, 0.4, 0.1]
+%a = matmul(%x, %w)
+"""
+CUBE = """#include "net.h"
+int cube(const float *x, const int64_t x_shape[2], float *y, const int64_t y_shape[2])
+{
+    (void)y_shape;
+    for (int64_t i = 0; i < x_shape[0] * x_shape[1]; i++)
+        y[i] = x[i] * x[i] * x[i];
+    return 0;
+}
+"""
+
+
+@case("a network with a C function whose gradient is named, by c and llvm, beside the same of operators")
+def c_function(folder):
+    draw("mlp", folder)
+    (folder / "cube.c").write_text(CUBE)
+    (folder / "m.tg").write_text(CUBES + '%y = custom "my.domain::Cube"(%a)\noutput %y as "y"\n')
+    (folder / "ops.tg").write_text(CUBES + '%q = mul(%a, %a)\n%y = mul(%q, %a)\noutput %y as "y"\n')
+    made = []
+    for model, out, *more in ("m.tg", "net.c"), ("m.tg", "net.o", "--target=llvm"), ("ops.tg", "net.c"):
+        emit(folder, model, "--loss=cross_entropy", "--optimizer=adam", *more, *T.HERE, out=out)
+        build(folder, 24, 6, 3, program=out, flags=("-O2", *(["cube.c"] if model == "m.tg" else [])))
+        made.append(Made(folder, steps=30))
+    same(made[0], made[1], "llvm")
+    near = [abs(a - b) for a, b in zip(made[0].losses, made[2].losses)]
+    expect(max(near) < 1e-5 and made[0].losses[-1] < 0.9 * made[0].losses[0], f"{made[0].losses}, by operators {made[2].losses}")
+
+
 @case("what the program of llvm refuses, and describes")
 def refused(folder):
     draw("mlp", folder)

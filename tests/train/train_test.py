@@ -5,6 +5,7 @@ import csv
 import gzip
 import json
 import math
+import os
 import re
 import signal
 import struct
@@ -407,6 +408,24 @@ def what_an_exporter_merged_is_trained_apart(folder):
     r = torch_free.conv_relu(x, w["c1"], w["d1"])
     expect(np.allclose(constants["mean1"], 0.1 * r.mean((0, 2, 3)), 1e-4, 1e-5), f"{constants['mean1']}")
     expect(np.allclose(constants["var1"], 0.9 + 0.1 * r.var((0, 2, 3)), 1e-4, 1e-5), f"{constants['var1']}")
+
+
+@case("by LLVM in this process without a C compiler; as C where there is no LLVM")
+def by_llvm_or_c(folder):
+    mlp(folder)
+    samples(folder, (6,), "cross_entropy")
+    (folder / "empty").mkdir()
+    words = ["m.onnx", "--data", "d.npz", "--loss=cross_entropy", "--epochs=3", "--batch=24"]
+    there = {k: v for k, v in os.environ.items() if k not in ("CC", "TGC_LLVM")}
+    alone, none = there | {"PATH": str(folder / "empty")}, {"TGC_LLVM": "99"}
+    train(folder, *words, "-o", "llvm.onnx", env=alone)
+    train(folder, *words, "-o", "c.onnx", "--target=c", env=there)
+    train(folder, *words, "-o", "else.onnx", env=there | none)
+    expect((folder / "llvm.onnx").read_bytes() == (folder / "c.onnx").read_bytes() == (folder / "else.onnx").read_bytes(), "other weights")
+    done = train(folder, *words, "-o", "no.onnx", env=alone | none, status=1)
+    expect("install a C compiler" in done.err and "LLVM, which needs no C compiler, does not run the model either" in done.err, done.err)
+    done = train(folder, *words, "-o", "no.onnx", "--target=c", env=alone, status=1)
+    expect("cannot run 'cc'" in done.err and not (folder / "no.onnx").exists(), done.err)
 
 
 @case("products of low rank: what is written, kept and refused")
