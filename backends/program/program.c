@@ -491,7 +491,7 @@ static const char run_entry_text[] =
 static void write_training(struct program *p, struct text *out)
 {
     const struct text_word word[] = {
-        {"FIELDS_AT", mem_printf(p->t, "%zu", training_fields_at(p->s))},
+        {"FIELDS_AT", mem_printf(p->t, "%zu", training_fields_at(p))},
         {"RUN_ENTRY", program_piece_symbol(p->t, p->name, "run_entry")}, {NULL, NULL}};
     struct text functions = {.t = p->t};
     if (p->weights != WEIGHTS_FILE)

@@ -340,6 +340,8 @@ int state_count_vars(const struct schedule *s);
 int state_var_position(const struct var *const *list, const struct var *v);
 /* A state whose length it is; NULL: it is a size. */
 const struct state *state_of_length(const struct schedule *s, const struct var *v);
+/* A block's field of NAME_options, and its local in run_entry(). */
+const char *training_block(enum state_block block);
 /* Whether runs read a state alternately in two places; whether any is. */
 bool state_has_two_places(const struct state *st);
 bool states_have_two_places(const struct schedule *s);
@@ -424,13 +426,11 @@ const char *program_var_in_run(const struct program *p, const struct var *v);
 
 /* ----------------------------------------------------------------------------------- training.c */
 
-/* A block's field of NAME_options, and its local in run_entry(). */
-const char *training_block(enum state_block block);
 /* Bytes of struct NAME for training_write_fields(). */
 size_t training_head_bytes(const struct schedule *s);
 void training_write_fields(struct program *p, struct text *out);
 /* Where these are in the struct of a program whose struct is no C's. */
-size_t training_fields_at(const struct schedule *s);
+size_t training_fields_at(const struct program *p);
 /* Of NAME.h; "" and nothing where nothing trains. */
 void training_write_macros(struct program *p, struct text *out);
 const char *training_options(const struct program *p);

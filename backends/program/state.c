@@ -12,6 +12,12 @@
 
 enum { BLOCK_ALIGN = 64 };
 
+const char *training_block(enum state_block block)
+{
+    static const char *const word[] = {"", "params", "gradients", "optimizer"};
+    return word[block];
+}
+
 static size_t align_up(size_t n) { return (n + BLOCK_ALIGN - 1) / BLOCK_ALIGN * BLOCK_ALIGN; }
 
 const struct var **state_vars(struct tgc *t, const struct schedule *s)

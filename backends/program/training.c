@@ -12,9 +12,6 @@
 #include <string.h>
 
 enum { VERSION = 1 };
-static const char *const block_word[] = {"", "params", "gradients", "optimizer"};
-
-const char *training_block(enum state_block block) { return block_word[block]; }
 
 /* The first dimension of the weights of samples; NULL: the loss has none. */
 static struct uop *samples_of(const struct schedule *s)
@@ -36,9 +33,9 @@ size_t training_head_bytes(const struct schedule *s)
             63) / 64 * 64;
 }
 
-size_t training_fields_at(const struct schedule *s)
+size_t training_fields_at(const struct program *p)
 {
-    return program_head_bytes(s) - training_head_bytes(s) + OPTIONS;
+    return p->head_bytes - training_head_bytes(p->s) + OPTIONS;
 }
 
 void training_write_fields(struct program *p, struct text *out)
@@ -254,7 +251,7 @@ static void write_rows(struct program *p, enum state_block block, struct text *o
         if (st->in->block != block)
             continue;
         if (n++ == 0)
-            text_printf(out, "static const struct block_row %s_rows[] = {\n", block_word[block]);
+            text_printf(out, "static const struct block_row %s_rows[] = {\n", training_block(block));
         size_t start = out->n;
         text_printf(out, "    {UINT64_C(0x%016llx), %zu},", (unsigned long long)buffer_key(st->in),
                     place_in_block(p->s, st));
@@ -289,7 +286,7 @@ static void write_blocks(struct program *p, struct text *out)
                     "UINT64_C(0x%016llx), %zu, 0, \"%.*s\"},\n     %s, %d},\n",
                     VERSION, b, (unsigned long long)identity_of(p, (enum state_block)b),
                     p->s->block_nbytes[b], NAME_BYTES - 1, p->name,
-                    n ? mem_printf(p->t, "%s_rows", block_word[b]) : "NULL", n);
+                    n ? mem_printf(p->t, "%s_rows", training_block((enum state_block)b)) : "NULL", n);
     }
     text_puts(out, "};\n\n");
 }
