@@ -126,7 +126,7 @@ static void derive_shape(struct tgc *t, struct uop *u)
             dim[a] = u->src[2 + 2 * a];
         set_dims(t, u, dim, x->ndim);
         break;
-    case OP_FLIP: case OP_CONTIGUOUS: case OP_STOP: case OP_SCATTER:
+    case OP_FLIP: case OP_CONTIGUOUS: case OP_STOP: case OP_AFTER: case OP_SCATTER:
         set_dims(t, u, x->dim, x->ndim);
         break;
     case OP_WINDOW: window_shape(t, u); break;
@@ -576,7 +576,7 @@ static void derive_bounds(struct uop *u)
         break;
     }
     case OP_RESHAPE: case OP_PERMUTE: case OP_EXPAND: case OP_SHRINK: case OP_FLIP: case OP_WINDOW:
-    case OP_CONTIGUOUS: case OP_STOP:
+    case OP_CONTIGUOUS: case OP_STOP: case OP_AFTER:
         set_bounds(u, a->vmin, a->vmax);
         break;
     case OP_PAD:

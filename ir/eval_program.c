@@ -393,7 +393,7 @@ static int inline_value(struct program *p, struct eval *e, struct uop *u, const 
     if (op_is_elementwise(u->op))
         return elementwise_value(p, e, u, at);
     switch (u->op) {
-    case OP_CONTIGUOUS: case OP_STOP:
+    case OP_CONTIGUOUS: case OP_STOP: case OP_AFTER:
         return eval_program_value(p, e, u->src[0], at);
     case OP_CONST:
         return reg_const(p, (union scalar){.i = u->arg.i});

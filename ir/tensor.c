@@ -610,7 +610,8 @@ static struct uop *element_at(struct element *e, struct uop *x, struct uop *cons
     case OP_CONCAT: v = element_of_concat(e, x, index); break;
     case OP_REDUCE: v = element_of_reduce(e, x, index); break;
     case OP_INDEX: v = element_of_index(e, x, index); break;
-    case OP_CONTIGUOUS: case OP_STOP: v = element_at(e, x->src[0], index); break;
+    case OP_CONTIGUOUS: case OP_STOP: case OP_AFTER:
+        v = element_at(e, x->src[0], index); break;
     case OP_STACK: v = element_of_stack(e, x, index); break;
     default:
         if (op_class(x->op) == CLASS_MOVE)

@@ -385,7 +385,7 @@ static void check_graph_uop(const struct verifier *v, const struct uop *u)
     case OP_INDEX: case OP_SCATTER:
         check_indexed(v, u);
         break;
-    case OP_CONTIGUOUS: case OP_STOP:
+    case OP_CONTIGUOUS: case OP_STOP: case OP_AFTER:
         require(v, u, u->dtype == u->src[0]->dtype, "the dtype changes");
         check_same_dims(v, u, u->src[0]);
         break;

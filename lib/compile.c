@@ -581,7 +581,7 @@ bool compile_model(struct tgc *t, const struct options *given, struct outputs *f
     model_protect_files(o, &m, files);
     bool made = outputs_may_write(files, o->output) &&
                 (of_graph            ? model_lower(t, o, &m)
-                 : o->training.emits ? training_lower(t, o, &m) && model_optimize(t, o, name, &m)
+                 : o->training.emits ? training_schedule(t, o, name, &m)
                                      : model_schedule(t, o, name, &m));
     model_protect_files(o, &m, files); /* including external data, which lowering has read */
     bool ok = made && write_outputs(t, o, &m, files, name) &&

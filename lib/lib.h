@@ -84,6 +84,7 @@ struct training_options {
     int epochs, batch, warmup;
     double learning_rate, clip;     /* < 0: the optimizer's own; 0: none */
     double loss_scale;              /* as in struct train_options */
+    size_t memory;                  /* bytes of a step, without parameters and states; 0: any */
     enum rate_schedule schedule;
     uint64_t seed, init;
     bool has_init, resume, detect_nan;
@@ -332,9 +333,17 @@ bool model_lower(struct tgc *t, const struct options *o, struct model *m);
 bool model_optimize(struct tgc *t, const struct options *o, const char *name, struct model *m);
 /* Both. */
 bool model_schedule(struct tgc *t, const struct options *o, const char *name, struct model *m);
-/* train_emit.c: the graph of a program that trains the model, --train, for model_optimize(). needs:
- * a loaded model. false: diagnostics. */
-bool training_lower(struct tgc *t, const struct options *o, struct model *m);
+/* train_emit.c: up to the schedule of a program that trains the model, --train. needs: a loaded
+ * model. false: diagnostics. */
+bool training_schedule(struct tgc *t, const struct options *o, const char *name, struct model *m);
+/* train_fit.c: a loaded model becomes the graph of its training, whose forward part has that many
+ * segments; *again: what is computed again. false: diagnostics */
+typedef bool training_lowering(struct tgc *t, void *user, int nsegment, struct model *m,
+                               struct compute_again *again);
+/* The schedule of a training within --train-memory. needs: a loaded model. false: diagnostics, as
+ * where nothing fits. */
+bool training_fit(struct tgc *t, const struct options *o, const char *name, struct model *m,
+                  training_lowering *lower, void *user);
 /* As in struct train_options: that of --loss-scale, or what --math asks for. */
 double training_loss_scale(const struct options *o);
 /* train_build.c: a weight of rank 2 or more drawn anew, --init, or A of --lora: uniform with

@@ -133,6 +133,11 @@ bool option_apply_training(struct parser *p, const struct given *g)
     case OPTION_SCHEDULE: ok = read_schedule(p, g); break;
     case OPTION_CLIP: ok = read_positive(p, g, &o->clip); break;
     case OPTION_LOSS_SCALE: ok = read_loss_scale(p, g); break;
+    case OPTION_TRAIN_MEMORY:
+        ok = read_size(g->value, 1, &o->memory) ||
+             usage(p, "option --train-memory has the value '%.200s'; bytes are expected, as in 16M",
+                   g->value);
+        break;
     case OPTION_SEED: ok = read_count(p, g, 0, INT64_MAX, &n), o->seed = (uint64_t)n; break;
     case OPTION_INIT:
         ok = read_count(p, g, 0, INT64_MAX, &n), o->init = (uint64_t)n;
@@ -168,8 +173,8 @@ static bool is_of_training(enum option_id id)
 {
     return id == OPTION_LOSS || id == OPTION_OPTIMIZER || id == OPTION_BATCH ||
            id == OPTION_LEARNING_RATE || id == OPTION_CLIP || id == OPTION_SEED ||
-           id == OPTION_FREEZE || id == OPTION_LOSS_SCALE ||
-           id == OPTION_LORA;
+           id == OPTION_FREEZE || id == OPTION_LORA || id == OPTION_LOSS_SCALE ||
+           id == OPTION_TRAIN_MEMORY;
 }
 
 bool options_check_emitted_training(struct parser *p)

@@ -561,6 +561,7 @@ bool option_apply(struct parser *p, const struct given *g)
     case OPTION_SCHEDULE:
     case OPTION_CLIP:
     case OPTION_LOSS_SCALE:
+    case OPTION_TRAIN_MEMORY:
     case OPTION_SEED:
     case OPTION_INIT:
     case OPTION_FREEZE:

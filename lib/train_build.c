@@ -41,8 +41,15 @@ void training_draw_adapters(struct tgc *t, const struct train_graph *g, uint64_t
     }
 }
 
-static bool compile(struct trainer *r)
+/* training_lowering, of the trainer `user` */
+static bool lower(struct tgc *t, void *user, int nsegment, struct model *m,
+                  struct compute_again *again)
 {
+    struct trainer *r = user;
+    r->draw = NULL;
+    m->draw = &r->draw;
+    if (!model_lower(t, &r->o, m))
+        return false;
     struct place at = {.file = r->o.model};
     const struct training_options *train = &r->o.training;
     r->as = (struct train_options){.loss = train->loss,
@@ -56,17 +63,24 @@ static bool compile(struct trainer *r)
                                    .loss_scale = training_loss_scale(&r->o),
                                    .draw = r->draw,
                                    .is_one = r->is_one,
+                                   .nsegment = nsegment,
                                    .accumulate = r->micro < r->batch};
     set_target(r);
-    if (!train_lower(r->t, &at, r->model.graph, &r->as, &r->graph))
+    if (!train_lower(t, &at, m->graph, &r->as, &r->graph))
         return false;
+    *again = r->graph.again;
     for (int i = 0; i < r->graph.nparam && train->has_init; i++)
-        training_draw(r->t, uop_buffer_of(r->graph.param[i])->first, train->init + (uint64_t)i);
-    training_draw_adapters(r->t, &r->graph, train->seed);
+        training_draw(t, uop_buffer_of(r->graph.param[i])->first, train->init + (uint64_t)i);
+    training_draw_adapters(t, &r->graph, train->seed);
+    return true;
+}
+
+static bool compile(struct trainer *r)
+{
     const char *name = program_name(r->t, r->model.stem);
-    if (!model_optimize(r->t, &r->o, name, &r->model))
+    if (!training_fit(r->t, &r->o, name, &r->model, lower, r))
         return false;
-    r->model.schedule->in_arena = train->detect_nan;
+    r->model.schedule->in_arena = r->o.training.detect_nan;
     return instance_build(r->t, &r->o, &r->model, &r->program);
 }
 
@@ -83,10 +97,7 @@ static bool check_weights(struct trainer *r)
 
 bool train_build(struct trainer *r)
 {
-    r->model.draw = &r->draw;
-    if (!train_match_data(r) || !model_lower(r->t, &r->o, &r->model))
-        return false;
-    return compile(r) && train_check_classes(r) &&
+    return train_match_data(r) && compile(r) && train_check_classes(r) &&
            instance_allocate_inputs(r->t, &r->program) &&
            instance_prepare(r->t, &r->o, &r->program) && check_weights(r);
 }

@@ -86,13 +86,16 @@ bool training_lower_model(struct tgc *t, const struct options *given, struct mod
     return model_lower(t, &o, m);
 }
 
-bool training_lower(struct tgc *t, const struct options *given, struct model *m)
+/* training_lowering, of the options `user` */
+static bool lower(struct tgc *t, void *user, int nsegment, struct model *m,
+                  struct compute_again *again)
 {
+    const struct options *given = user;
     struct options o = with_own_shapes(t, given);
     const struct training_options *train = &o.training;
     struct place at = {.file = o.model};
     struct uop *draw = NULL;
-    struct train_graph made;
+    struct train_graph made = {0};
     int n;
     const struct model_input *input = model_inputs(t, &o, m, &n);
     struct train_options as = {.loss = train->loss,
@@ -108,6 +111,7 @@ bool training_lower(struct tgc *t, const struct options *given, struct model *m)
                                .learning_rate = train->learning_rate > 0
                                                     ? train->learning_rate
                                                     : train->optimizer.learning_rate,
+                               .nsegment = nsegment,
                                .blocks = true};
     take_target(&o, input, n, &as);
     m->draw = &draw;
@@ -117,5 +121,12 @@ bool training_lower(struct tgc *t, const struct options *given, struct model *m)
     if (!ok || !train_lower(t, &at, m->graph, &as, &made))
         return false;
     training_draw_adapters(t, &made, train->seed);
+    *again = made.again;
     return true;
+}
+
+bool training_schedule(struct tgc *t, const struct options *o, const char *name, struct model *m)
+{
+    struct options own = *o;
+    return training_fit(t, o, name, m, lower, &own);
 }

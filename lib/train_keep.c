@@ -121,6 +121,7 @@ static void identify(const struct trainer *r, unsigned char out[DIGEST_NBYTES])
     digest_add(&d, &o->clip, sizeof o->clip);
     digest_add(&d, &o->loss_scale, sizeof o->loss_scale);
     digest_add_number(&d, (uint64_t)r->o.math);
+    digest_add_number(&d, (uint64_t)o->memory);
     digest_add_number(&d, (uint64_t)o->schedule);
     digest_add_number(&d, (uint64_t)o->warmup);
     digest_add_number(&d, o->schedule == RATE_CONSTANT ? 0 : (uint64_t)r->steps);

@@ -624,7 +624,11 @@ static bool begin_gradients(struct training *s, const char *name, struct train_e
     struct uop *loss = add_loss(s, e, true), *by = scale_of(s);
     if (loss && by)
         loss = lib_mul(&s->l, loss, lib_cast(&s->l, loss->dtype, by));
-    return loss && lib_gradient(&s->l, loss, s->made->param, s->made->nparam, dx);
+    int n = s->made->nparam;
+    s->made->again = (struct compute_again){0};
+    return loss && lib_gradient(&s->l, loss, s->made->param, n, dx) &&
+           (s->o->nsegment < 2 ||
+            train_compute_again(&s->l, loss, dx, n, s->o->nsegment, &s->made->again));
 }
 
 /* The entry that makes a step by itself. */

@@ -75,6 +75,16 @@ int loss_class_axis(const struct uop *y, const int64_t *target_dim, int target_n
 /* What a softmax over the axis was taken of, if y is one; else NULL. */
 struct uop *loss_logits_below(const struct uop *y, int axis);
 
+/* -------------------------------------------------------------------------------------- again.c */
+
+/* What is computed again in a step: values that need not stay, their bytes, operations (2 for each
+ * product of a sum), and those of the whole forward part. */
+struct compute_again { int nvalue; double nbytes, flop, all; };
+/* Makes the gradients dx[n] of the loss need less of its values: those of all but the last of about
+ * nsegment segments of the forward part are computed again. Adds to *made. false: diagnostics */
+bool train_compute_again(const struct lib *l, struct uop *loss, struct uop **dx, int n,
+                         int nsegment, struct compute_again *made);
+
 /* --------------------------------------------------------------------------------------- step.c */
 
 /* The matrices of these names stay as they are, and in the place of each, W [n, m], W + A B trains:
@@ -94,6 +104,7 @@ struct train_options {
     struct uop *draw;               /* the number of a run, by which it drops elements; or NULL */
     uint64_t seed; double learning_rate;    /* blocks: what the program has of them */
     bool accumulate;                /* several runs make a step */
+    int nsegment;                   /* of the forward part, for train_compute_again(); 0: one */
     bool blocks;                    /* of a program with the caller's blocks: all entries */
     bool is_one;                    /* the model takes one sample, and has no axis for them */
     /* the target's shape in a run, the samples' axis included; -1: numbers of the output's shape,
@@ -116,6 +127,7 @@ struct train_graph {
     /* the number of the state "loss_scale" f32, after which "loss_scale.skipped" i64 comes, the
      * steps that were skipped; -1: the scale is not dynamic */
     int scale;
+    struct compute_again again;     /* in one run */
     bool from_softmax;              /* the loss takes what the output's softmax was of */
 };
 /* Of what trains for a weight of this dtype: halves train as f32. */

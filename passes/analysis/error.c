@@ -181,7 +181,7 @@ static struct field compute(struct pixels *p, struct uop *u)
     case OP_BUFFER: return buffer_is_stationary(b) ? make_weight(p, u) : make_noise(p, u, 1);
     case OP_PARAM: return make_noise(p, u, 1);
     case OP_IOTA: return make_iota(p, u);
-    case OP_CONTIGUOUS: return p->field[p->at[u->src[0]->id]];
+    case OP_CONTIGUOUS: case OP_AFTER: return p->field[p->at[u->src[0]->id]];
     case OP_INDEX: return u->nsrc > 1 ? field_index(p, u) : p->field[p->at[u->src[0]->id]];
     case OP_STACK: return field_stack(p, u);
     case OP_REDUCE:

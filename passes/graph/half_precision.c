@@ -214,7 +214,8 @@ static struct uop *rewrite_one(struct tgc *t, struct excess *e, const struct uop
         return uop_cast(t, u->dtype, uop_reduce(t, REDUCE_OP(u->arg.i), widened(e, u->src[0]),
                                                 REDUCE_AXES(u->arg.i)));
     bool moves = op_class(u->op) == CLASS_MOVE && u->op != OP_IOTA;
-    return moves || u->op == OP_CONTIGUOUS || u->op == OP_INDEX ? move_wide(e, u) : NULL;
+    moves |= u->op == OP_CONTIGUOUS || u->op == OP_AFTER || u->op == OP_INDEX;
+    return moves ? move_wide(e, u) : NULL;
 }
 
 static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)

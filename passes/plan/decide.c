@@ -569,6 +569,8 @@ void plan_decide(struct plan *p, struct node *n)
                  : v->op == OP_PAD    ? "its border is stored once, not tested at each read"
                                       : NULL;
         plan_realize(p, n);
+    } else if (v->op == OP_AFTER && !n->must) {
+        inline_uses(p, n);
     } else if (op_class(v->op) == CLASS_MOVE && n->use && !is_too_large(n, 2) &&
              !(n->must && v->op == OP_IOTA))
         inline_uses(p, n);

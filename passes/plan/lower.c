@@ -151,7 +151,7 @@ static struct uop *compute(struct lowering *l, struct uop *v, const struct use *
     }
     if (v->op == OP_INDEX)
         return lower_index(l, v, index, valid);
-    if (v->op == OP_CONTIGUOUS)
+    if (v->op == OP_CONTIGUOUS || v->op == OP_AFTER)
         return lower(l, v->src[0], index, valid);
     TGC_BUG(l->p->t, "%s in a kernel", op_name(v->op));
 }

@@ -236,7 +236,7 @@ void plan_push_sources(struct plan *p, struct uop *v, struct segment *s, struct 
     if (v->op == OP_INDEX) {
         for (int a = 1; a < v->nsrc; a++)
             plan_add_use(p, v->src[a], s, index, open);
-    } else if (v->op == OP_CONTIGUOUS) {
+    } else if (v->op == OP_CONTIGUOUS || v->op == OP_AFTER) {
         plan_add_use(p, v->src[0], s, index, open);
     } else {
         TGC_BUG(p->t, "%s cannot be computed in a kernel", op_name(v->op));

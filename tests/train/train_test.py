@@ -28,7 +28,7 @@ import graphs as G
 import opencl
 import tgc as T
 import train_digits
-from networks import KINDS, NETWORKS, cnn, halves_of, mlp, random_weights, samples, save, transformer, weights_of
+from networks import KINDS, NETWORKS, cnn, deep, halves_of, mlp, random_weights, samples, save, transformer, weights_of
 from reference_names import LOSSES, OPTIMIZERS
 from suite import Suite, expect
 
@@ -345,6 +345,53 @@ def memory(folder):
     T.must(T.run([TGC, MNIST, "-o", "net.c", "--train", "--loss=cross_entropy", "--optimizer=adam", "--batch=64"], cwd=folder))
     arena = int(re.search(r"NET_ARENA_BYTES (\d+)", (folder / "net.h").read_text())[1])
     expect(arena < 16.5e6, f"an arena of {arena} bytes")
+
+
+def dropping(folder):
+    """Four layers, after each of which elements drop."""
+    w = random_weights({f"w{k}": (32, 32) for k in range(4)} | {"w": (32, 3)})
+    nodes = [n for k in range(4) for n in (helper.make_node("MatMul", [f"h{k}" if k else "x", f"w{k}"], [f"m{k}"]), helper.make_node("Gelu", [f"m{k}"], [f"g{k}"]),
+                                           helper.make_node("Dropout", [f"g{k}", "half"], [f"h{k + 1}"]))]
+    save(folder / "m.onnx", [*nodes, helper.make_node("MatMul", ["h4", "w"], ["y"])], [("x", ["N", 32])], [("y", ["N", 3])], w | {"half": np.float32(0.5)})
+    return w
+
+
+def check_bound(network, shape, least_share):
+    """The losses and weights of a training without a bound, by the least bound that is possible and by one between."""
+    folder = T.scratch(SCRATCH / f"bound-{network.__name__}")
+    network(folder)
+    samples(folder, shape, "cross_entropy")
+    words = ["m.onnx", "--data", "d.npz", "--loss=cross_entropy", "--optimizer=adam", "--lr=1e-3", "--epochs=4", "--batch=24"]
+    train(folder, *words, "-o", "want.onnx", "--log=want.jsonl")
+    want = [json.loads(line)["loss"] for line in open(folder / "want.jsonl")]
+    refused = train(folder, *words, "-o", "no.onnx", "--train-memory=1K", status=1).err
+    least, whole = map(int, re.search(r"a step takes at least (\d+) bytes .*, and (\d+) where nothing", refused).groups())
+    expect(least < least_share * whole and not (folder / "no.onnx").exists(), refused)
+    expect(re.search(r"the largest tensors are f32\[[\d,]+\] \(\d+ bytes\) of \w+, ", refused), refused)
+    for bound in least, (least + whole) // 2:
+        done = train(folder, *words, "-o", "out.onnx", "--log=log.jsonl", f"--train-memory={bound}")
+        need = int(re.search(r"a step takes (\d+) bytes of \d+: \d+ values of \d+ bytes are computed again, \d+ % of", done.err)[1])
+        expect(need <= bound < whole, f"{need} of {bound}:\n{done.err}")
+        got = [json.loads(line)["loss"] for line in open(folder / "log.jsonl")]
+        expect(np.allclose(got, want, 1e-5), f"{bound}: losses {got}, without a bound {want}")
+        for name, v in weights_of(folder / "want.onnx").items():
+            made = weights_of(folder / "out.onnx")[name]
+            expect(abs(made - v).mean() < 2e-5 and abs(made - v).max() < 1e-3, f"{bound}: {name}: {abs(made - v).max()}")
+    first = (folder / "out.onnx").read_bytes()
+    train(folder, *words, "-o", "out.onnx", f"--train-memory={bound}", "--threads=3")
+    expect((folder / "out.onnx").read_bytes() == first, "3 threads make other weights")
+    emit = [TGC, "m.onnx", "-o", "net.c", "--train", "--loss=cross_entropy", "--batch=24"]
+    refused = T.must(T.run([*emit, "--train-memory=1"], cwd=folder), 1).err
+    least = int(re.search(r"at least (\d+) bytes", refused)[1])
+    T.must(T.run([*emit, f"--train-memory={least}"], cwd=folder))
+    arena = int(re.search(r"NET_ARENA_BYTES (\d+)", (folder / "net.h").read_text())[1])
+    expect(least <= arena < least + 1024, f"an arena of {arena} bytes, at least {least}")
+
+
+suite.add("a bound of memory: eight layers with batch norms", check_bound, deep, (2, 12, 12), 0.65)
+suite.add("a bound of memory: pools", check_bound, cnn, (2, 12, 12), 0.95)
+suite.add("a bound of memory: a transformer's block, of tokens", check_bound, transformer, None, 0.65)
+suite.add("a bound of memory: what drops is computed again alike", check_bound, dropping, (32,), 0.95)
 
 
 @case("threads seeds and what is frozen")
@@ -779,6 +826,8 @@ def mistakes(folder):
     refuse(folder, [*right, "--plot=p.png"], ".svg")
     refuse(folder, [*right, "--log=log.txt"], ".jsonl or .csv")
     refuse(folder, [*right, "--early-stop=2"], "--valid")
+    for word in "0", "16X", "", "-1":
+        refuse(folder, [*right, f"--train-memory={word}"], "--train-memory", "bytes are expected")
     refuse(folder, [*right, "--freeze=*"], "nothing trains", "--freeze")
     refuse(folder, [*right, "--lr=1e20"], "the loss of step", "--lr")
     refuse(folder, [*right, "--detect-nan", "--target=opencl"], "--target=opencl", "on a device")
