@@ -59,8 +59,8 @@ const char *bulk_check(const struct uop *u)
                         *from = uop_buffer_of(u->src[bulk_source(u, BULK_FROM)]);
     const int64_t swizzle = BULK_SWIZZLE(u->arg.i);
     const int axes = bulk_source(u, BULK_AXES);
-    if (!to || !from || buffer_space(to) != SPACE_LOCAL || buffer_space(from) == SPACE_LOCAL)
-        return "copies from elsewhere than a tensor, or to elsewhere than local memory";
+    if (!to || !from || buffer_space(to) != SPACE_SHARED || buffer_space(from) == SPACE_SHARED)
+        return "copies from elsewhere than a tensor, or to elsewhere than shared memory";
     if (to->dtype != from->dtype && to->dtype != dtype_as_bits(from->dtype) && !bulk_rounds(u))
         return "copies to another dtype";
     if ((u->nsrc - bulk_source(u, BULK_AXES)) % BULK_AXIS || bulk_rank(u) < 1 ||

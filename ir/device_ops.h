@@ -23,7 +23,7 @@ struct matrix_row {
 const struct matrix_row *matrix_row(enum matrix_unit of);
 bool matrix_find(const char *text, enum matrix_unit *of);
 /* Does the instruction itself read the matrix from shared memory, so that lanes hold none of it? */
-bool matrix_is_local(const struct matrix_row *r, enum matrix_part part);
+bool matrix_in_shared(const struct matrix_row *r, enum matrix_part part);
 /* The coordinates' bits that the bits of the lane's number (of_lane) or of the element's number
  * are, lowest first, for the fragment of a part. Returns how many. bit: [MATRIX_BITS_MAX]. */
 struct matrix_bit { enum matrix_coordinate of; int bit; };

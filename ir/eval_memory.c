@@ -39,7 +39,7 @@ static bool find_memory(const struct eval_env *env, struct memory *m)
         return false;
     m->data = malloc(nbytes);
     m->own = true;
-    if (env->race && (buffer_space(b) == SPACE_LOCAL || b->is_global)) {
+    if (env->race && (buffer_space(b) == SPACE_SHARED || b->is_global)) {
         m->touch = calloc((size_t)m->nelem + 1, sizeof *m->touch);
         m->owns_touch = true;
         if (!m->touch)
@@ -72,7 +72,7 @@ int eval_memory_of(struct eval_memory *m, const struct buffer *b)
         m->v = v;
         m->cap = cap;
     }
-    if (m->block && (buffer_space(b) == SPACE_LOCAL || b->is_global)) {
+    if (m->block && (buffer_space(b) == SPACE_SHARED || b->is_global)) {
         int first = eval_memory_of(m->block, b);
         m->v[m->n] = m->block->v[first];
         m->v[m->n].own = m->v[m->n].owns_touch = false;

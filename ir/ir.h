@@ -253,15 +253,15 @@ struct buffer {
     struct uop *base_offset;
     const char *why; /* set by passes/plan: why it is stored, and not computed where it is used */
     bool is_image;               /* set by passes/vector/images.c: kernels read pixels of it */
-    bool is_local;               /* BUFFER_SCRATCH: a block's threads share it */
+    bool in_shared;              /* BUFFER_SCRATCH: a block's threads share it */
     /* BUFFER_SCRATCH: all blocks of a grid share it; counts: as counters of TICKETs, which are 0
      * before and after each run */
     bool is_global, counts;
     bool is_register;            /* BUFFER_SCRATCH: each element belongs to one thread of a block,
                                   * which alone accesses it */
     bool is_own;               /* likewise, in linear programs: it has the elements of one thread */
-    /* is_local: a ring of that many equal parts, one for each stage of a pipeline, and how they are
-     * filled; 0: no ring */
+    /* in_shared: a ring of that many equal parts, one for each stage of a pipeline, and how those
+     * are filled; 0: no ring */
     int ring;
     enum transfer transfer;
     /* a ring filled in bulk: multicast to that many blocks along dimension `cluster_of` of the
@@ -269,11 +269,11 @@ struct buffer {
     int cluster, cluster_of;
     int producers;               /* a ring: producer threads, after the threads of ITEM ranges
                                   * (WARP_SPECIALIZE); 0: those copy */
-    bool is_alias;               /* is_local: an epilogue tile that aliases the operands' copies,
+    bool is_alias;               /* in_shared: an epilogue tile that aliases the operands' copies,
                                   * which are dead then (ALIAS_EPILOGUE) */
-    bool bulk_stored;            /* is_local: an epilogue tile that the copy engine stores to its
+    bool bulk_stored;            /* in_shared: an epilogue tile that the copy engine stores to its
                                   * tensor (BULK_EPILOGUE) */
-    int64_t panel;          /* is_local: elements of a swizzled panel (SWIZZLE); 0: not in panels */
+    int64_t panel;         /* in_shared: elements of a swizzled panel (SWIZZLE); 0: not in panels */
     bool kept; /* BUFFER_TEMP: its memory is reserved for the whole run, see struct host_output */
     /* BUFFER_TEMP, a bool of a device: true until a run finds what an `expect` rules out; programs
      * keep it from run to run, and set it again when they have reported that */
@@ -510,7 +510,7 @@ struct tgc {
     const struct device_row *device;      /* the target; NULL: the program's processor */
     const char *architectures;   /* "sm_80,sm_90a", if kernels are compiled for several;
                                   * NULL: the device's */
-    bool by_llvm;          /* LLVM compiles kernels, not the vendor's compiler: matrix_is_local() */
+    bool by_llvm;         /* LLVM compiles kernels, not the vendor's compiler: matrix_in_shared() */
     /* the stack's blocks, top first; empty blocks */
     struct mem_block *scratch, *spare;
     size_t mem_used, mem_limit;  /* bytes; the limit is --max-memory */

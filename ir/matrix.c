@@ -27,15 +27,15 @@ bool matrix_find(const char *text, enum matrix_unit *of)
     return false;
 }
 
-bool matrix_is_local(const struct matrix_row *r, enum matrix_part part)
+bool matrix_in_shared(const struct matrix_row *r, enum matrix_part part)
 {
-    return strcmp(r->layout[part], "local") == 0;
+    return strcmp(r->layout[part], "shared") == 0;
 }
 
 int matrix_bits(const struct matrix_row *r, enum matrix_part part, bool of_lane,
                 struct matrix_bit *bit)
 {
-    if (matrix_is_local(r, part))
+    if (matrix_in_shared(r, part))
         return 0;
     const char *s = r->layout[part], *bar = strchr(s, '|');
     int n = 0;
@@ -54,7 +54,7 @@ int matrix_bits(const struct matrix_row *r, enum matrix_part part, bool of_lane,
 int matrix_elements(const struct matrix_row *r, enum matrix_part part)
 {
     struct matrix_bit bit[MATRIX_BITS_MAX];
-    return matrix_is_local(r, part) ? 0 : 1 << matrix_bits(r, part, false, bit);
+    return matrix_in_shared(r, part) ? 0 : 1 << matrix_bits(r, part, false, bit);
 }
 
 int matrix_words(const struct matrix_row *r, enum matrix_part part)

@@ -289,8 +289,8 @@ static void print_memory(struct printer *p, const struct buffer *b)
         print_value(p, b->dim[a], 0);
     }
     text_puts(p->out, b->ndim ? "]" : "");
-    if (buffer_space(b) == SPACE_LOCAL)
-        text_printf(p->out, " %s", space_name(SPACE_LOCAL));
+    if (buffer_space(b) == SPACE_SHARED)
+        text_printf(p->out, " %s", space_name(SPACE_SHARED));
     if (b->is_global)
         text_printf(p->out, " %s%s", space_name(SPACE_GLOBAL), b->counts ? " counts" : "");
     if (b->is_alias)

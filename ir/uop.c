@@ -593,7 +593,7 @@ enum space buffer_space(const struct buffer *b)
     return b->kind == BUFFER_WEIGHT    ? SPACE_WEIGHTS
            : b->kind != BUFFER_SCRATCH ? SPACE_GLOBAL
            : b->is_global              ? SPACE_GLOBAL
-           : b->is_local               ? SPACE_LOCAL
+           : b->in_shared               ? SPACE_SHARED
                                        : SPACE_SCRATCH;
 }
 

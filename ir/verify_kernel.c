@@ -258,11 +258,11 @@ static void check_stage_of(const struct kernel_verifier *k, const struct uop *st
     int64_t threads;
     bool items = count_workers(store, WORKER_ITEM, &threads) > 0;
 
-    bool local = buffer_space(stage->arg.p) == SPACE_LOCAL;
+    bool local = buffer_space(stage->arg.p) == SPACE_SHARED;
     uint64_t *left = scratch_array(k->v.t, k->nword, sizeof *left);
     ARRAY_COPY(left, free_of(k, stage), k->nword);
     require(&k->v, stage, count_block_loops(stage) == local,
-            local ? "no loop, or several, of what is stored in local memory are a block's"
+            local ? "no loop, or several, of what is stored in shared memory are a block's"
                   : "a block's threads share what each of them needs");
     for (int i = first_range_of(store); i < store->nsrc && local; i++) {
         if (range_is_of_block(store->src[i]))
@@ -361,7 +361,7 @@ static void check_block(const struct kernel_verifier *k, const struct uop *sink)
     for (int i = 0; i < k->n; i++)
         any |= range_is_of_block(k->order[i]) || range_is_item(k->order[i]) ||
                ((k->order[i]->op == OP_STAGE || k->order[i]->op == OP_BUFFER) &&
-                buffer_space(k->order[i]->arg.p) == SPACE_LOCAL);
+                buffer_space(k->order[i]->arg.p) == SPACE_SHARED);
     for (int i = 0; i < sink->nsrc && any; i++) {
         int n;
         struct mem_mark mark = scratch_mark(k->v.t);
@@ -373,7 +373,7 @@ static void check_block(const struct kernel_verifier *k, const struct uop *sink)
         const struct buffer *to = uop_buffer_of(store->src[0]);
         enum space space = buffer_space(to);
         require(&k->v, store,
-                space == SPACE_GLOBAL || ((space == SPACE_LOCAL || to->is_register) && items),
+                space == SPACE_GLOBAL || ((space == SPACE_SHARED || to->is_register) && items),
                 "a block's threads pass scratch on that is each thread's own");
         check_stored(k, store);
         for (int j = 0; j < n; j++)

@@ -214,8 +214,8 @@ static void check_put(struct linear_verifier *l, const struct uop *u)
                 dtype_bits(to->dtype) == 8 * (int)dtype_nbytes(to->dtype),
             "no store of elements as they are");
     size_t nbytes = (size_t)COPY_LANES(u->arg.i) * dtype_nbytes(to->dtype);
-    require(&l->v, u, from->is_register != to->is_register || (from->is_local && !to->is_register),
-            "neither of a thread's own elements nor of local memory");
+    require(&l->v, u, from->is_register != to->is_register || (from->in_shared && !to->is_register),
+            "neither of a thread's own elements nor of shared memory");
     bool stored = from->kind != BUFFER_SCRATCH;
     for (int k = 0; k < l->nstored && !stored; k++)
         stored = l->stored[k] == from;
@@ -238,8 +238,8 @@ static void check_copy(struct linear_verifier *l, const struct uop *u)
                 dtype_bits(to->dtype) == 8 * (int)dtype_nbytes(to->dtype),
             "no copy of elements as they are");
     size_t nbytes = (size_t)COPY_LANES(u->arg.i) * dtype_nbytes(to->dtype);
-    require(&l->v, u, buffer_space(to) == SPACE_LOCAL && from->kind != BUFFER_SCRATCH,
-            "no copy from global to local memory");
+    require(&l->v, u, buffer_space(to) == SPACE_SHARED && from->kind != BUFFER_SCRATCH,
+            "no copy from global to shared memory");
     require(&l->v, u,
             nbytes >= COPY_NBYTES_LEAST && nbytes <= COPY_NBYTES_MOST && !(nbytes & (nbytes - 1)),
             "copies other than 4, 8 or 16 bytes");
@@ -318,7 +318,7 @@ static void check_tile(struct linear_verifier *l, const struct uop *u)
     }
     /* of shared memory: a matrix of matrix.def, in no register as such */
     int most =
-        buffer_space(uop_buffer_of(u->src[0])) == SPACE_LOCAL ? 2 * TILE_ROWS_MAX : TILE_ROWS_MAX;
+        buffer_space(uop_buffer_of(u->src[0])) == SPACE_SHARED ? 2 * TILE_ROWS_MAX : TILE_ROWS_MAX;
     require(&l->v, u, TILE_ROWS(bits) >= 1 && TILE_ROWS(bits) <= most &&
                           TILE_COLUMNS(bits) * size >= DOT_BYTES &&
                           TILE_COLUMNS(bits) * size <= TILE_ROW_NBYTES && TILE_STRIDE(bits) > 0,
@@ -515,7 +515,7 @@ static void check_matrix(struct linear_verifier *l, const struct uop *u)
         require(&l->v, u,
                 x->op == OP_LOAD && TILE_IS(x->arg.i) &&
                     (uop_buffer_of(x->src[0])->panel > 0) ==
-                        matrix_is_local(row, f ? MATRIX_B : MATRIX_A) &&
+                        matrix_in_shared(row, f ? MATRIX_B : MATRIX_A) &&
                     (x->dtype == row->dtype[f] || x->dtype == dtype_as_bits(row->dtype[f])) &&
                     TILE_ROWS(x->arg.i) == (along ? side : k) &&
                     TILE_COLUMNS(x->arg.i) == (along ? k : side),
@@ -529,8 +529,8 @@ static void check_barriers(struct linear_verifier *l, const struct uop *u, int m
 {
     const struct buffer *b = uop_buffer_of(u->src[memory]);
     bool begun = u->op == OP_MBAR_INIT;
-    require(&l->v, u, b && b->dtype == DTYPE_U64 && buffer_space(b) == SPACE_LOCAL,
-            "barriers that are no u64 of local memory");
+    require(&l->v, u, b && b->dtype == DTYPE_U64 && buffer_space(b) == SPACE_SHARED,
+            "barriers that are no u64 of shared memory");
     for (int k = 0; k < l->nstored && !begun; k++)
         begun = l->stored[k] == b;
     require(&l->v, u, begun, "of barriers that have not begun");

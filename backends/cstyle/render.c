@@ -47,7 +47,7 @@ static int image_shift(const struct writer *w, const struct buffer *b)
 /* Where a pointer to it points, in languages of devices. */
 static const char *space_of(const struct buffer *b)
 {
-    return buffer_space(b) == SPACE_LOCAL ? "local" : "global";
+    return buffer_space(b) == SPACE_SHARED ? "local" : "global";
 }
 
 /* Is the narrow float that u loads used only as its bits? It is not converted then. */

@@ -31,7 +31,7 @@ bool cuda_arch_read(const char *text, size_t n, struct cuda_arch *a, struct tgc 
 static bool has_local(const struct kernel *k)
 {
     for (int i = 0; i < k->nscratch; i++)
-        if (k->scratch[i]->is_local)
+        if (k->scratch[i]->in_shared)
             return true;
     return false;
 }

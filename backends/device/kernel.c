@@ -157,8 +157,8 @@ static bool begins_barriers(struct uop *const *linear, int n, const struct buffe
 /* Do the kernel's program or a variant's have barriers in this buffer? It aliases nothing then. */
 static bool is_barriers(const struct kernel *k, const struct buffer *b)
 {
-    bool any = b->is_local && begins_barriers(k->linear, k->nlinear, b);
-    for (int i = 0; i < k->nvariant && b->is_local; i++)
+    bool any = b->in_shared && begins_barriers(k->linear, k->nlinear, b);
+    for (int i = 0; i < k->nvariant && b->in_shared; i++)
         any |= begins_barriers(k->variant[i].linear, k->variant[i].nlinear, b);
     return any;
 }
@@ -172,7 +172,7 @@ int64_t device_local_at(const struct kernel *k, const struct buffer *b)
     for (int barriers = 0; barriers < 2; barriers++) {
         for (int i = 0; i < k->nscratch; i++) {
             const struct buffer *x = k->scratch[i];
-            if (!x->is_local || !scratch_is_on_stack(x) || is_barriers(k, x) != barriers)
+            if (!x->in_shared || !scratch_is_on_stack(x) || is_barriers(k, x) != barriers)
                 continue;
             int64_t align = x->panel ? PANEL_ALIGN : ALIGN,
                     from = x->is_alias ? 0 : (at + align - 1) / align * align;
@@ -191,7 +191,7 @@ static int64_t tiles_nbytes(const struct kernel *k)
     int64_t most = 0;
     for (int i = 0; i < k->nscratch; i++) {
         const struct buffer *b = k->scratch[i];
-        int64_t end = b->is_local && !is_barriers(k, b) && scratch_is_on_stack(b)
+        int64_t end = b->in_shared && !is_barriers(k, b) && scratch_is_on_stack(b)
                           ? device_local_at(k, b) + (int64_t)b->nbytes
                           : 0;
         most = end > most ? end : most;
@@ -223,13 +223,13 @@ static void write_array(const struct signature *s, const struct buffer *b, const
                         struct text *out)
 {
     const char *ctype = dtype_ctype(b->dtype);
-    if (b->is_local && s->memory && !is_barriers(s->f.k, b)) {
+    if (b->in_shared && s->memory && !is_barriers(s->f.k, b)) {
         const char *space = *s->d->global ? s->d->local : "";
         text_printf(out, "    %s%s *const %s = (%s%s *)(%s + %lld);\n", space, ctype, name, space,
                     ctype, s->memory, (long long)device_local_at(s->f.k, b));
         return;
     }
-    if (b->is_local && device_launched_local(s->d, s->f.k)) {
+    if (b->in_shared && device_launched_local(s->d, s->f.k)) {
         snippet_use(&s->f.p->snippets,
                     mem_printf(s->f.p->t, "%s_block_array", s->f.p->backend->name));
         text_printf(out, "    BLOCK_ARRAY(%s, %s, %zu, %lld);\n", ctype, name,
@@ -238,9 +238,9 @@ static void write_array(const struct signature *s, const struct buffer *b, const
     }
     bool has_boxes = (b->ring && b->transfer == TRANSFER_BULK) || b->bulk_stored;
     int n = b->panel ? PANEL_ALIGN : has_boxes ? BULK_MEMORY_ALIGNED : 16;
-    bool needs_none = !b->is_local || (!s->f.v && n == 16 && dtype_bits(b->dtype) >= 32);
+    bool needs_none = !b->in_shared || (!s->f.v && n == 16 && dtype_bits(b->dtype) >= 32);
     write_aligned(
-        s, needs_none ? 0 : n, buffer_space(b) == SPACE_LOCAL ? s->d->local : "",
+        s, needs_none ? 0 : n, buffer_space(b) == SPACE_SHARED ? s->d->local : "",
         mem_printf(s->f.p->t, "%s %s[%zu]", ctype, name, b->nbytes / dtype_nbytes(b->dtype)), out);
 }
 

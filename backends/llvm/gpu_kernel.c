@@ -103,7 +103,7 @@ static value place_scratch(struct emit *e, const struct kernel *k, const struct 
 {
     enum { ALIGN = 16 };
     size_t n = (b->nbytes + ALIGN - 1) / ALIGN * ALIGN;
-    if (buffer_space(b) != SPACE_LOCAL)
+    if (buffer_space(b) != SPACE_SHARED)
         return on_stack(e, e->l->ArrayType(e->i64, (unsigned)((n ? n : ALIGN) / 8)));
     const int64_t launched = device_launched_local(e->gpu->p->backend->driver, k);
     if (launched || device_has_over(k))

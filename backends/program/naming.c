@@ -164,24 +164,6 @@ static const char *name_var(struct program *p, struct names *names, const char *
     return name;
 }
 
-static void name_macros(struct program *p, bool output)
-{
-    static const struct macro_form form[] = {
-        {"", "_SIZE"}, {"", "_BYTES"}, {"", "_RANK"}, {"", "_DIMS"}};
-    const struct schedule *s = p->s;
-    for (int i = 0; i < (output ? s->noutput : s->ninput); i++) {
-        const struct buffer *b = output ? s->output[i] : s->input[i];
-        int entry = output ? entry_of_output(s, i) : entry_of_input(s, i);
-        const char *wanted = p->buffer_name[b->id];
-        if (training_target(p) == b)
-            wanted = "targets";
-        else if (entry >= 0 && !program_training(s))
-            wanted = mem_printf(p->t, "%s_%s", s->graph->entry[entry].name, b->name);
-        p->macro_name[b->id] =
-            program_name_macros(p, wanted, output ? "OUTPUT" : "INPUT", form, COUNT(form));
-    }
-}
-
 static void name_vars(struct program *p)
 {
     const struct schedule *s = p->s;
@@ -299,9 +281,6 @@ static void name_buffers(struct program *p)
             p->buffer_name[out->id] = names_unique(p->run, s->part[i]->state->from, "state");
     }
     name_intermediates(p);
-    p->macro_name = mem_array(p->t, (size_t)p->nbuffer_id + 1, sizeof *p->macro_name);
-    name_macros(p, false);
-    name_macros(p, true);
 }
 
 /* Takes the names that the entry's structs and functions have, if all of them are free. */

@@ -455,6 +455,7 @@ static struct program *program_new(struct tgc *t, const struct schedule *s,
     p->head_bytes = program_head_bytes(s);
     p->tasks.t = t;
     program_name_all(p);
+    example_name_macros(p);
     return p;
 }
 

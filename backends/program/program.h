@@ -371,6 +371,8 @@ void state_write_info(struct program *p, struct text *out);
 
 /* ----------------------------------------------------------------------------------- example.c */
 
+/* Decides their names, after all others. */
+void example_name_macros(struct program *p);
 /* NAME_TENSOR_SIZE, _BYTES, _RANK and _DIMS of what a caller passes. */
 void example_write_macros(struct program *p, struct text *out);
 /* The code at the head of NAME.h, in a comment: it compiles as the body of a function. */

@@ -382,7 +382,7 @@ static bool read_dims(struct kernel_reader *k, struct uop **dim, int *n)
     return expect(&k->r, ']', "behind the shape");
 }
 
-/* How many elements a panel of local memory has: rows of the panel's length, and as many as it
+/* How many elements a panel of shared memory has: rows of the panel's length, and as many as it
  * repeats after. */
 static bool read_panel(struct kernel_reader *k, struct buffer *b)
 {
@@ -492,7 +492,7 @@ static bool read_producers(struct kernel_reader *k, struct buffer *b)
 static bool read_ring(struct kernel_reader *k, struct buffer *b)
 {
     int64_t n;
-    if (!b->is_local || !accept_word(&k->r, "ring"))
+    if (!b->in_shared || !accept_word(&k->r, "ring"))
         return true;
     struct token at = k->r.token;
     if (!read_int(k, &n))
@@ -531,17 +531,17 @@ static bool read_memory(struct kernel_reader *k, enum buffer_kind kind, const ch
     b->id = id;
     k->r.t->next_buffer = k->r.t->next_buffer > id ? k->r.t->next_buffer : id + 1;
     struct token space = k->r.token;
-    b->is_local = accept_word(&k->r, space_name(SPACE_LOCAL));
-    if (b->is_local && kind != BUFFER_SCRATCH)
-        return read_error(&k->r, &space, "only scratch is local");
+    b->in_shared = accept_word(&k->r, space_name(SPACE_SHARED));
+    if (b->in_shared && kind != BUFFER_SCRATCH)
+        return read_error(&k->r, &space, "only scratch is shared");
     b->is_global =
-        kind == BUFFER_SCRATCH && !b->is_local && accept_word(&k->r, space_name(SPACE_GLOBAL));
+        kind == BUFFER_SCRATCH && !b->in_shared && accept_word(&k->r, space_name(SPACE_GLOBAL));
     b->counts = b->is_global && accept_word(&k->r, "counts");
     b->is_register =
-        kind == BUFFER_SCRATCH && !b->is_local && !b->is_global && accept_word(&k->r, "registers");
-    b->is_alias = b->is_local && accept_word(&k->r, "alias");
-    b->bulk_stored = b->is_local && accept_word(&k->r, "bulk_stored");
-    if (b->is_local && accept_word(&k->r, "panels") && !read_panel(k, b))
+        kind == BUFFER_SCRATCH && !b->in_shared && !b->is_global && accept_word(&k->r, "registers");
+    b->is_alias = b->in_shared && accept_word(&k->r, "alias");
+    b->bulk_stored = b->in_shared && accept_word(&k->r, "bulk_stored");
+    if (b->in_shared && accept_word(&k->r, "panels") && !read_panel(k, b))
         return false;
     if (!read_ring(k, b) || !read_order(k, b))
         return false;

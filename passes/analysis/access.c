@@ -254,7 +254,7 @@ int64_t index_divisor(struct tgc *t, const struct uop *offset)
 bool buffer_is_aligned(struct tgc *t, const struct buffer *b, int64_t n)
 {
     if (b->kind == BUFFER_SCRATCH)
-        return b->is_local || b->is_global;
+        return b->in_shared || b->is_global;
     for (; b->base; b = b->base)
         if (b->base_offset && index_divisor(t, b->base_offset) % n)
             return false;

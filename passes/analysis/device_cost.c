@@ -239,7 +239,7 @@ static void note_bytes(struct device_walk *w, const struct buffer *b, struct uop
         again *= moves ? 1 : l->block;
         places = l->is_places ? w->places : places;
     }
-    if (buffer_space(b) == SPACE_LOCAL) {
+    if (buffer_space(b) == SPACE_SHARED) {
         w->use->local_asked += all;
         return;
     }
@@ -268,7 +268,7 @@ static void note_access(struct device_walk *w, const struct uop *u)
     const struct device_row *d = w->t->device;
     const struct buffer *b = uop_buffer_of(u->src[0]);
     const struct uop *value = u->op == OP_STORE ? u->src[2] : u;
-    bool local = buffer_space(b) == SPACE_LOCAL, tile = u->op == OP_LOAD && TILE_IS(u->arg.i);
+    bool local = buffer_space(b) == SPACE_SHARED, tile = u->op == OP_LOAD && TILE_IS(u->arg.i);
     double nelem = tile ? (double)TILE_ROWS(u->arg.i) * TILE_COLUMNS(u->arg.i) / d->wave
                         : (double)value->lanes;
     /* shared memory serves many threads of a subgroup that read one address at once: a vector takes
@@ -313,8 +313,8 @@ static void note_put(struct device_walk *w, const struct uop *u)
     for (int k = 0; k < 2; k++) {
         if (of[k]->is_register)
             continue;
-        w->loaded |= k && !of[k]->is_local;
-        w->work.issued += iterations * (of[k]->is_local ? cost_grid_local(w->t->device)
+        w->loaded |= k && !of[k]->in_shared;
+        w->work.issued += iterations * (of[k]->in_shared ? cost_grid_local(w->t->device)
                                                         : cost_grid_load(w->t->device));
         note_bytes(w, of[k], u->src[k ? 3 : 1], taken_together(nbytes), false);
     }

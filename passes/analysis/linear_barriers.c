@@ -15,7 +15,7 @@ static const struct buffer *local_of(const struct uop *u)
     bool memory = u->op == OP_LOAD || u->op == OP_STORE;
     const struct uop *of = memory ? u->src[0] : u->op == OP_STAGE ? u : NULL;
     const struct buffer *b = of ? uop_buffer_of(of) : NULL;
-    return b && buffer_space(b) == SPACE_LOCAL ? b : NULL;
+    return b && buffer_space(b) == SPACE_SHARED ? b : NULL;
 }
 
 static bool is_noted(const struct passed *p, const struct buffer *b, bool stored)

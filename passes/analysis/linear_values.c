@@ -347,7 +347,7 @@ static void emit_barrier_before(struct linear *l, struct uop *stage)
     struct uop **order = uop_toposort(l->t, &stage->src[0], 1, &n);
     for (int i = 0; i < n; i++)
         if ((order[i]->op == OP_STAGE || order[i]->op == OP_BUFFER) &&
-            buffer_space(order[i]->arg.p) == SPACE_LOCAL)
+            buffer_space(order[i]->arg.p) == SPACE_SHARED)
             return;
     for (; at + 1 < l->nprogram; at++)
         l->program[at] = l->program[at + 1];
@@ -361,7 +361,7 @@ static void emit_stage(struct linear *l, struct uop *u)
     double trips = l->trips;
     struct uop *outer = l->nest;
     struct linear_part body = linear_under(l, u->src, 2), outside = linear_outside(l, u->src, 2);
-    bool local = buffer_space(u->arg.p) == SPACE_LOCAL;
+    bool local = buffer_space(u->arg.p) == SPACE_SHARED;
     if (local)
         emit_barrier_before(l, u);
     l->nest = u;

@@ -22,7 +22,7 @@ static bool is_computed(const struct uop *u, int depth)
 {
     if (u->op == OP_LOAD)
         return u->src[0]->op == OP_BUFFER && !uop_buffer_of(u->src[0])->is_register &&
-               buffer_space(uop_buffer_of(u->src[0])) != SPACE_LOCAL &&
+               buffer_space(uop_buffer_of(u->src[0])) != SPACE_SHARED &&
                (u->nsrc == 2 || load_is_zero_elsewhere(u));
     bool any = u->op == OP_CAST || u->op == OP_MUL || u->op == OP_ADD || u->op == OP_SUB ||
                u->op == OP_AND || u->op == OP_SHR;
@@ -284,7 +284,7 @@ bool matrix_sums_are_factor(const struct matrix_row *row, enum matrix_part part)
     struct matrix_bit sum[MATRIX_BITS_MAX], factor[MATRIX_BITS_MAX];
     enum matrix_coordinate side = part == MATRIX_A ? MATRIX_M : MATRIX_N;
     int n = matrix_bits(row, MATRIX_SUM, true, sum);
-    bool same = !matrix_is_local(row, part) && matrix_bits(row, part, true, factor) == n &&
+    bool same = !matrix_in_shared(row, part) && matrix_bits(row, part, true, factor) == n &&
                 row->dtype[MATRIX_SUM] == DTYPE_F32;
     for (int i = 0; i < n && same; i++)
         same = sum[i].bit == factor[i].bit &&
@@ -429,8 +429,8 @@ static bool read_product(struct tgc *t, const struct uop *store, const struct uo
             struct matrix_tile *tile = &p->factor[i];
             struct uop *load = factor[i] = bits_of(factor[i]);
             fits = load->op == OP_LOAD && load->nsrc == 2 &&
-                   buffer_space(uop_buffer_of(load->src[0])) == SPACE_LOCAL &&
-                   (matrix_is_local(row, part) ? find_panel_tile(t, load, side, row, &axes, tile)
+                   buffer_space(uop_buffer_of(load->src[0])) == SPACE_SHARED &&
+                   (matrix_in_shared(row, part) ? find_panel_tile(t, load, side, row, &axes, tile)
                                                : find_tile(t, load, side, &axes, tile));
         }
         if (fits)

@@ -312,11 +312,12 @@ static bool find_groups(const struct tgc *t, const struct tiling *of, struct til
     s->panels = true;
     for (int i = 0; device_matrix(t, i, &by.of, &by.gflops); i++) {
         by.row = matrix_row(by.of);
-        bool fits = matrix_is_local(by.row, MATRIX_B) && by.row->lanes == WAVES * t->device->wave &&
+        bool fits = matrix_in_shared(by.row, MATRIX_B) &&
+                    by.row->lanes == WAVES * t->device->wave &&
                     by.row->dtype[MATRIX_A] == s->x->factor &&
                     by.row->dtype[MATRIX_B] == s->x->factor &&
                     by.row->size[MATRIX_M] == WAVES * s->row->size[MATRIX_M];
-        if (fits && matrix_is_local(by.row, MATRIX_A) && s->keys % by.row->size[MATRIX_N] == 0 &&
+        if (fits && matrix_in_shared(by.row, MATRIX_A) && s->keys % by.row->size[MATRIX_N] == 0 &&
             is_nearer(s->keys, &by, &s->by[SCORES]))
             s->by[SCORES] = by;
         if (fits && matrix_sums_are_factor(by.row, MATRIX_A) &&

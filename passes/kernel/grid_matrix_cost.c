@@ -30,7 +30,7 @@ static void set_row(const struct tgc *t, struct matrix_choice *c)
 {
     c->local_nbytes = device_local_nbytes(t);
     c->row = matrix_row(c->of);
-    c->reads_copies = matrix_is_local(c->row, MATRIX_A);
+    c->reads_copies = matrix_in_shared(c->row, MATRIX_A);
     for (int i = 0; i < 3; i++)
         c->nelem[i] = matrix_elements(c->row, (enum matrix_part)i);
 }
@@ -145,7 +145,7 @@ static bool take_instruction(struct tgc *t, const struct product *x, int i, bool
     if (!device_matrix(t, i, &c->of, &c->gflops))
         return false;
     set_row(t, c);
-    bool of_copies = matrix_is_local(c->row, MATRIX_A) == matrix_is_local(c->row, MATRIX_B);
+    bool of_copies = matrix_in_shared(c->row, MATRIX_A) == matrix_in_shared(c->row, MATRIX_B);
     if (!of_copies || c->row->lanes % t->device->wave ||
         !matrix_factors(sum, c->row, exchanged, factor))
         return false;

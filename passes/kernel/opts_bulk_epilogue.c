@@ -63,7 +63,7 @@ bool apply_bulk_epilogue(struct work *w, const struct opt *opt)
     work_close(w);
     struct uop *memory = w->ast->src[opt->store]->src[0], *reader = NULL;
     const struct buffer *was = uop_buffer_of(memory);
-    if (opt->of != OF_STORE || was->kind != BUFFER_SCRATCH || buffer_space(was) != SPACE_LOCAL ||
+    if (opt->of != OF_STORE || was->kind != BUFFER_SCRATCH || buffer_space(was) != SPACE_SHARED ||
         was->bulk_stored || !(reader = find_reader(w, memory)))
         return work_refuse(
             w, "the store writes no scratch in shared memory that another store copies unchanged");

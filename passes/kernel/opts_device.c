@@ -320,7 +320,7 @@ bool apply_block_reduce(struct work *w, const struct opt *opt)
         x.nloop ? uop_intern(t, OP_REDUCE, x.sum->dtype, src, 1 + x.nloop, x.sum->arg) : x.value;
     stage[0] = uop_substitute(t, part, x.thread, thread);
     stage[1] = stage[2] = thread;
-    union arg memory = {.p = work_new_memory(w, x.sum->dtype, opt->n, SPACE_LOCAL)};
+    union arg memory = {.p = work_new_memory(w, x.sum->dtype, opt->n, SPACE_SHARED)};
     load[0] = uop_intern(t, OP_STAGE, x.sum->dtype, stage, 3, memory);
     load[1] = x.thread;
     src[0] = uop_intern(t, OP_LOAD, x.sum->dtype, load, 2, (union arg){0});
@@ -392,7 +392,7 @@ bool apply_slice_k(struct work *w, const struct opt *opt)
     stage[1] = l.by_column ? place_of_part(t, &l, outer, inner) : thread;
     stage[2] = thread;
     union arg memory = {
-        .p = work_new_memory(w, x.sum->dtype, l.by_column ? n * l.row : threads, SPACE_LOCAL)};
+        .p = work_new_memory(w, x.sum->dtype, l.by_column ? n * l.row : threads, SPACE_SHARED)};
     load[0] = uop_intern(t, OP_STAGE, x.sum->dtype, stage, 3, memory);
     load[1] = place_of_part(t, &l, column, x.thread);
     src[0] = uop_intern(t, OP_LOAD, x.sum->dtype, load, 2, (union arg){0});
@@ -476,7 +476,7 @@ bool apply_share_stage(struct work *w, const struct opt *opt)
     work_name_like(t, thread, stage->src[2]);
     src[0] = uop_substitute(t, stage->src[0], stage->src[2], thread);
     src[1] = src[2] = thread;
-    union arg memory = {.p = work_new_memory(w, stage->dtype, was->dim[0]->vmax, SPACE_LOCAL)};
+    union arg memory = {.p = work_new_memory(w, stage->dtype, was->dim[0]->vmax, SPACE_SHARED)};
     struct uop *local = uop_intern(t, OP_STAGE, stage->dtype, src, 3, memory);
     store = uop_substitute(t, store, stage, local);
     work_put_stores(w, opt->store, &store, 1);
@@ -495,11 +495,11 @@ bool apply_share_scratch(struct work *w, const struct opt *opt)
     for (int i = 0; i < w->ast->nsrc; i++) {
         struct uop *memory = w->ast->src[i]->src[0];
         const struct buffer *b = uop_buffer_of(memory);
-        if (b->kind != BUFFER_SCRATCH || b->is_local || b->is_global || map_get(&by, memory))
+        if (b->kind != BUFFER_SCRATCH || b->in_shared || b->is_global || map_get(&by, memory))
             continue;
         if (b->ndim != 1 || b->dim[0]->op != OP_CONST)
             return work_refuse(w, "the scratch's size is unknown at compile time");
-        struct buffer *local = work_new_memory(w, b->dtype, b->dim[0]->arg.i, SPACE_LOCAL);
+        struct buffer *local = work_new_memory(w, b->dtype, b->dim[0]->arg.i, SPACE_SHARED);
         map_set(&by, memory, uop_buffer(t, local));
         passed++;
     }

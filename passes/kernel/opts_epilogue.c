@@ -155,7 +155,7 @@ bool apply_stage_epilogue(struct work *w, const struct opt *opt)
     struct uop *passed = find_passed(w, opt, x.store);
     if (!passed)
         return false;
-    struct uop *memory = uop_buffer(t, work_new_memory(w, passed->dtype, nelem, SPACE_LOCAL)),
+    struct uop *memory = uop_buffer(t, work_new_memory(w, passed->dtype, nelem, SPACE_SHARED)),
                *row = work_new_range(t, rows, AXIS_LOOP),
                *column = work_new_range(t, columns, AXIS_LOOP);
     work_name_like(t, row, x.row);
@@ -308,7 +308,7 @@ bool apply_alias_epilogue(struct work *w, const struct opt *opt)
     work_close(w);
     struct uop *store = w->ast->src[opt->store], *memory = store->src[0], **order;
     const struct buffer *was = uop_buffer_of(memory);
-    if (opt->of != OF_STORE || was->kind != BUFFER_SCRATCH || buffer_space(was) != SPACE_LOCAL ||
+    if (opt->of != OF_STORE || was->kind != BUFFER_SCRATCH || buffer_space(was) != SPACE_SHARED ||
         was->is_alias)
         return work_refuse(
             w, "the store writes no scratch in shared memory, or it is an alias already");
@@ -319,10 +319,10 @@ bool apply_alias_epilogue(struct work *w, const struct opt *opt)
     for (int i = 0; i < w->ast->nsrc; i++) {
         order = uop_toposort(t, &w->ast->src[i], 1, &n);
         for (int k = 0; k < n; k++) {
-            bool stage = order[k]->op == OP_STAGE && buffer_space(order[k]->arg.p) == SPACE_LOCAL;
+            bool stage = order[k]->op == OP_STAGE && buffer_space(order[k]->arg.p) == SPACE_SHARED;
             copies += stage && i == opt->store;
             if ((stage && i != opt->store) || (order[k]->op == OP_BUFFER && order[k] != memory &&
-                                               buffer_space(order[k]->arg.p) == SPACE_LOCAL))
+                                               buffer_space(order[k]->arg.p) == SPACE_SHARED))
                 return work_refuse(w, "other stores use shared memory, too");
         }
     }

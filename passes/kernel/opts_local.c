@@ -143,7 +143,7 @@ static void order_tile(const struct uop *sum, struct copy *c)
     const struct matrix_row *row = matrix_row((enum matrix_unit)(REDUCE_MATRIX(sum->arg.i) - 1));
     order_loops(c, 0);
     bool of_sum = is_of_sum(sum, c->v[c->ndim - 1].of) ||
-                  (matrix_is_local(row, MATRIX_B) && dtype_nbytes(row->dtype[MATRIX_A]) != 2);
+                  (matrix_in_shared(row, MATRIX_B) && dtype_nbytes(row->dtype[MATRIX_A]) != 2);
     move_inside(sum, c, of_sum);                     /* pixels of several images are on both
                                                       * sides of their channels */
     for (c->row = c->ndim; c->row > 0 && is_of_sum(sum, c->v[c->row - 1].of) == of_sum; c->row--)
@@ -170,7 +170,7 @@ static bool find_copy(struct work *w, const struct uop *store, const struct uop 
     *c = (struct copy){
         .unit = 1,
         .digits = REDUCE_MATRIX(sum->arg.i) &&
-                  matrix_is_local(matrix_row((enum matrix_unit)(REDUCE_MATRIX(sum->arg.i) - 1)),
+                  matrix_in_shared(matrix_row((enum matrix_unit)(REDUCE_MATRIX(sum->arg.i) - 1)),
                                   MATRIX_A)};
     for (int i = axis + 2; i < sum->nsrc; i++)
         if (range_is(sum->src[i], AXIS_GROUP) ? !add_group(w, c, load, sum->src[i])
@@ -396,7 +396,7 @@ static struct uop *copied(struct work *w, struct uop *value, struct uop *at, str
     src[0] = as_bits ? uop_intern(t, OP_BITCAST, kept, src, 1, (union arg){0}) : src[0];
     for (int i = 0; i < n; i++)
         src[2 + i] = loop[i];
-    union arg memory = {.p = work_new_memory(w, kept, nelem, SPACE_LOCAL)};
+    union arg memory = {.p = work_new_memory(w, kept, nelem, SPACE_SHARED)};
     struct uop *read[2] = {uop_intern(t, OP_STAGE, kept, src, 2 + n, memory), from};
     struct uop *copy = uop_intern(t, OP_LOAD, kept, read, 2, (union arg){0});
     return as_bits ? uop_intern(t, OP_BITCAST, value->dtype, &copy, 1, (union arg){0}) : copy;

@@ -43,7 +43,7 @@ static bool is_copy(struct work *w, const struct uop *sum, struct uop *stage)
     bool of_step = false;
     for (int i = 1; i < sum->nsrc; i++)
         of_step |= uop_depends_on(w->t, stage, sum->src[i]);
-    return of_step && stage->op == OP_STAGE && buffer_space(stage->arg.p) == SPACE_LOCAL;
+    return of_step && stage->op == OP_STAGE && buffer_space(stage->arg.p) == SPACE_SHARED;
 }
 
 /* The innermost band that each thread runs by itself; NULL: there is none. */
@@ -61,7 +61,7 @@ static struct uop *band_of(const struct uop *store)
 static bool is_copy_of_band(struct work *w, struct uop *stage, struct uop *band)
 {
     int n, loads = 0;
-    if (!band || stage->op != OP_STAGE || buffer_space(stage->arg.p) != SPACE_LOCAL ||
+    if (!band || stage->op != OP_STAGE || buffer_space(stage->arg.p) != SPACE_SHARED ||
         !uop_depends_on(w->t, stage, band))
         return false;
     struct uop **order = uop_toposort(w->t, &stage, 1, &n);
@@ -96,7 +96,7 @@ static bool has_only_copies_of(struct work *w, struct uop *store, const struct u
     bool only = true;
     struct uop **order = uop_toposort(w->t, &store, 1, &n);
     for (int i = 0; i < n && only; i++)
-        only = order[i]->op != OP_STAGE || buffer_space(order[i]->arg.p) != SPACE_LOCAL ||
+        only = order[i]->op != OP_STAGE || buffer_space(order[i]->arg.p) != SPACE_SHARED ||
                is_copy(w, sum, order[i]);
     return only;
 }
@@ -191,7 +191,7 @@ bool apply_pipeline(struct work *w, const struct opt *opt)
             (!of_band && !steps_are_known(w, opt, store, sum, stage)) || !may_come(w, opt, stage))
             return false;
         struct buffer *b =
-            work_new_memory(w, stage->dtype, sat_mul(opt->n, part_of(was, opt->how)), SPACE_LOCAL);
+            work_new_memory(w, stage->dtype, sat_mul(opt->n, part_of(was, opt->how)), SPACE_SHARED);
         b->ring = (int)opt->n;
         b->transfer = opt->how;
         b->panel = was->panel;

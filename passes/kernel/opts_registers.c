@@ -275,7 +275,7 @@ bool apply_keep_in_registers(struct work *w, const struct opt *opt)
     work_close(w);
     struct uop *store = w->ast->src[opt->store], *memory = store->src[0];
     const struct buffer *was = uop_buffer_of(memory);
-    if (opt->of != OF_STORE || was->kind != BUFFER_SCRATCH || !was->is_local || was->ndim != 1 ||
+    if (opt->of != OF_STORE || was->kind != BUFFER_SCRATCH || !was->in_shared || was->ndim != 1 ||
         was->dim[0]->op != OP_CONST)
         return work_refuse(w, "the store writes no scratch in shared memory");
     int64_t nelem = own_elements(w->t, store);

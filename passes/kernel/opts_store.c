@@ -434,7 +434,7 @@ bool apply_stage(struct work *w, const struct opt *opt)
     int64_t size, nelem = 1;
     if (!sum || work_is_of_sum(w, store, sum))
         return work_refuse(w, "the store has no such sum, or it is a term of another one");
-    if (opt->space != SPACE_SCRATCH && opt->space != SPACE_LOCAL)
+    if (opt->space != SPACE_SCRATCH && opt->space != SPACE_SHARED)
         return work_refuse(w, "a sum is staged in scratch or in shared memory");
     struct uop *stage = work_stage_of(w, store, sum);
     const struct uop *nest = stage ? stage : store;
@@ -449,7 +449,7 @@ bool apply_stage(struct work *w, const struct opt *opt)
         if (reads_stage_of(w, sum, nest->src[i]))
             return work_refuse(w, "the sum reads a stage that depends on the loop");
         struct uop *r = uop_axis(t, uop_int(t, size), AXIS_LOOP,
-                                 n == 2 && opt->space == SPACE_LOCAL ? WORKER_BLOCK : WORKER_EACH);
+                                 n == 2 && opt->space == SPACE_SHARED ? WORKER_BLOCK : WORKER_EACH);
         work_name_like(t, r, nest->src[i]);
         map_set(&by, nest->src[i], r);
         src[1] = sym_add(t, sym_muli(t, src[1], size), r);

@@ -29,7 +29,7 @@ static struct uop *find_copy(struct work *w, const struct opt *opt, struct uop *
     for (int i = 0; i < n; i++)
         if (order[i]->op == OP_LOAD && operand-- == 0)
             return order[i]->src[0]->op == OP_STAGE &&
-                           buffer_space(uop_buffer_of(order[i]->src[0])) == SPACE_LOCAL
+                           buffer_space(uop_buffer_of(order[i]->src[0])) == SPACE_SHARED
                        ? order[i]->src[0]
                        : NULL;
     return NULL;
@@ -48,7 +48,7 @@ static struct buffer *new_panels(struct work *w, const struct buffer *was, int64
         (void)work_refuse(w, why);
         return NULL;
     }
-    struct buffer *b = work_new_memory(w, was->dtype, nelem, SPACE_LOCAL);
+    struct buffer *b = work_new_memory(w, was->dtype, nelem, SPACE_SHARED);
     b->panel = nelem / n * (PANEL_ROW_NBYTES / nbytes);
     return b;
 }
@@ -80,7 +80,7 @@ static bool swizzle_passed(struct work *w, const struct opt *opt)
     work_close(w);
     struct uop *memory = w->ast->src[opt->store]->src[0];
     const struct buffer *was = uop_buffer_of(memory);
-    if (was->kind != BUFFER_SCRATCH || buffer_space(was) != SPACE_LOCAL || was->ndim != 1)
+    if (was->kind != BUFFER_SCRATCH || buffer_space(was) != SPACE_SHARED || was->ndim != 1)
         return work_refuse(w, "the store writes no scratch in shared memory");
     struct buffer *b = new_panels(w, was, opt->n);
     if (!b)

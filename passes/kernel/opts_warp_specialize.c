@@ -38,7 +38,7 @@ static bool leaves_threads_alone(struct work *w, struct uop *store, const struct
     struct uop **order = uop_toposort(w->t, &store, 1, &n);
     for (int i = 0; i < n; i++) {
         const struct uop *u = order[i];
-        if (u->op == OP_STAGE && buffer_space(uop_buffer_of(u)) == SPACE_LOCAL &&
+        if (u->op == OP_STAGE && buffer_space(uop_buffer_of(u)) == SPACE_SHARED &&
             !map_get(copies, u))
             return work_refuse(
                 w, "the block's threads write shared memory other than by the sum's bulk copies");

@@ -2,7 +2,7 @@
  *
  *      pack 0.sum0 operand=1 axis=3 n=16 space=weights      w[k][n]   -> [n/16][k][16]
  *      pack 0.sum0 operand=1 axis=0 n=224 space=scratch     k[j][e]   -> keys[e][j], j < 224
- *      pack 0.sum0 operand=0 axis=1 n=64 space=local        x[i][k]   -> row[k], outside of loop 1
+ *      pack 0.sum0 operand=0 axis=1 n=64 space=shared        x[i][k]   -> row[k], outside of loop 1
  *
  * The copy has one axis for each loop of the nest along which the operand varies, in this order:
  * the loops, the sum's, the part of a panel, lanes, `axis`, a group of bytes.
@@ -246,7 +246,7 @@ static struct uop *pack_in_scratch(struct work *w, const struct nest *m, const s
     from[3] = uop_consti(t, load->dtype, 0);
     src[0] = uop_intern(t, OP_LOAD, load->dtype, from, wide > size ? 4 : 2, (union arg){0});
     union arg scratch = {.p = work_new_memory(w, load->dtype, step,
-                                              local ? SPACE_LOCAL : SPACE_SCRATCH)};
+                                              local ? SPACE_SHARED : SPACE_SCRATCH)};
     struct uop *copy = uop_intern(t, OP_STAGE, load->dtype, src, c.ndim + 2, scratch);
     return load_at(t, load->dtype, copy, offset);
 }
@@ -309,7 +309,7 @@ bool apply_pack(struct work *w, const struct opt *opt)
         return work_refuse(w, "the sum has no such operand");
     struct uop *inner = m.store->src[at], *load = m.load[opt->operand];
     int64_t size = range_fixed_size(inner);
-    bool known = opt->space == SPACE_WEIGHTS, local = opt->space == SPACE_LOCAL;
+    bool known = opt->space == SPACE_WEIGHTS, local = opt->space == SPACE_SHARED;
     if (opt->space == SPACE_GLOBAL || local != range_is_of_block(inner) || (local && stage))
         return work_refuse(w,
                            "a copy in shared memory needs a loop that the block's threads share");

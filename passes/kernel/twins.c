@@ -65,7 +65,7 @@ static bool buffers_agree(const struct buffer *x, const struct buffer *y)
            !memcmp(x->dim, y->dim, (size_t)x->ndim * sizeof *x->dim) && x->nbytes == y->nbytes &&
            !x->data == !y->data && views_agree(x->storage, y->storage) &&
            x->is_ordered == y->is_ordered && !memcmp(x->order, y->order, sizeof x->order) &&
-           !x->base == !y->base && x->is_local == y->is_local && x->is_global == y->is_global &&
+           !x->base == !y->base && x->in_shared == y->in_shared && x->is_global == y->is_global &&
            x->counts == y->counts && x->ring == y->ring && x->transfer == y->transfer &&
            x->is_register == y->is_register && x->panel == y->panel && x->is_alias == y->is_alias &&
            x->bulk_stored == y->bulk_stored && x->cluster == y->cluster &&

@@ -178,7 +178,7 @@ static bool lay_over(struct memory *m, struct slot *place, int n, int ndirection
 bool scratch_is_on_stack(const struct buffer *b)
 {
     return b->kind == BUFFER_SCRATCH && b->nbytes > 0 && !b->is_global &&
-           (b->nbytes <= STACK_SCRATCH_NBYTES || b->is_local || b->is_register);
+           (b->nbytes <= STACK_SCRATCH_NBYTES || b->in_shared || b->is_register);
 }
 
 size_t scratch_stride(const struct buffer *b)

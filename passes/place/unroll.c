@@ -64,7 +64,7 @@ static int64_t loaded_nbytes(const struct uop *load, int64_t widest)
 static bool is_lasting(const struct uop *u)
 {
     const struct buffer *b = is_load(u) ? uop_buffer_of(memory_of(u)) : NULL;
-    return b && buffer_space(b) != SPACE_LOCAL && !(u->op == OP_PUT && b->is_register);
+    return b && buffer_space(b) != SPACE_SHARED && !(u->op == OP_PUT && b->is_register);
 }
 
 /* The bytes that a loop loads in all iterations and that are invariant in the loop around it, or
@@ -360,7 +360,7 @@ bool loop_is_step(struct uop *const *u, int n, int loop)
         if (u[i]->op != OP_LOAD && u[i]->op != OP_ASSIGN && u[i]->op != OP_SPLAT &&
             u[i]->op != OP_LANE && u[i]->op != OP_INTRINSIC && !op_is_elementwise(u[i]->op))
             return false;
-        local |= u[i]->op == OP_LOAD && buffer_space(uop_buffer_of(u[i]->src[0])) == SPACE_LOCAL;
+        local |= u[i]->op == OP_LOAD && buffer_space(uop_buffer_of(u[i]->src[0])) == SPACE_SHARED;
         adds |= u[i]->op == OP_ASSIGN;
     }
     return local && adds && i - loop <= BODY_MOST;

@@ -135,8 +135,8 @@ double cost_of_matrix(const struct device_row *d, enum matrix_unit of, double gf
 {
     const struct matrix_row *r = matrix_row(of);
     double nbytes = (double)dtype_nbytes(r->dtype[MATRIX_A]) * r->size[MATRIX_K], read = 0;
-    read += matrix_is_local(r, MATRIX_A) ? nbytes * r->size[MATRIX_M] : 0;
-    read += matrix_is_local(r, MATRIX_B) ? nbytes * r->size[MATRIX_N] : 0;
+    read += matrix_in_shared(r, MATRIX_A) ? nbytes * r->size[MATRIX_M] : 0;
+    read += matrix_in_shared(r, MATRIX_B) ? nbytes * r->size[MATRIX_N] : 0;
     double fetched = read / (d->gflops * RATIO_GRID_LOCAL),
            arithmetic = 2.0 * r->size[MATRIX_M] * r->size[MATRIX_N] * r->size[MATRIX_K] / gflops;
     return arithmetic > fetched ? arithmetic : fetched;

@@ -140,7 +140,7 @@ int device_role_registers(const struct tgc *t, int64_t consumers, int64_t produc
  * those of 8-bit floats. */
 static bool is_beyond_llvm(const struct matrix_row *r)
 {
-    return matrix_is_local(r, MATRIX_B) || dtype_is_f8(r->dtype[MATRIX_A]);
+    return matrix_in_shared(r, MATRIX_B) || dtype_is_f8(r->dtype[MATRIX_A]);
 }
 
 bool device_matrix(const struct tgc *t, int i, enum matrix_unit *of, double *gflops)

@@ -131,8 +131,8 @@ static void find_loads(const struct expander *e, struct row *r)
         struct uop *u = e->in[i];
         const struct buffer *b = u->op == OP_LOAD ? uop_buffer_of(u->src[0]) : NULL;
         int64_t stride;
-        if (!b || b->is_register || (r->apart && b->is_local) ||
-            (b->kind == BUFFER_SCRATCH && !b->is_local) || u->lanes != 1 ||
+        if (!b || b->is_register || (r->apart && b->in_shared) ||
+            (b->kind == BUFFER_SCRATCH && !b->in_shared) || u->lanes != 1 ||
             !index_stride(t, u->src[1], lane, &stride) || stride != 1)
             continue;
         struct row_load of = {u, sym_sub(t, u->src[1], lane), NULL, 0};
@@ -147,7 +147,7 @@ static bool is_move(const struct row *r)
 {
     return stores_neighbours(r) && r->nload == 1 && !r->load[0].valid &&
            r->store->src[2] == r->load[0].load &&
-           uop_buffer_of(r->load[0].load->src[0])->is_local &&
+           uop_buffer_of(r->load[0].load->src[0])->in_shared &&
            r->load[0].load->dtype == uop_buffer_of(r->store->src[0])->dtype && r->load[0].n == r->n;
 }
 
@@ -169,7 +169,7 @@ static bool find_row(const struct expander *e, int at, struct row *r)
     const struct buffer *b = uop_buffer_of(r->store->src[0]);
     if (b->is_register || !index_stride(t, r->store->src[1], lane, &stride))
         return false;
-    r->apart = stride != 1 && b->is_local;
+    r->apart = stride != 1 && b->in_shared;
     if (stride != 1 && !r->apart)
         return false;
     r->at = sym_sub(t, r->store->src[1], lane);

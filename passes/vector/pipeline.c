@@ -413,7 +413,7 @@ static bool passes_on(const struct steps *s)
     for (int i = s->first; i < s->end; i++) {
         const struct uop *u = s->e->in[i];
         if (u->op == OP_STORE && !has_parts(u) &&
-            buffer_space(uop_buffer_of(u->src[0])) == SPACE_LOCAL)
+            buffer_space(uop_buffer_of(u->src[0])) == SPACE_SHARED)
             return true;
     }
     return false;

@@ -111,7 +111,7 @@ static void read_boxes(struct steps *s)
 static struct uop *new_barriers(struct steps *s)
 {
     struct buffer *b = kernel_new_scratch(s->e->t, s->kernel, DTYPE_U64, s->stages);
-    b->is_local = true;
+    b->in_shared = true;
     /* only this program uses it; no AST has it */
     b->nbytes = (size_t)s->stages * dtype_nbytes(DTYPE_U64);
     return uop_buffer(s->e->t, b);

@@ -46,7 +46,7 @@ struct products {
 
 static bool is_product(const struct uop *u)
 {
-    return u->op == OP_MATRIX && matrix_is_local(matrix_row(MATRIX_ROW(u->arg.i)), MATRIX_B);
+    return u->op == OP_MATRIX && matrix_in_shared(matrix_row(MATRIX_ROW(u->arg.i)), MATRIX_B);
 }
 
 static bool stores_panels(const struct uop *u)

@@ -280,7 +280,7 @@ struct memory *block_memory(struct launch *l, const struct block *b, struct memo
 static void exchange_cells(struct launch *l, const struct block *b)
 {
     for (int i = 0; i < l->nwindow; i++)
-        if (l->window[i].is_local) {
+        if (l->window[i].in_shared) {
             struct memory *now = l->window[i].memory, *own = &b->own[i], was = *now;
             now->cell = own->cell, now->known = own->known;
             own->cell = was.cell, own->known = was.known;
@@ -306,7 +306,7 @@ static void enter_block(struct launch *l, struct block *b)
 {
     l->here = b;
     for (int i = 0; b->own && i < l->nwindow; i++)
-        if (l->window[i].is_local)
+        if (l->window[i].in_shared)
             memcpy(l->window[i].memory->at, b->own[i].at, b->own[i].nbytes);
     if (b->own)
         exchange_cells(l, b);
@@ -316,7 +316,7 @@ static void leave_block(struct launch *l)
 {
     struct block *b = l->here;
     for (int i = 0; b->own && i < l->nwindow; i++)
-        if (l->window[i].is_local)
+        if (l->window[i].in_shared)
             memcpy(b->own[i].at, l->window[i].memory->at, b->own[i].nbytes);
     if (b->own)
         exchange_cells(l, b);
@@ -329,8 +329,8 @@ static bool create_own(struct launch *l, struct block *b)
     b->own = calloc((size_t)l->nwindow + 1, sizeof *b->own);
     for (int i = 0; b->own && i < l->nwindow; i++) {
         const size_t nbytes = l->window[i].memory->nbytes;
-        unsigned char *at = l->window[i].is_local ? malloc(nbytes + 1) : NULL;
-        if (l->window[i].is_local && (!at || !memory_create(&b->own[i], at, nbytes))) {
+        unsigned char *at = l->window[i].in_shared ? malloc(nbytes + 1) : NULL;
+        if (l->window[i].in_shared && (!at || !memory_create(&b->own[i], at, nbytes))) {
             free(at);
             b->own[i].at = NULL;
             return false;
@@ -381,7 +381,7 @@ static void begin_block(struct launch *l, struct block *b, const size_t first[3]
     bulk_begin_block(l, b);
     leaving_begin_block(b);
     for (int k = 0; k < l->nwindow; k++)
-        if (l->window[k].is_local) {
+        if (l->window[k].in_shared) {
             struct memory *m = l->window[k].memory;
             memset(m->at, 0xa5, m->nbytes);
             memset(m->known, 0, m->nbytes);

@@ -251,7 +251,7 @@ struct order {
 struct window {
     struct memory *memory;
     size_t from, to;
-    bool is_local, is_writable;
+    bool in_shared, is_writable;
     bool is_written; /* by this launch, through any window */
     char name[MAX_NAME];
 };

@@ -191,7 +191,7 @@ void emulator_matrix(const char *what, void *sum, const void *a, const void *b)
     const struct matrix_row *r = NULL;
     for (size_t i = 0; i < ROWS && !r; i++)
         r = strcmp(rows[i].text, what) == 0 ? &rows[i] : NULL;
-    if (r && strcmp(r->layout[B], "local") != 0)
+    if (r && strcmp(r->layout[B], "shared") != 0)
         multiply(r, sum, a, b);
     else
         products_do(what, r, sum, a, b);

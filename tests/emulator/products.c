@@ -117,7 +117,7 @@ static unsigned char *local_at(struct launch *l, uint32_t at, const struct memor
     for (int i = 0; i < l->nwindow; i++) {
         const struct memory *m = l->window[i].memory;
         const uint32_t offset = (at - (uint32_t)(uintptr_t)m->at) & ADDRESS;
-        if (l->window[i].is_local && offset < m->nbytes) {
+        if (l->window[i].in_shared && offset < m->nbytes) {
             *memory = m;
             return m->at + offset;
         }

@@ -446,7 +446,7 @@ static bool pass_local(struct launch *l, const struct parameter *a, size_t nbyte
                            ? add_window(l, &to->local, 0, nbytes, a->name)
                            : NULL;
     if (w)
-        w->is_local = w->is_writable = true;
+        w->in_shared = w->is_writable = true;
     return w != NULL;
 }
 
@@ -538,7 +538,7 @@ bool launch_go(struct prepared *p)
             add_window(l, m->local[i].memory, 0, m->local[i].memory->nbytes, m->local[i].name);
         done = w != NULL;
         if (w)
-            w->is_local = w->is_writable = true;
+            w->in_shared = w->is_writable = true;
     }
     if (done) {
         l->module = m;

@@ -97,9 +97,9 @@ static bool is_unordered(const struct order *o, uint64_t old)
 
 /* --------------------------------------------------------------------------------------- stamps */
 
-static uint64_t stamp(const struct launch *l, bool is_local, bool is_atomic)
+static uint64_t stamp(const struct launch *l, bool in_shared, bool is_atomic)
 {
-    const uint64_t phase = l->here->phase[is_local ? 0 : 1] & ((1u << PHASE_BITS) - 1);
+    const uint64_t phase = l->here->phase[in_shared ? 0 : 1] & ((1u << PHASE_BITS) - 1);
     const uint64_t subphase = l->now->subphase & ((1u << SUBPHASE_BITS) - 1);
     return (uint64_t)l->epoch << 48 | (is_atomic ? ATOMIC : 0) |
            subphase << (ITEM_BITS + PHASE_BITS) | phase << ITEM_BITS | l->now->number;
@@ -122,14 +122,14 @@ static bool is_told(const struct launch *l, uint64_t old)
 
 /* Are two accesses unordered, one of them a write? Each block has local memory of its own, to which
  * only blocks of its cluster can write. */
-static bool races(const struct launch *l, bool is_local, uint64_t old, uint64_t now)
+static bool races(const struct launch *l, bool in_shared, uint64_t old, uint64_t now)
 {
     const uint32_t a = stamp_item(old), b = stamp_item(now);
     if (old >> 48 != now >> 48)
-        return !is_local && is_unordered(l->order, old);
+        return !in_shared && is_unordered(l->order, old);
     if (a == b || (old & now & ATOMIC))
         return false;
-    if (a / l->nitem != b / l->nitem && !is_local)
+    if (a / l->nitem != b / l->nitem && !in_shared)
         return !tickets_order(l, a / l->nitem, a, (uint32_t)stamp_phase(old), 1u << PHASE_BITS);
     if (a / l->nitem != b / l->nitem)
         return a / l->nitem >= l->cluster->number && !is_told(l, old);
@@ -137,7 +137,7 @@ static bool races(const struct launch *l, bool is_local, uint64_t old, uint64_t 
         return false;
     const uint64_t parts = ((1u << SUBPHASE_BITS) - 1) * ((uint64_t)1 << (ITEM_BITS + PHASE_BITS));
     const bool same = a % l->nitem / l->nsubgroup == b % l->nitem / l->nsubgroup;
-    if (!same && is_local && is_told(l, old))
+    if (!same && in_shared && is_told(l, old))
         return false;
     return !same || (old & parts) == (now & parts);
 }
@@ -145,11 +145,11 @@ static bool races(const struct launch *l, bool is_local, uint64_t old, uint64_t 
 /* Notes a reader: in its own slot, in the slot of a stale reader or of one that it follows, or in
  * the second slot.
  */
-static void note_reader(const struct launch *l, bool is_local, struct cell *cell, uint64_t now)
+static void note_reader(const struct launch *l, bool in_shared, struct cell *cell, uint64_t now)
 {
     for (int i = 0; i < 2; i++)
         if (stamp_item(cell->reader[i]) == stamp_item(now) ||
-            !races(l, is_local, cell->reader[i], now)) {
+            !races(l, in_shared, cell->reader[i], now)) {
             cell->reader[i] = now;
             return;
         }
@@ -164,7 +164,10 @@ static const char *verb(enum access kind)
     return kind == ACCESS_READ ? "reads" : kind == ACCESS_WRITE ? "writes" : "updates";
 }
 
-static const char *space(const struct window *w) { return w->is_local ? "local memory" : "memory"; }
+static const char *space(const struct window *w)
+{
+    return w->in_shared ? "shared memory" : "memory";
+}
 
 static void report_race(struct launch *l, const struct window *w, size_t at, size_t nbytes,
                         enum access kind, uint64_t old, bool old_wrote)
@@ -177,7 +180,7 @@ static void report_race(struct launch *l, const struct window *w, size_t at, siz
             (at - w->from) / nbytes, nbytes, space(w), w->name, item_name(l, stamp_item(old)),
             old_wrote ? "writes" : "reads",
             old >> 48 != l->epoch ? "in a launch of another queue that no event orders"
-            : same || w->is_local ? "without a barrier between"
+            : same || w->in_shared ? "without a barrier between"
                                   : "in the same launch",
             item_line());
 }
@@ -266,16 +269,16 @@ static bool check_byte(struct launch *l, const struct window *w, size_t at, size
                        enum access kind, uint64_t now)
 {
     struct cell *cell = &w->memory->cell[at];
-    if (races(l, w->is_local, cell->writer, now)) {
+    if (races(l, w->in_shared, cell->writer, now)) {
         report_race(l, w, at, nbytes, kind, cell->writer, true);
         return false;
     }
     if (kind == ACCESS_READ) {
-        note_reader(l, w->is_local, cell, now);
+        note_reader(l, w->in_shared, cell, now);
         return true;
     }
     for (int i = 0; i < 2; i++)
-        if (races(l, w->is_local, cell->reader[i], now)) {
+        if (races(l, w->in_shared, cell->reader[i], now)) {
             report_race(l, w, at, nbytes, kind, cell->reader[i], false);
             return false;
         }
@@ -322,11 +325,11 @@ static void check_access(const void *address, size_t nbytes, size_t alignment, e
         check_known(l, w, offset, nbytes);
     if (kind != ACCESS_READ)
         memset(w->memory->known + offset, 1, nbytes);
-    if (kind != ACCESS_READ && w->is_local && !l->by_engine)
+    if (kind != ACCESS_READ && w->in_shared && !l->by_engine)
         products_stored(l, w->memory);
     if (!w->is_written && !(l->order && l->order->several))
         return;
-    const uint64_t now = stamp(l, w->is_local, kind == ACCESS_ATOMIC);
+    const uint64_t now = stamp(l, w->in_shared, kind == ACCESS_ATOMIC);
     struct cell before = {0}, after = {0};
     for (size_t i = 0; i < nbytes; i++) { /* what a cell becomes depends on what it was: bytes of a
                                            * number are mostly alike */
@@ -384,7 +387,7 @@ void shadow_forget(const void *address, size_t nbytes)
 struct memory *shadow_memory(const void *at)
 {
     const struct window *w = find(launch_now(), (uintptr_t)at, 1, true);
-    return w && w->is_local ? w->memory : NULL;
+    return w && w->in_shared ? w->memory : NULL;
 }
 
 void shadow_forget_writer(struct memory *m, size_t at) { m->cell[at].writer = 0; }

@@ -21,15 +21,15 @@ from suite import Suite, expect  # noqa: E402
 
 suite = Suite("local", jobs=1)      # a driver is one of the process
 KERNEL = ROOT / "tests/ir/golden/opts/block/kernel.tgk"
-ROWS = "divide 0 axis=0 n=4\norder 0 axis=1 to=2\nthread 0 axis=0\nblock 0 axis=1 n={n}\npack 0.sum0 axis=1 n=40 operand=0 space=local\n"
+ROWS = "divide 0 axis=0 n=4\norder 0 axis=1 to=2\nthread 0 axis=0\nblock 0 axis=1 n={n}\npack 0.sum0 axis=1 n=40 operand=0 space=shared\n"
 TILE = ("cover 0 axis=0 n=16\ncover 0 axis=2 n=16\ndivide 0 axis=1 n=4\ndivide 0 axis=4 n=4\ngrid 0 axis=0\ngrid 0 axis=3\n"
         "item 0 axis=2\nitem 0 axis=5\nlanes 0 axis=1 n=4 kind=lane as=row\nlanes 0 axis=3 n=4 kind=lane as=column\ndivide 0.sum0 axis=0 n=4\n")
 SCHEDULES = {
     "rows of the first operand": ROWS.format(n=8),
     "more threads than turns": ROWS.format(n=64),
-    "columns of the second operand, no grid": "block 0 axis=1 n=5\npack 0.sum0 axis=1 n=40 operand=1 space=local\n",
-    "both operands": ROWS.format(n=8) + "pack 0.sum0 axis=1 n=40 operand=1 space=local\n",
-    "sums": "thread 0 axis=0\nblock 0 axis=1 n=8\nstage 0.sum0 axis=1 space=local\n",
+    "columns of the second operand, no grid": "block 0 axis=1 n=5\npack 0.sum0 axis=1 n=40 operand=1 space=shared\n",
+    "both operands": ROWS.format(n=8) + "pack 0.sum0 axis=1 n=40 operand=1 space=shared\n",
+    "sums": "thread 0 axis=0\nblock 0 axis=1 n=8\nstage 0.sum0 axis=1 space=shared\n",
     "a grid": "grid 0 axis=1\ngrid 0 axis=0\n",
     "a grid of blocks": "divide 0 axis=0 n=4\ndivide 0 axis=2 n=8\ngrid 0 axis=0\ngrid 0 axis=2\nitem 0 axis=1\nitem 0 axis=3\n",
     "tiles of blocks, with places beyond the columns": TILE,
@@ -65,9 +65,9 @@ def linear(opts):
 
 @suite.case("the interpreter runs blocks phase by phase, and finds who meets without a barrier")
 def phases():
-    rows = "thread 0 axis=0\nblock 0 axis=1 n=4\npack 0.sum0 axis=1 n=10 operand=0 space=local\n"
+    rows = "thread 0 axis=0\nblock 0 axis=1 n=4\npack 0.sum0 axis=1 n=10 operand=0 space=shared\n"
     want = must(tgtool("eval", KERNEL))
-    for opts in (rows, "block 0 axis=1 n=4\nstage 0.sum0 axis=1 space=local\n"):
+    for opts in (rows, "block 0 axis=1 n=4\nstage 0.sum0 axis=1 space=shared\n"):
         text = linear(opts)
         barriers = re.findall(r" *barrier\(\) \{id=\d+\}\n", text)
         expect(len(barriers) == 2, f"{len(barriers)} barriers:\n{text}")
@@ -75,7 +75,7 @@ def phases():
             expect(must(tgtool("-B", block, "eval", "-", text=text)) == want, f"blocks of {block} compute other values")
         for barrier in barriers if opts == rows else ():    # each thread reads the sums that it has made
             done = tgtool("-B", 4, "eval", "-", text=text.replace(barrier, ""))
-            expect(done.returncode == 1 and "of a block meet at element" in done.stderr and "local memory" in done.stderr,
+            expect(done.returncode == 1 and "of a block meet at element" in done.stderr and "shared memory" in done.stderr,
                    f"without {barrier.strip()} nobody meets: {done.stderr}{done.stdout}")
 
 
@@ -89,13 +89,13 @@ def passed():
     expect(len(barriers) == 3 and must(tgtool("-B", 8, "eval", "-", text=text)) == want, f"{len(barriers)} barriers, or other values:\n{text}")
     met = [tgtool("-B", 8, "eval", "-", text=text.replace(b, "")).returncode for b in barriers]
     expect(met == [0, 1, 1], f"who meets without each of the barriers: {met}")     # a thread reads the zero that it has stored
-    done = tgtool("print", "-", text=ast.replace(" local", ""))
+    done = tgtool("print", "-", text=ast.replace(" shared", ""))
     expect(done.returncode == 1 and "a block's threads pass scratch on that is each thread's own" in done.stderr, f"{done.returncode}: {done.stderr}")
 
 
 @suite.case("a barrier that not all threads of a block reach is refused")
 def divergence():
-    text = linear("block 0 axis=1 n=4\nstage 0.sum0 axis=1 space=local\n")
+    text = linear("block 0 axis=1 n=4\nstage 0.sum0 axis=1 space=shared\n")
     inside = re.sub(r"( *)end r\d+\.block\n", lambda found: f"{found[1]}    barrier() {{id=9}}\n{found[0]}", text, count=1)
     done = tgtool("print", "-", text=inside)
     expect(done.returncode == 1 and "not all threads of a block come here equally often" in done.stderr, f"{done.returncode}: {done.stderr}")
@@ -124,7 +124,7 @@ def on_device(opts):
     need_device()
     with tempfile.TemporaryDirectory() as name:
         source = build_product(Path(name), opts)
-        local = re.search("stage_operand|space=local|block_reduce|slice_k", opts) is not None
+        local = re.search("stage_operand|space=shared|block_reduce|slice_k", opts) is not None
         expect(("local float " in source) == local and ("barrier(CLK_LOCAL_MEM_FENCE)" in source) == local, "local memory, or none")
         run_product(Path(name))
 

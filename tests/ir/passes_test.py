@@ -140,7 +140,7 @@ def read_again(path):
 
 VECTORS = ('linear\ninput %input0 : i32[8]\ninput %input1 : u8[32]\ninput %input2 : i8[32]\n%0 : i32 = load(%input0, 0) {lanes=8, part=0, stride=1, groups=0}\n'
            '%1 : u8 = load(%input1, 0) {lanes=32, part=0, stride=1, groups=1}\n%2 : i8 = load(%input2, 0) {lanes=32, part=0, stride=1, groups=1}\n')
-LOCAL = "linear\ninput %input1 : f32[8]\nscratch %scratch0 : f32[8] local\n"
+LOCAL = "linear\ninput %input1 : f32[8]\nscratch %scratch0 : f32[8] shared\n"
 TICKET = "linear\nscratch %scratch0 : u32[1] global counts\nscratch %scratch1 : f32[4] global\noutput %output2 : f32[4]\nfor r0.grid < 4\n"
 ROLE = "linear\n%0 : bool = role() {role=consumers, n=4}\n%1 = guard(%0) {id=1}\n"
 ERRORS = [
@@ -157,8 +157,8 @@ ERRORS = [
     ("kernel\ninput %input0 : f32[4] order[4:1] + 0 \"w\"\n", "2:24: no order of all elements of a weight"),
     ("kernel\nweight %weight0 : f32[4] order[4:-1] + 3 \"w\"\n", "2:26: no order of all elements of a weight"),
     ("kernel\nweight %weight0 : f32[2] order[2:99999] + 0 \"w\" = 1.0\n", "values of what is no weight of at most"),
-    ("kernel\ntemp %temp0 : f32[4] local\n", "2:22: only scratch is local"),
-    ("kernel\nscratch %scratch0 : f32[4] local\noutput %output1 : f32[4]\nrange r0 < 4\nrange r1 < 4\n%0 : f32 = stage(%scratch0, f32(1.0), r1, r1)\n"
+    ("kernel\ntemp %temp0 : f32[4] shared\n", "2:22: only scratch is shared"),
+    ("kernel\nscratch %scratch0 : f32[4] shared\noutput %output1 : f32[4]\nrange r0 < 4\nrange r1 < 4\n%0 : f32 = stage(%scratch0, f32(1.0), r1, r1)\n"
      "%1 : f32 = load(%0, r0)\nstore(%output1, r0, %1, r0)\n", "8:1: store: no loop, or several, of a store are a block's"),
     ("kernel\nrange x1 < 4\n", "2:7: found 'x1', expected a range's name"),
     ("kernel\noutput %output0 : f32[4]\nrange v0 < 4\nrange r1 < 2\nstore(%output0, r1*4 + v0, f32(0.0), v0, r1)\n",
@@ -179,20 +179,20 @@ ERRORS = [
     (f"{VECTORS}%3 : u8 = lookup(%input1, %1) {{n=32}}\n", "8:11: lookup: no table of as many elements as its row says"),
     (f"{VECTORS}%3 : i32 = intrinsic(%0)\n", "8:12: 'intrinsic' is no op of a linear program"),
     (f"{LOCAL}copy(%scratch0, 0, %input1, 0) {{lanes=3}}\n", "4:1: copy: copies other than 4, 8 or 16 bytes"),
-    (f"{LOCAL}copy(%scratch0, 0, %scratch0, 4) {{lanes=4}}\n", "4:1: copy: no copy from global to local memory"),
+    (f"{LOCAL}copy(%scratch0, 0, %scratch0, 4) {{lanes=4}}\n", "4:1: copy: no copy from global to shared memory"),
     (f"{LOCAL}copy(%scratch0, 0, %input1, 0, 1) {{lanes=4}}\n", "4:1: copy: offset or condition of another dtype"),
     (f"{LOCAL}wait() {{id=1, n=99}}\n", "4:1: wait with arguments that are none of its own"),
-    ("linear\nscratch %scratch0 : f32[8] local ring 1 async\n", "2:39: a ring of 1 parts; it has 2 to 8"),
-    ("linear\nscratch %scratch0 : f32[8] local ring 2 slow\n", "2:41: found 'slow', expected a transfer of transfers.def"),
-    ("linear\nscratch %scratch0 : f32[8] local ring 2 bulk producers 0\n", "2:56: 0 producers; there are 1 to 1024"),
+    ("linear\nscratch %scratch0 : f32[8] shared ring 1 async\n", "2:40: a ring of 1 parts; it has 2 to 8"),
+    ("linear\nscratch %scratch0 : f32[8] shared ring 2 slow\n", "2:42: found 'slow', expected a transfer of transfers.def"),
+    ("linear\nscratch %scratch0 : f32[8] shared ring 2 bulk producers 0\n", "2:57: 0 producers; there are 1 to 1024"),
     ("linear\n%0 : bool = role() {role=bosses, n=4}\n", "2:26: found 'bosses', expected a role of roles.def"),
     (f"{ROLE}barrier() {{id=2}}\nendguard(%1)\n", "4:1: barrier: a barrier of the whole block where only threads of a role come"),
     (f"{ROLE}barrier() {{id=2, n=8}}\nendguard(%1)\n", "4:1: barrier: a barrier of so many threads where no role has as many"),
     ("linear\nbarrier() {id=2, n=4}\n", "2:1: barrier: a barrier of so many threads where no role has as many"),
     ("linear\nbarrier() {id=2, n=1025}\n", "2:1: barrier with arguments that are none of its own"),
-    ("linear\nscratch %scratch0 : f32[64] local bulk_stored\noutput %output1 : f32[64]\nbulk_store(%scratch0, 0, %output1, 0, 0, 64, 1, 64) {swizzle=0}\n", "4:1: bulk_store: a box of memory that nobody has stored to"),
-    ("linear\nscratch %scratch0 : f32[64] local bulk_stored\noutput %output1 : f32[64]\nbulk_store(%scratch0, 0, %output1, 0, 0, 64, 2, 64) {swizzle=0}\n", "4:1: bulk_store: rows that begin at no multiples of 16 bytes, or whose elements are no neighbours"),
-    ("linear\nscratch %scratch0 : u64[1] local\nscratch %scratch1 : f16[64] local\ninput %input2 : f32[64]\nmbar_init(%scratch0) {count=1}\n"
+    ("linear\nscratch %scratch0 : f32[64] shared bulk_stored\noutput %output1 : f32[64]\nbulk_store(%scratch0, 0, %output1, 0, 0, 64, 1, 64) {swizzle=0}\n", "4:1: bulk_store: a box of memory that nobody has stored to"),
+    ("linear\nscratch %scratch0 : f32[64] shared bulk_stored\noutput %output1 : f32[64]\nbulk_store(%scratch0, 0, %output1, 0, 0, 64, 2, 64) {swizzle=0}\n", "4:1: bulk_store: rows that begin at no multiples of 16 bytes, or whose elements are no neighbours"),
+    ("linear\nscratch %scratch0 : u64[1] shared\nscratch %scratch1 : f16[64] shared\ninput %input2 : f32[64]\nmbar_init(%scratch0) {count=1}\n"
      "bulk(%scratch1, 0, %scratch0, 0, %input2, 0, 0, 64, 1, 64) {swizzle=0}\n", "6:1: bulk: copies to another dtype"),
     ("linear\nbulk_wait() {all=2}\n", "2:1: bulk_wait with arguments that are none of its own"),
     (f"{ROLE}cluster_barrier() {{id=2}}\nendguard(%1)\n", "4:1: cluster_barrier: a barrier of the whole block where only threads of a role come"),

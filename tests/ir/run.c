@@ -85,13 +85,13 @@ static bool run_kernel(struct memory_of_run *m, const struct schedule *s, const 
         if (k->buffer[i]->kind != BUFFER_WEIGHT)
             run_value_of(m, k->buffer[i]);
     for (int i = 0; i < k->nscratch; i++)
-        if (!k->block || !k->scratch[i]->is_local)   /* a block's local memory is its own */
+        if (!k->block || !k->scratch[i]->in_shared)   /* a block's local memory is its own */
             run_value_of(m, k->scratch[i]);
     struct touched **touch = k->ngrid || k->block ? touched_of(m) : NULL;
     counters_are_0(m, k, true);
     for (int part = parts - 1; part >= 0 && ok; part--) {
         for (int i = 0; i < k->nscratch; i++)
-            if ((!k->block || !k->scratch[i]->is_local) &&
+            if ((!k->block || !k->scratch[i]->in_shared) &&
                 (!k->scratch[i]->is_global || (part == parts - 1 && !k->scratch[i]->counts)))
                 spoil(run_value_of(m, k->scratch[i]));
         struct eval_env env = {.leaf = m->leaf,

@@ -70,10 +70,10 @@ static void test_matrices(void **state)
         const struct matrix_row *r = matrix_row((enum matrix_unit)i);
         assert_true(matrix_find(r->text, &of) && of == (enum matrix_unit)i);
         for (int part = 0; part < 3; part++)
-            if (!matrix_is_local(r, (enum matrix_part)part))
+            if (!matrix_in_shared(r, (enum matrix_part)part))
                 check_fragment(r, (enum matrix_part)part);
-        assert_true((!matrix_is_local(r, MATRIX_A) || matrix_is_local(r, MATRIX_B)) &&
-                    !matrix_is_local(r, MATRIX_SUM));
+        assert_true((!matrix_in_shared(r, MATRIX_A) || matrix_in_shared(r, MATRIX_B)) &&
+                    !matrix_in_shared(r, MATRIX_SUM));
     }
     for (int i = 0; i < n; i++) {
         t.device = &device[i];

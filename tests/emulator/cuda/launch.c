@@ -268,7 +268,7 @@ static bool pass_shared(struct launch *l, const struct local_array *a)
         return false;
     struct window *w = &l->window[l->nwindow++];
     *w = (struct window){
-        .memory = a->memory, .to = a->memory->nbytes, .is_local = true, .is_writable = true};
+        .memory = a->memory, .to = a->memory->nbytes, .in_shared = true, .is_writable = true};
     snprintf(w->name, sizeof w->name, "%s", a->name);
     return true;
 }

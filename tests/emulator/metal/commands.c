@@ -326,7 +326,7 @@ static bool pass_structure(struct launch *l, struct memory *m, const struct disp
 static void pass_local(struct launch *l, const struct local_array *a)
 {
     struct window *w = add_window(l, a->memory, 0, a->memory->nbytes, a->name);
-    w->is_local = w->is_writable = true;
+    w->in_shared = w->is_writable = true;
 }
 
 /* The launch, with the places of its arguments. */
