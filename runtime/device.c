@@ -44,8 +44,8 @@ struct argument { int place; bool varies; size_t at; };
  * grid, threads in a block. */
 struct launch { const char *function; int first, count; size_t groups[3], block[3]; };
 
-/* Bytes of the memory that the host accesses. how: 1 reads; 2 overwrites all of them; 3
- * reads and writes. */
+/* Bytes of the device's memory that a step of the host accesses, from byte `at` on. how: 1 it only
+ * reads; 2 it overwrites all of them, so they are not copied to the host first; 3 anything else. */
 struct span { size_t at, nbytes; int how; };
 
 //@ device_list open record

@@ -225,8 +225,8 @@ static bool opencl_key(const struct opencl *cl, const char *const *text, uint32_
     return true;
 }
 
-/* A cache entry is this head, then the driver's binary. The hash covers key and binary: a damaged
- * binary can crash the driver, and a cache may mix up keys. */
+/* A cache entry is this header, then nbytes of the driver's binary. The hash covers key and binary,
+ * since a damaged binary can crash the driver, and the caller's cache may mix up keys. */
 struct kept_program { uint64_t nbytes, hash; };
 
 static uint64_t hash_kept(const char *key, const void *binary, size_t nbytes)
@@ -920,8 +920,8 @@ float shuffle_f32(local float *exchanged, float x, uint m)
 }
 
 //@ opencl_image_f32x4 f32x4 pixels
-/* Loads elements at .. at + 3, one pixel, of an image with 2^shift pixels a row; `at` is
- * a multiple of 4. */
+/* Loads the pixel of elements `at` to `at` + 3, f32; `at` is a multiple of 4. An image of two axes
+ * has 2^shift pixels a row; PIXELS_IN_LINE: it has one axis. */
 #ifdef PIXELS_IN_LINE
 #define image_f32x4(i, at, shift) read_imagef(i, (int)(at) >> 2)
 #else

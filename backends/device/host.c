@@ -321,8 +321,8 @@ static void write_counters(struct program *p, struct text *out)
                 most, p->upper, p->upper);
 }
 
-/* The bytes that a buffer of the caller's must have; for an input of run-time size each
- * run checks its own. */
+/* The least bytes of a buffer that the caller binds. 0 for an input whose size each run says: the
+ * run checks it. */
 static size_t needed(const struct buffer *b)
 {
     for (int a = 0; a < b->ndim; a++)

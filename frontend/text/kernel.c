@@ -4,7 +4,7 @@
  *      file    = ( "kernel" | "linear" ) { line }
  *      line    = "symbol" 'N' least greatest [ "counter" ]
  *              | kind %kindN ":" dtype [ "[" expr { "," expr } "]" ]
- *                [ "local" [ "alias" ] [ "bulk_stored" ] [ "panels" n ] [ "ring" n how ]
+ *                [ "shared" [ "alias" ] [ "bulk_stored" ] [ "panels" n ] [ "ring" n how ]
  *                | "registers" ]
  *                [ order ] [ "in" %kindM "+" expr ] [ string ] [ "=" { number } ]
  *              | ( "range" | "for" ) rN [ ".team" | ".block" | ".grid" | ".item" ]

@@ -17,10 +17,10 @@ struct box {
 /* The offset in panels (opt SWIZZLE) of element `at` of a copy of nelem elements, in rows of n
  * elements of `nbytes` each. */
 struct uop *panel_place(struct tgc *t, struct uop *at, int64_t n, int64_t nelem, int64_t nbytes);
-/* Reads a value that is stored at element `at` of shared memory in these loops, outermost first, as
- * a box of a buffer. Elements must lie in the box's order, unchanged or f32 rounded to tf32, or be
- * 0. panel: the memory's, as buffer.panel. false: it is no box; *why says what the engine does not
- * copy. */
+/* Whether these loops, outermost first, store to shared memory what a bulk copy (TMA) could: a box
+ * of one buffer, in its order. `value` goes to element `at`. Elements are those of the buffer, or
+ * f32 rounded to tf32, and 0 beyond the buffer's end. panel: buffer.panel of that memory. false:
+ * *why says what the copy engine cannot do. */
 bool box_read(struct tgc *t, struct uop *value, struct uop *at, struct uop *const *loop, int nloop,
               int64_t panel, struct box *b, const char **why);
 

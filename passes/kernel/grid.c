@@ -214,8 +214,8 @@ bool grid_repeats(struct tgc *t, struct uop *store, const struct uop *r)
     return false;
 }
 
-/* Whether vector loads of the store's straight-line code fit a thread's registers (a Winograd tile
- * loads all its positions). Sums load one by one. */
+/* Whether what a store loads, `lanes` elements at a time, fits a thread's registers. Straight-line
+ * code holds all of it at once, as Winograd's transforms do; the loop of a sum holds one load. */
 static bool vectors_are_kept(struct tgc *t, struct uop *store, int lanes)
 {
     int n, loads = 0;

@@ -374,8 +374,8 @@ static bool wave_fits(const struct tgc *t, const struct matrix_choice *c, const 
            wave_can_copy(t, c, w);
 }
 
-/* Bytes that matrix units read from shared memory per term of a block: each instruction reads its
- * own factors. */
+/* Bytes that a block's matrix instructions read from shared memory for one step of K. wgmma reads
+ * both operands there itself, each instruction anew; where warps load fragments it is 0. */
 static double fetched_nbytes(const struct matrix_choice *c, const struct wave_tile *w)
 {
     double instructions = (double)(w->waves[0] * w->tiles[0] * w->waves[1] * w->tiles[1]);

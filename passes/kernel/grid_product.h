@@ -78,9 +78,11 @@ double epilogue_staged(const struct tgc *t, const struct epilogue *g, const stru
  * vectors of columns. */
 void list_stage_epilogue(struct opt_list *l, const struct epilogue *g, int number, int row,
                          int column);
-/* As list_stage_epilogue(), but as boxes of `columns`; then the opts of the second store, whose
- * first thread starts the boxes. */
+/* As list_stage_epilogue(), for a tile that the copy engine (TMA) stores as boxes: it lies in
+ * shared memory as swizzled panels of `columns` elements. */
 void list_stage_boxes(struct opt_list *l, int row, int column, int64_t columns);
+/* Then the opts of the store from shared to global memory: one of the block's `threads` starts the
+ * bulk copies. */
 void list_epilogue_boxes(struct opt_list *l, int64_t threads);
 void list_epilogue(struct opt_list *l, const struct epilogue *g, int row, int64_t rows, int column,
                    int64_t columns, int64_t threads, int chunks);

@@ -80,8 +80,9 @@ bool shape_join_rows(struct tgc *t, const struct shape *from, int store, struct 
 
 enum { PATCH_LOOPS = 3 };
 
-/* Loops that may form the patch, by position, innermost first: along the rows, else along the
- * columns. Returns their number. */
+/* The loops of a patch, a box of up to three of the store's loops that a block computes together.
+ * at: their positions, innermost first; all are rows of the product, or else all are columns.
+ * Returns their number; 0: neither has two. */
 static int list_patch(const struct product *x, int *at)
 {
     int n = 0;

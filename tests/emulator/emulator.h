@@ -505,7 +505,7 @@ struct matrix_row {
     enum matrix_type type[PARTS];
     const char *layout[PARTS];
 };
-/* The elements that a lane has of a part that is not "local", and the bits of m, n, k that the
+/* The elements that a lane has of a part that is not "shared", and the bits of m, n, k that the
  * numbers of lane and element set: "k1 m0 | k0", a bit each, lowest first. */
 struct matrix_places {
     int n;

@@ -491,7 +491,7 @@ def local_product(device, opts, scratch):
         L.build_product(T.scratch(scratch / name), opts, lambda text: broken)
         L.run_product(scratch / name, DEVICE_FAILED)
         gc.collect()
-        reported(device, "race: .* local memory '.*', which .* without a barrier between, at line|reads .* of local memory '.*', which nobody")
+        reported(device, "race: .* shared memory '.*', which .* without a barrier between, at line|reads .* of shared memory '.*', which nobody")
 
 
 def random_graphs(first, count):

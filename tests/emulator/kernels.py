@@ -96,8 +96,8 @@ RIGHT = {
 LOCAL_BARRIER = "    barrier(CLK_LOCAL_MEM_FENCE);\n"
 # name, text, what it becomes, words of the report
 WRONG = [
-    ("a barrier removed", SUM, (LOCAL_BARRIER, ""), "race: .* of local memory 'part', which .* without a barrier between, at line [58]: "),
-    ("the barrier of a loop removed", SUM, ("    " + LOCAL_BARRIER, ""), "race: .*local memory 'part'"),
+    ("a barrier removed", SUM, (LOCAL_BARRIER, ""), "race: .* of shared memory 'part', which .* without a barrier between, at line [58]: "),
+    ("the barrier of a loop removed", SUM, ("    " + LOCAL_BARRIER, ""), "race: .*shared memory 'part'"),
     ("a fence of the other memory", REVERSED, ("GLOBAL", "LOCAL"), "race: .* memory 'y', which .* without a barrier between, at line 6: "),
     ("a sub-group's barrier removed", IN_TURNS, ("    sub_group_barrier(CLK_LOCAL_MEM_FENCE);\n", ""), "which nobody has written|race"),
     ("a sub-group's barrier for more than a sub-group", IN_TURNS, ("l ^ 1", "l ^ 32"), "race|which nobody has written"),
@@ -110,9 +110,9 @@ WRONG = [
     ("a vector over the end", COPY, ("y[i] = x[i]", "vstore4(0, i, y + 1)"), "out of bounds: work-item 31 of block 0 writes 4 bytes, 0 bytes behind the end of memory 'y'"),
     ("vectors beyond the end", VECTORS, ("", ""), "out of bounds: work-item 32 of block 0 reads 4 bytes, 0 bytes behind the end of memory 'x'"),
     ("an address of nothing", COPY, ("y[i] = x[i]", "y[i] = *(global float *)(ulong)(8 + i)"), "out of bounds: .* none of its arguments'"),
-    ("local memory too short", SUM, ("part[64]", "part[63]"), "out of bounds: .*local memory 'part'"),
+    ("local memory too short", SUM, ("part[64]", "part[63]"), "out of bounds: .*shared memory 'part'"),
     ("a write to what is read only", COPY, ("y[i] = x[i]", "*(global float *)x = 1"), "writes 4 bytes of memory 'x', which it may only read"),
-    ("local memory read before it is written", SUM, ("    part[l] = x[i];\n", ""), "reads .* of local memory 'part', which nobody has written, at line"),
+    ("local memory read before it is written", SUM, ("    part[l] = x[i];\n", ""), "reads .* of shared memory 'part', which nobody has written, at line"),
     ("global memory read before it is written", COPY, ("x[i]", "y[i] + x[i]"), "reads .* of memory 'y', which nobody has written"),
     ("a barrier for some", SUM, (LOCAL_BARRIER, "    if (l < 32)\n    " + LOCAL_BARRIER), "divergent barrier: work-item 0 of block 0 waits at line 7: .*; work-item 32 of block 0 waits at line 11: "),
     ("a barrier behind a return", SUM, (LOCAL_BARRIER, "    if (l == 5)\n        return;\n" + LOCAL_BARRIER), "divergent barrier: work-item 0 of block 0 waits at .*; work-item 5 of block 0 has returned"),

@@ -175,7 +175,7 @@ static void read_factor(struct launch *l, const struct product *p, int part)
 
 static bool is_own(const struct matrix_row *r, int part)
 {
-    return strcmp(r->layout[part], "local") != 0;
+    return strcmp(r->layout[part], "shared") != 0;
 }
 
 /* The row of a, among the work-item's own, of element m of its sums: rows are eight apart. */

@@ -46,9 +46,8 @@ onnxruntime.set_default_logger_severity(3)
 
 
 NATIVE = ("--cpu=native",)
-# Compiled for all processors in the quick form, as models/*.tg are. The other models' kernels call no intrinsic that these do not,
-# but for five of swift_f0 (square roots, conversions of integers), which suite vectors compiles at each level.
-EVERY_KERNEL = ("magika", "silero_vad_16k_sequence", "silero_vad_op18_ifless", "rapidocr_cls")
+# Compiled for all processors in the quick form, as models/*.tg are: the other models' kernels call no intrinsic that these do not.
+EVERY_KERNEL = ("magika", "silero_vad_16k_sequence", "silero_vad_op18_ifless", "rapidocr_cls", "swift_f0")
 
 
 class Reference:

@@ -571,11 +571,11 @@ def alike(tgc, folder):
 
 
 MISTAKES = [("lanes that diverge", r"( +)(m16n8k16_f16\((?:sum|acc))", r"\1if (thread % 2) \2", "divergent operation of a sub-group: .*MATRIX_PRODUCT"),
-            ("copies that nobody waits for", r"wait_copies<\d>\(\);", "", "reads .* of local memory '.*', which nobody has written"),
-            ("a wait for a group too few", r"wait_copies<(\d)>", lambda found: f"wait_copies<{int(found[1]) + 1}>", "reads .* of local memory '.*', which nobody has written"),
-            ("a group that is not committed", r"( +)commit_copies\(\);\n(?= +(?:KEEP_LOOP )?for)", "", "reads .* of local memory '.*', which nobody has written"),
-            ("no barrier behind the wait", r"(wait_copies<\d>\(\);\n +)__syncthreads\(\);", r"\1", "race: .* of local memory '.*', which .* without a barrier between"),
-            ("copies to the part that is read", r"\(k \+ (\d)\) % (\d)", r"k % \2", "race: .* of local memory|nobody has written")]
+            ("copies that nobody waits for", r"wait_copies<\d>\(\);", "", "reads .* of shared memory '.*', which nobody has written"),
+            ("a wait for a group too few", r"wait_copies<(\d)>", lambda found: f"wait_copies<{int(found[1]) + 1}>", "reads .* of shared memory '.*', which nobody has written"),
+            ("a group that is not committed", r"( +)commit_copies\(\);\n(?= +(?:KEEP_LOOP )?for)", "", "reads .* of shared memory '.*', which nobody has written"),
+            ("no barrier behind the wait", r"(wait_copies<\d>\(\);\n +)__syncthreads\(\);", r"\1", "race: .* of shared memory '.*', which .* without a barrier between"),
+            ("copies to the part that is read", r"\(k \+ (\d)\) % (\d)", r"k % \2", "race: .* of shared memory|nobody has written")]
 
 
 def banks(tgc, folder):
