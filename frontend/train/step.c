@@ -815,13 +815,20 @@ static const struct graph_training *describe(const struct training *s)
     return x;
 }
 
+static bool replaces_weight(const struct uop *u)
+{
+    while (u->nsrc == 1)                            /* halves are rounded states */
+        u = u->src[0];
+    return u->op == OP_BUFFER;
+}
+
 /* Of the model's weights that do not train, before they are other uops. */
 static void identify(struct training *s)
 {
     uint64_t *key = mem_array(s->t, (size_t)s->nleaf + 1, sizeof *key);
     int n = 0;
     for (int i = 0; i < s->nleaf; i++)
-        if (s->instead[i]->op == OP_BUFFER)         /* a matrix beside A B stays */
+        if (replaces_weight(s->instead[i]))         /* a matrix beside A B stays */
             key[n++] = train_key(uop_buffer_of(s->leaf[i]));
     s->identity = train_identity(s->t, s->g, key, n);
 }
