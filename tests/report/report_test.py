@@ -317,7 +317,7 @@ def _(folder):
     kept = {row[0]: row[2] for row in page.tables["train-memory"][1:]}
     expect(kept["Parameters"] == "900 kB" and kept["State of the optimizer"] == "1.8 MB", f"{kept}")
     expect("training" not in page_of(folder, MODEL).ids, "a training in a program that does not train")
-    expect("writes .c, .o, .so, .a, .html or .json" in tgc(folder, MODEL, "-o", "m.dot", *words, status=2).err, ".dot")
+    expect("writes .c, .o, .so, .a, .html, .json, or a device" in tgc(folder, MODEL, "-o", "m.dot", *words, status=2).err, ".dot")
 
 
 @case("curves of a training's log, and of two")
