@@ -325,8 +325,8 @@ struct uop *matrix_own_terms(struct tgc *t, const struct uop *store, const struc
     return uop_substitute(t, offset, k, at);
 }
 
-/* The tile that a load from the thread's own array describes: terms of a row contiguous, rows at one
- * common stride, in elements. false: it is no such tile. */
+/* The tile that a load from the thread's own array describes: terms of a row contiguous, rows at
+ * one common stride, in elements. false: it is no such tile. */
 static bool find_own_tile(struct tgc *t, struct uop *load, enum matrix_part part,
                           const struct matrix_row *r, const struct matrix_axes *axes,
                           struct matrix_tile *tile)
