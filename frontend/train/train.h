@@ -130,7 +130,7 @@ struct train_graph {
     struct compute_again again;     /* in one run */
     bool from_softmax;              /* the loss takes what the output's softmax was of */
 };
-/* Of what trains for a weight of this dtype: halves train as f32. */
+/* The dtype in which a weight trains: f32 for halves, else its own. */
 enum dtype train_dtype(enum dtype d);
 /* buffer_key() of the parameter that a weight becomes. */
 uint64_t train_key(const struct buffer *w);

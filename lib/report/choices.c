@@ -9,8 +9,8 @@
 
 /* --------------------------------------------------------------------------------------- blocks */
 
-/* Nodes whose names are paths ("/encoder/layer_3/ln_1/Mul") stand in blocks: those that share so
- * many leading parts of it. */
+/* Nodes whose names are paths ("/encoder/layer_3/ln_1/Mul") stand in blocks. A block is what begins
+ * with the same parts of a path, up to a depth. */
 enum { DEPTH_MOST = 6, BLOCKS_MOST = 40 };
 
 struct block { const char *name; double us, flop; int kernels, longest; };
