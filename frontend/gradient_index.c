@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "frontend/gradient.h"
+#include "ir/oracle.h"
 
 enum { TABLE_ELEMENTS = 1 << 16, TABLE_BUDGET = 1 << 24 };
 

@@ -5,6 +5,7 @@
  * slice, and then no index is computed at run time.
  */
 #include "frontend/library.h"
+#include "ir/oracle.h"
 
 struct uop *lib_contiguous(const struct lib *l, struct uop *x)
 {

@@ -19,6 +19,7 @@
 #define TGC_EVAL_H
 
 #include "ir/device_ops.h"
+#include "ir/oracle.h"
 
 enum { LANES = 512 };            /* elements computed by one instruction */
 

@@ -128,7 +128,7 @@ static void hold_names_of_main(struct program *p, bool held)
 
 /* ---------------------------------------------------------------------------------- giving them */
 
-/* Macros are in capitals: names that differ in case alone would have one. */
+/* Takes the words of these forms, if all of them are free. */
 static bool take_macros(struct names *macros, const char *name, const struct macro_form *form,
                         size_t n)
 {
@@ -154,6 +154,7 @@ const char *program_name_macros(struct program *p, const char *wanted, const cha
     return name;
 }
 
+/* Macros are in capitals: names that differ in case alone would have one. */
 static const char *name_var(struct program *p, struct names *names, const char *wanted)
 {
     static const struct macro_form form[] = {{"MAX_", ""}, {"MIN_", ""}};

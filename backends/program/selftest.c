@@ -6,6 +6,7 @@
  * there one where roundings decide the results, and the program says why.
  */
 #include "backends/program/program.h"
+#include "ir/oracle.h"
 #include "passes/analysis/error.h"
 
 #include <math.h>

@@ -26,6 +26,7 @@
  * own weights lose axes along which they repeat, too, unless a sum of products reads them, whose
  * tiles need the axes. */
 #include "passes/analysis/stationary.h"
+#include "ir/oracle.h"
 #include "passes/passes.h"
 #include "passes/graph/mask_tables.h"
 #include "passes/target/target.h"

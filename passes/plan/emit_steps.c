@@ -39,10 +39,8 @@ static void note_readers(struct tgc *t, const struct kernel *k)
 }
 
 /* The model's nodes that a kernel computes, without those of its inputs, in their order. */
-static void find_nodes(struct tgc *t, struct kernel *k)
+static void find_nodes(struct tgc *t, struct kernel *k, struct uop *const *order, int n)
 {
-    int n;
-    struct uop **order = uop_toposort(t, &k->ast, 1, &n);
     bool computes = false;
     k->nnode = 0;
     k->cap_node = 0;
@@ -76,12 +74,11 @@ static const char *kernel_title(struct tgc *t, const struct kernel *k)
 }
 
 /* The steps of a node's computation that are in a kernel, in their order. */
-static const char *kernel_steps(struct tgc *t, const struct kernel *k)
+static const char *kernel_steps(struct tgc *t, struct uop *const *order, int n)
 {
     enum { MOST = 8 };
     const char *seen[MOST], *s;
-    int n, nseen = 0;
-    struct uop **order = uop_toposort(t, &k->ast, 1, &n);
+    int nseen = 0;
     struct text x = {.t = t};
     for (int i = 0; i < n && nseen < MOST; i++) {
         int j = 0;
@@ -98,11 +95,8 @@ static const char *kernel_steps(struct tgc *t, const struct kernel *k)
 }
 
 /* The node that names the kernel: that of the first reduction, else the last. NULL: none. */
-static const struct origin *main_node(struct tgc *t, const struct kernel *k)
+static const struct origin *main_node(struct tgc *t, struct uop *const *order, int n)
 {
-    int n;
-    struct uop *root = k->ast;
-    struct uop **order = uop_toposort(t, &root, 1, &n);
     const struct origin *last = NULL;
     for (int i = 0; i < n; i++) {
         const struct origin *o = uop_get_origin(t, order[i]);
@@ -191,10 +185,10 @@ void kernel_describe(struct tgc *t, struct kernel *k)
         else if (u->op == OP_STAGE)
             VEC_PUSH(t, k->scratch, k->nscratch, cap_scratch, arg);
     }
-    const struct origin *first = main_node(t, k);
-    find_nodes(t, k);
+    const struct origin *first = main_node(t, order, n);
+    find_nodes(t, k, order, n);
     k->title = kernel_title(t, k);
-    k->steps = kernel_steps(t, k);
+    k->steps = kernel_steps(t, order, n);
     put_first(k, first);
     note_readers(t, k);
     k->name = kernel_name(t, first, k->index);

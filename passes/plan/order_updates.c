@@ -22,6 +22,7 @@
  * So results are those of one thread, bit by bit, whatever the reduction is and however often an
  * index occurs. */
 #include "passes/analysis/access.h"
+#include "ir/oracle.h"
 #include "passes/plan/plan.h"
 
 enum { PLACES_MOST = 1 << 22, KNOWN_BUDGET = 1 << 26 };

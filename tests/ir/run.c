@@ -1,5 +1,6 @@
 /* run.c - see run.h */
 #include "tests/ir/run.h"
+#include "ir/oracle.h"
 
 #include <math.h>
 

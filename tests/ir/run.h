@@ -3,6 +3,7 @@
 #define TGC_TEST_RUN_H
 
 #include "passes/passes.h"
+#include "ir/oracle.h"
 
 /* The memory of a run: what each buffer holds. */
 struct memory_of_run {

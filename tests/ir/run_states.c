@@ -4,6 +4,7 @@
  *      grows:  [ rows that are there | new rows | what nobody may need ]    strides of the bound
  */
 #include "tests/ir/run.h"
+#include "ir/oracle.h"
 
 /* Elements from one index to the next along each axis of a state's place, and all of them. */
 static int64_t place_strides(struct memory_of_run *m, const struct buffer *b, int axis,

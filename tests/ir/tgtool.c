@@ -35,6 +35,7 @@
  * as file:line:column: message, source line, caret; the status is 1 then.
  */
 #include "backends/backend.h"
+#include "ir/oracle.h"
 #include "frontend/text/text.h"
 #include "passes/plan/plan.h"
 #include "passes/target/target.h"

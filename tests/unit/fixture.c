@@ -1,5 +1,6 @@
 /* fixture.c - see fixture.h */
 #include "tests/unit/fixture.h"
+#include "ir/oracle.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -5,6 +5,7 @@
 #define TGC_TEST_FIXTURE_H
 
 #include "ir/eval.h"
+#include "ir/oracle.h"
 
 enum { MAX_LEAF = 256, NVAR = 16 };
 

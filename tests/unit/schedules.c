@@ -1,5 +1,6 @@
 /* schedules.c - see schedules.h */
 #include "tests/unit/schedules.h"
+#include "ir/oracle.h"
 #include "tests/ir/run.h"
 #include "frontend/text/text.h"
 

@@ -6,6 +6,7 @@
 #define TGC_TEST_SCHEDULES_H
 
 #include "frontend/library.h"
+#include "ir/oracle.h"
 #include "passes/passes.h"
 
 enum { MAX_LEAF = 512 };

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "passes/analysis/nest.h"
+#include "ir/oracle.h"
 #include "tests/unit/schedules.h"
 
 /* The product's axes, a letter each; the moves above the bases. */

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "tests/unit/fixture.h"
+#include "ir/oracle.h"
 
 static void test_if(void **state)
 {

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "tests/unit/fixture.h"
+#include "ir/oracle.h"
 
 /* ---------------------------------------------------------------------------------- elementwise */
 

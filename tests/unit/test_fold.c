@@ -6,6 +6,7 @@
  * - Normal forms that lowering relies on, by name.
  * - Constants: every elementwise op on constants of every dtype against the interpreter. */
 #include "passes/passes.h"
+#include "ir/oracle.h"
 #include "tests/unit/random.h"
 
 #include <math.h>

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "frontend/library.h"
+#include "ir/oracle.h"
 #include "passes/passes.h"
 #include "tests/unit/fixture.h"
 

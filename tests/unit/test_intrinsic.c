@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "ir/ir.h"
+#include "ir/oracle.h"
 
 #pragma GCC diagnostic ignored "-Wunused-function"
 #if defined __x86_64__

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "passes/passes.h"
+#include "ir/oracle.h"
 #include "tests/unit/fixture.h"
 
 struct program_text { struct tgc *t; struct uop *u[256]; int n; };

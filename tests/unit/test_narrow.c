@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "tests/unit/graphs.h"
+#include "ir/oracle.h"
 
 enum { ROWS = 3, IN = 72, OUT = 80 };
 

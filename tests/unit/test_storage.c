@@ -1,6 +1,7 @@
 /* test_storage.c - weights in another order, as they are stored or seen, against an
  * element at a time. */
 #include "passes/passes.h"
+#include "ir/oracle.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -18,6 +18,7 @@
  * loop is unrolled.
  */
 #include "passes/graph/conv/winograd.h"
+#include "ir/oracle.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -25,6 +25,7 @@
  * contiguous along the sum. (Convolutions with windows of one element are excluded: the order of
  * their axes is free, and bands suit them better.) */
 #include "passes/analysis/contraction.h"
+#include "ir/oracle.h"
 #include "passes/analysis/error.h"
 #include "passes/analysis/samples.h"
 #include "passes/analysis/access.h"

@@ -17,6 +17,7 @@
  * of four: any bytes, times weights of 0.
  */
 #include "passes/graph/quant/byte_sums.h"
+#include "ir/oracle.h"
 
 #include <math.h>
 #include <string.h>
