@@ -255,27 +255,12 @@ static inline IN_f32x16 f32x8 half_f32x16(f32x16 v)
     return (f32x8)_mm512_maskz_extractf64x4_pd(0xf, (__m512d)v, 0);
 }
 
-//@ exp1_f32x16 fma_f32x16 higher_f32x16 lower_f32x16 splat_f32x16
-/* 1 + e^-x, infinite from where 2^(k/16) is. e^-x = 2^(k/16) e^r, r in +-ln2/32: 2^(k%16/16) is
- * looked up, its bits less those that k%16 adds to the exponent's. */
-static inline IN_f32x16 f32x16 exp1_f32x16(f32x16 x)
+//@ lookup_f32x16 f32x16
+/* table[k % 16] for each lane's k */
+static inline IN_f32x16 bits_f32x16 lookup_f32x16(const uint32_t *table, bits_f32x16 k)
 {
-    const __m512i powers = _mm512_setr_epi32(
-        0x3f800000, 0x3f7daac3, 0x3f7b95c2, 0x3f79c3d3, 0x3f7837f0, 0x3f76f532,
-        0x3f75fed7, 0x3f75583f, 0x3f7504f3, 0x3f7508a4, 0x3f75672a, 0x3f76248c,
-        0x3f7744fd, 0x3f78ccdf, 0x3f7ac0c7, 0x3f7d257d);
-    const f32x16 v = lower_f32x16(splat_f32x16(87.3f), higher_f32x16(splat_f32x16(-88.73f), x));
-    const f32x16 shifted = fma_f32x16(v, splat_f32x16(-23.0831203f), splat_f32x16(12582912.0f));
-    const f32x16 k = shifted - 12582912.0f;
-    const f32x16 r = fma_f32x16(k, splat_f32x16(1.32621527e-5f),
-                                fma_f32x16(k, splat_f32x16(-0.0433349609375f), -v));
-    f32x16 p = fma_f32x16(splat_f32x16(0.166672f), r, splat_f32x16(0.5f));
-    p = fma_f32x16(p, r, splat_f32x16(1.0f));
-    p = fma_f32x16(p, r, splat_f32x16(1.0f));
-    const bits_f32x16 bits = (bits_f32x16)shifted;
-    const __m512i mantissa = _mm512_maskz_permutexvar_epi32(ALL_f32x16, (__m512i)bits, powers);
-    const f32x16 power = (f32x16)((bits_f32x16)mantissa + (bits << 19));
-    return fma_f32x16(power, p, splat_f32x16(1.0f));
+    const __m512i all = _mm512_loadu_si512(table);
+    return (bits_f32x16)_mm512_maskz_permutexvar_epi32(ALL_f32x16, (__m512i)k, all);
 }
 
 //@ i32x16 f32x16

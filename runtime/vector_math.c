@@ -210,6 +210,28 @@ static inline IN_T T exp1_T(T x)
     return fma_T(p, as_T(as_bits_T(shifted) << 23), splat_T(1.0f));
 }
 
+//@for f32x16:f32x16
+
+//@ exp1_T fma_T higher_T lower_T splat_T lookup_T
+/* 1 + e^-x, infinite from where 2^(k/16) is. e^-x = 2^(k/16) e^r, r in +-ln2/32: 2^(k%16/16) is
+ * looked up, its bits less those that k%16 adds to the exponent's. */
+static inline IN_T T exp1_T(T x)
+{
+    static const uint32_t powers[16] = {
+        0x3f800000, 0x3f7daac3, 0x3f7b95c2, 0x3f79c3d3, 0x3f7837f0, 0x3f76f532,
+        0x3f75fed7, 0x3f75583f, 0x3f7504f3, 0x3f7508a4, 0x3f75672a, 0x3f76248c,
+        0x3f7744fd, 0x3f78ccdf, 0x3f7ac0c7, 0x3f7d257d};
+    const T v = lower_T(splat_T(87.3f), higher_T(splat_T(-88.73f), x));
+    const T shifted = fma_T(v, splat_T(-23.0831203f), splat_T(12582912.0f));
+    const T k = shifted - 12582912.0f;
+    const T r = fma_T(k, splat_T(1.32621527e-5f), fma_T(k, splat_T(-0.0433349609375f), -v));
+    T p = fma_T(splat_T(0.166672f), r, splat_T(0.5f));
+    p = fma_T(p, r, splat_T(1.0f));
+    p = fma_T(p, r, splat_T(1.0f));
+    const bits_T bits = as_bits_T(shifted);
+    return fma_T(as_T(lookup_T(powers, bits) + (bits << 19)), p, splat_T(1.0f));
+}
+
 //@for f32x4:f32x4 f32x8:f32x8 f32x16:f32x16
 
 //@ log_T fma_T select_T less_T equal_T splat_T from_i32_T from_bool_T

@@ -167,7 +167,7 @@ void function_attribute_text(const struct emit *e, value function, const char *n
 void extend_function(const struct emit *e, value function, LLVMTypeRef result);
 void extend_call(const struct emit *e, value made, const LLVMTypeRef *type, int n);
 /* The text of which an own piece is compiled; *lanes: of its vectors. NULL: the piece stays C. */
-const struct snippet *piece_text(const struct emit *e, const char *name, int *lanes);
+const char *piece_text(const struct emit *e, const char *name, int *lanes);
 /* Calls a function of runtime/: the module's own, or one that stays C. */
 value call_piece(struct emit *e, const char *name, LLVMTypeRef result, value *arg, int n);
 value pointer_at(const struct emit *e, value base, LLVMTypeRef element, value offset);

@@ -180,7 +180,7 @@ static void bind_parameters(struct piece *p)
 static void emit_piece(struct emit *e, const struct own_piece *own)
 {
     struct piece p = {.e = e};
-    words_begin(&p.w, e->t, own->name, piece_text(e, own->name, &e->lanes)->text);
+    words_begin(&p.w, e->t, own->name, piece_text(e, own->name, &e->lanes));
     piece_head(&p.w, &p.result);
     e->features = own->features;
     function_open(e, own->function);

@@ -153,14 +153,14 @@ static struct operand call_other(struct piece *p, const char *name, const struct
     int lanes;
     if (stem < strlen(name) && strcmp(name + stem, "x4") == 0)
         name = mem_printf(p->w.t, "%.*sx%d", (int)stem, name, p->e->lanes);
-    const struct snippet *s = piece_text(p->e, name, &lanes);
+    const char *text = piece_text(p->e, name, &lanes);
     struct words w;
     struct variable formal;
     enum ctype result;
     value arg[MOST_ARGUMENTS];
-    if (!s)
+    if (!text)
         TGC_BUG(p->w.t, "%s of runtime/ calls %s(), which LLVM does not compile", p->w.name, name);
-    words_begin(&w, p->w.t, name, s->text);
+    words_begin(&w, p->w.t, name, text);
     piece_head(&w, &result);
     for (int i = 0; i < n; i++) {
         if (!piece_parameter(&w, &formal))

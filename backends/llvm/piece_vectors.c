@@ -5,10 +5,10 @@
 
 #include <string.h>
 
-enum kind { COMPARES, CHOOSES, INTRINSIC, BITS, SPLATS, SELECTS, CONVERTS };
+enum kind { COMPARES, CHOOSES, INTRINSIC, BITS, SPLATS, SELECTS, CONVERTS, LOOKS_UP };
 
 /* is: a comparison, or a cast, of LLVM's. CHOOSES: the first argument where the comparison holds,
- * so the second where one of them is no number. */
+ * so the second where one of them is no number. LOOKS_UP: in a table of 16, AVX-512's. */
 static const struct lane_function {
     const char *name;
     enum kind kind;
@@ -31,7 +31,8 @@ static const struct lane_function {
     {"splat_f32x4", SPLATS, 1, C_FLOATS, 0, NULL},
     {"select_f32x4", SELECTS, 3, C_FLOATS, 0, NULL},
     {"from_i32_f32x4", CONVERTS, 1, C_FLOATS, LLVM_SITOFP, NULL},
-    {"from_bool_f32x4", CONVERTS, 1, C_FLOATS, LLVM_UITOFP, NULL}};
+    {"from_bool_f32x4", CONVERTS, 1, C_FLOATS, LLVM_UITOFP, NULL},
+    {"lookup_f32x4", LOOKS_UP, 2, C_BITS, 0, "llvm.x86.avx512.permvar.si.512"}};
 
 static value apply_function(struct piece *p, const struct lane_function *f, value *arg)
 {
@@ -45,6 +46,9 @@ static value apply_function(struct piece *p, const struct lane_function *f, valu
     case BITS: return e->l->BuildBitCast(e->at, arg[0], type, "");
     case SELECTS: return choose(e, arg[0], arg[1], arg[2]);
     case CONVERTS: return cast_to(e, (enum llvm_opcode)f->is, arg[0], type);
+    case LOOKS_UP:
+        arg[0] = load_as(e, type, arg[0], sizeof(uint32_t));
+        return call_intrinsic(e, f->intrinsic, NULL, 0, arg, f->n);
     case SPLATS: break;
     }
     return arg[0];

@@ -158,21 +158,34 @@ static bool is_arithmetic(const struct snippet *s)
            strcmp(s->file, "vector_math") == 0;
 }
 
-/* A function of vectors, "exp_f32x8", is compiled from the text of four lanes, with OpenCL C's name
- * where C has a cast. */
-const struct snippet *piece_text(const struct emit *e, const char *name, int *lanes)
+/* The text of a function of vectors with the types' names of four lanes. */
+static const char *in_fours(const struct emit *e, const char *text)
+{
+    char *copy = mem_str(e->t, text), *to = copy;
+    for (const char *from = text; *from;) {
+        bool is_type = strncmp(from, "f32x", 4) == 0;
+        size_t digits = is_type ? strspn(from + 4, "0123456789") : 0;
+        memmove(to, is_type ? "f32x4" : from, is_type ? 5 : 1);
+        to += is_type ? 5 : 1;
+        from += is_type ? 4 + digits : 1;
+    }
+    *to = '\0';
+    return copy;
+}
+
+/* A function of vectors, "exp_f32x8", has OpenCL C's name where C has a cast. */
+const char *piece_text(const struct emit *e, const char *name, int *lanes)
 {
     const char *x = strstr(name, "_f32x");
-    const struct snippet *s = NULL;
-    *lanes = 1;
+    const struct snippet *s = snippet_find(name);
+    *lanes = x ? atoi(x + strlen("_f32x")) : 1;
     if (x) {
-        *lanes = atoi(x + strlen("_f32x"));
-        name = mem_printf(e->t, "opencl_%.*s_f32x4", (int)(x - name), name);
-        s = snippet_find(name);
-        name += strlen("opencl_");
+        const struct snippet *cast = snippet_find(mem_printf(e->t, "opencl_%s", name));
+        s = cast ? cast : s;
     }
-    s = s ? s : snippet_find(name);
-    return s && (e->gpu || is_arithmetic(s)) ? s : NULL;
+    if (!s || (!e->gpu && !is_arithmetic(s)))
+        return NULL;
+    return x ? in_fours(e, s->text) : s->text;
 }
 
 static value own_piece(struct emit *e, const char *name, LLVMTypeRef type)

@@ -63,7 +63,7 @@ SETS = {
 }
 # parts of others, which are tested by them; what asks the system
 HELPERS = {"reduce_f64", "sin_quadrant_f64", "half_f32x8", "first_f32x8", "whole_f32x16",
-           "nearest_f32x16", "put_apart_f32x16", "has_neon", "has_dotprod", "has_i8mm"}
+           "nearest_f32x16", "put_apart_f32x16", "lookup_f32x16", "has_neon", "has_dotprod", "has_i8mm"}
 
 
 def functions_of(isa):

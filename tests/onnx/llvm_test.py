@@ -4,6 +4,7 @@ skipped, but for the message that says so. TGC_LLVM=15 asks for a version."""
 
 import json
 import os
+import platform
 import re
 import shutil
 import sys
@@ -203,6 +204,28 @@ def check_lookup(tgc, folder):
         expect(len(set(c.tolist())) > 64 and not wrong, f"{name}: {wrong[:8]}")
 
 
+def check_elementary(tgc, folder):
+    """The bits of elementary functions are the C target's, by vectors of each width that this processor has."""
+    BY_LLVM.need(tgc)
+    T.scratch(folder)
+    make, kinds = onnx.helper, ("Exp", "Log", "Tanh", "Erf", "Sigmoid", "Sqrt", "Sin", "Softplus", "Mish", "Gelu")
+    random = np.random.default_rng(1)
+    x = np.concatenate([random.standard_normal(1500), 30 * random.standard_normal(1500), np.linspace(-105, 105, 1096)])
+    np.save(folder / "x.npy", x.astype(np.float32))
+    graph = make.make_graph([make.make_node(kind, ["x"], [kind]) for kind in kinds], "g",
+                            [make.make_tensor_value_info("x", onnx.TensorProto.FLOAT, x.shape)],
+                            [make.make_tensor_value_info(kind, onnx.TensorProto.FLOAT, x.shape) for kind in kinds])
+    onnx.save(make.make_model(graph, opset_imports=[make.make_opsetid("", 20)]), folder / "m.onnx")
+    for cpu in "native", "x86-64-v3" if platform.machine() == "x86_64" else "generic":
+        for out, target in (("c", "--target=c"), ("l", LLVM)):
+            T.must(T.run([tgc, "run", "m.onnx", target, f"--cpu={cpu}", "-i", "x=x.npy", "--out-dir", out], cwd=folder,
+                         timeout=60, env=T.quickly()))
+        for kind in kinds:
+            c, l = (np.load(folder / out / f"{kind}.npy").view(np.uint32) for out in "cl")
+            wrong = [f"{x[i]}: {l[i]:#x}, not {c[i]:#x}" for i in np.flatnonzero(c != l)]
+            expect(not wrong, f"{kind}, {cpu}: {len(wrong)} differ: {wrong[:4]}")
+
+
 def check_memory(tgc, folder):
     """Weights are memory of the run, not of the compile, whose limit follows from the model's size."""
     BY_LLVM.need(tgc)
@@ -250,6 +273,7 @@ def main():
     suite.add("widest", check_widest, tgc, scratch / "widest")
     suite.add("saturation", check_saturation, tgc, scratch / "saturation")
     suite.add("lookup", check_lookup, tgc, scratch / "lookup")
+    suite.add("elementary", check_elementary, tgc, scratch / "elementary")
     suite.add("memory", check_memory, tgc, scratch / "memory")
     suite.add("refusals", check_refusals, tgc, scratch / "refusals")
     for number, path in enumerate(sorted((ROOT / "models").glob("*.tg"))):
