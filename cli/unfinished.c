@@ -23,8 +23,9 @@
 enum { MAX_PENDING = 1024, MAX_PROCESSES = 8, STEP_MS = 2, PATIENCE_MS = 2000, LAST_MS = 200 };
 enum { IDLE, CRITICAL };
 
-struct pending { char path[PATH_MAX]; bool is_directory; volatile pid_t owner; };
-static struct pending pending[MAX_PENDING];
+/* The paths are apart, so that a search for a place touches few pages. */
+static struct { volatile pid_t owner; bool is_directory; } pending[MAX_PENDING];
+static char pending_path[MAX_PENDING][PATH_MAX];
 static struct { volatile pid_t pid, owner; } process[MAX_PROCESSES];
 static atomic_int state = IDLE;
 static atomic_flag ending = ATOMIC_FLAG_INIT;
@@ -69,9 +70,9 @@ static void remove_all(void)
             if (pending[i].owner != getpid() || pending[i].is_directory != directories)
                 continue;
             if (directories)
-                directory_remove(pending[i].path);
+                directory_remove(pending_path[i]);
             else
-                unlink(pending[i].path);
+                unlink(pending_path[i]);
         }
     }
 }
@@ -119,11 +120,11 @@ void unfinished_catch_signals(void)
 static void add(const char *path, bool is_directory)
 {
     size_t n = strlen(path) + 1;
-    for (int i = 0; i < MAX_PENDING && n <= sizeof pending->path; i++) {
+    for (int i = 0; i < MAX_PENDING && n <= PATH_MAX; i++) {
         if (pending[i].owner == getpid())
             continue;
         pending[i].owner = 0;
-        memcpy(pending[i].path, path, n);
+        memcpy(pending_path[i], path, n);
         pending[i].is_directory = is_directory;
         pending[i].owner = getpid();
         return;
@@ -136,7 +137,7 @@ void unfinished_note(void *user, const char *path, bool is_directory, bool appea
     if (appears)
         add(path, is_directory);
     for (int i = 0; i < MAX_PENDING && !appears; i++)
-        if (pending[i].owner == getpid() && strcmp(pending[i].path, path) == 0)
+        if (pending[i].owner == getpid() && strcmp(pending_path[i], path) == 0)
             pending[i].owner = 0;
 }
 
