@@ -356,8 +356,9 @@ def dropping(folder):
     return w
 
 
-def check_bound(network, shape, least_share):
-    """The losses and weights of a training without a bound, by the least bound that is possible and by one between."""
+def check_bound(network, shape, least_share, quick):
+    """The losses and weights of a training without a bound, by the least bound that is possible and by one between; then
+    emitted. Each bound takes up to eight compiles, so the quick form has a part of this for each network."""
     folder = T.scratch(SCRATCH / f"bound-{network.__name__}")
     network(folder)
     samples(folder, shape, "cross_entropy")
@@ -368,7 +369,8 @@ def check_bound(network, shape, least_share):
     least, whole = map(int, re.search(r"a step takes at least (\d+) bytes .*, and (\d+) where nothing", refused).groups())
     expect(least < least_share * whole and not (folder / "no.onnx").exists(), refused)
     expect(re.search(r"the largest tensors are f32\[[\d,]+\] \(\d+ bytes\) of \w+, ", refused), refused)
-    for bound in least, (least + whole) // 2:
+    for bound in [{"least": least, "between": (least + whole) // 2}[kind] for kind in ("least", "between")
+                  if OPTIONS.all or kind == quick]:
         done = train(folder, *words, "-o", "out.onnx", "--log=log.jsonl", f"--train-memory={bound}")
         need = int(re.search(r"a step takes (\d+) bytes of \d+: \d+ values of \d+ bytes are computed again, \d+ % of", done.err)[1])
         expect(need <= bound < whole, f"{need} of {bound}:\n{done.err}")
@@ -380,6 +382,8 @@ def check_bound(network, shape, least_share):
     first = (folder / "out.onnx").read_bytes()
     train(folder, *words, "-o", "out.onnx", f"--train-memory={bound}", "--threads=3")
     expect((folder / "out.onnx").read_bytes() == first, "3 threads make other weights")
+    if not OPTIONS.all and network is not cnn:
+        return
     emit = [TGC, "m.onnx", "-o", "net.c", "--train", "--loss=cross_entropy", "--batch=24"]
     refused = T.must(T.run([*emit, "--train-memory=1"], cwd=folder), 1).err
     least = int(re.search(r"at least (\d+) bytes", refused)[1])
@@ -388,10 +392,10 @@ def check_bound(network, shape, least_share):
     expect(least <= arena < least + 1024, f"an arena of {arena} bytes, at least {least}")
 
 
-suite.add("a bound of memory: eight layers with batch norms", check_bound, deep, (2, 12, 12), 0.65)
-suite.add("a bound of memory: pools", check_bound, cnn, (2, 12, 12), 0.95)
-suite.add("a bound of memory: a transformer's block, of tokens", check_bound, transformer, None, 0.65)
-suite.add("a bound of memory: what drops is computed again alike", check_bound, dropping, (32,), 0.95)
+suite.add("a bound of memory: eight layers with batch norms", check_bound, deep, (2, 12, 12), 0.65, "between")
+suite.add("a bound of memory: pools", check_bound, cnn, (2, 12, 12), 0.95, "least")
+suite.add("a bound of memory: a transformer's block, of tokens", check_bound, transformer, None, 0.65, "least")
+suite.add("a bound of memory: what drops is computed again alike", check_bound, dropping, (32,), 0.95, "between")
 
 
 @case("threads seeds and what is frozen")
