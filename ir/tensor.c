@@ -282,7 +282,8 @@ struct uop *tensor_fit(struct tgc *t, struct uop *x, struct uop *const *dim)
     return uop_reshape(t, x, dim, x->ndim);
 }
 
-/* Broadcasts one axis of x to a size; only the run knows whether the axis has that size or 1. */
+/* Broadcasts one axis of x to a size. Whether the axis has that size or 1 is known only at run
+ * time. */
 static struct uop *stretch_axis(struct tgc *t, struct uop *x, int axis, struct uop *size)
 {
     struct uop *dim[MAX_RANK], *is_one = uop_binary(t, OP_EQ, x->dim[axis], uop_int(t, 1));

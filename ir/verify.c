@@ -97,7 +97,7 @@ void verify_bounds(const struct verifier *v, const struct uop *u)
 
 /* --------------------------------------------------------------------------------------- shapes */
 
-/* Not proved different. Symbols that the compiler cannot compare are left to the run's checks. */
+/* Not proved different. Symbols that the compiler cannot compare are checked at run time. */
 static bool may_equal(const struct uop *a, const struct uop *b)
 {
     return a == b || (a->vmin <= b->vmax && b->vmin <= a->vmax);

@@ -131,9 +131,10 @@ MATRIX_PRODUCT(mfma16x16x32_e5m2fnuz, 2, long, float, 4,
                __builtin_amdgcn_mfma_f32_16x16x32_bf8_bf8(A, B, S, 0, 0, 0))
 
 //@ amd_fragment amd_words
-/* Loads N words that are contiguous along k, whose elements are `step` apart in memory;
- * each further group of 16 lanes loads the next N words. LANES: the number of lanes after
- * which this repeats. */
+/* A lane's part of an operand: N words of 32 bits, which hold consecutive elements along k. In
+ * memory these are `step` elements apart, the operand's rows (a column of b is a row, too) `side`.
+ * Lane l has row l % 16; each group of 16 lanes has the next N words. Lanes from LANES on load
+ * what lane l % LANES loads. */
 template <int N, int LANES, class E> static inline words<N> fragment(const E *p, int side, int step)
 {
     enum { EACH = 4 / sizeof(E), BITS = 8 * sizeof(E) };

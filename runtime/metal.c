@@ -313,8 +313,9 @@ static void *choose_device(const model_self *self, int wanted)
     return found;
 }
 
-/* Takes the caller's device, the device of the caller's queue, or the one that options.device
- * names; then a queue of it. */
+/* The device: options.context if given, else that of options.queue, else options.device (0: the
+ * system's default, n: the n-th). Two that name different devices are an error. The queue: the
+ * caller's, else a new one. Both are retained. */
 static int open_queue(model_self *self)
 {
     struct metal *m = &self->device;

@@ -5,11 +5,11 @@
  * are assumed equal, and the run checks that and returns a status if they are not. The decision is
  * made by trying values of the dimensions: if the sizes are equal for none of them, or for only
  * one, the model is wrong, or the user has to give the size; that is an error. If they differ for
- * some values, there is a warning. A size that only the run finds (of an If's branches, of selected
+ * some values, there is a warning. A size found only at run time (of an If's branches, of selected
  * elements) may be assumed equal if its bounds allow it.
  *
  * If sizes may be broadcast, and one of them is 1 wherever they differ, the run decides whether to
- * repeat: tensor_broadcast_to() handles both. The same holds for a size that only the run finds and
+ * repeat: tensor_broadcast_to() handles both. The same holds for a size found only at run time and
  * a constant: the branches of an If may give one row or all of them.
  */
 #include "frontend/onnx/lower.h"

@@ -1,11 +1,11 @@
-/* cases.c - choices that only the run can make: between two values, perhaps of different shapes,
+/* cases.c - choices made at run time: between two values, perhaps of different shapes,
  * and between the interpretations of a list of axes.
  *
  * A choice is an IF, so only the chosen side is computed. If the shapes differ, both sides are put
  * into a box that is large enough for either; the IF also returns the dimensions, which become
  * symbols, and the result is the corner of the box.
  *
- * For a list of axes that only the run knows, the operator is lowered for each possible set of
+ * For a list of axes known only at run time, the operator is lowered for each possible set of
  * axes; those that fail, or do not have the declared shape, are dropped, and IFs choose between the
  * rest. A declared shape often leaves one.
  */

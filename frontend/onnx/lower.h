@@ -208,7 +208,7 @@ int64_t node_declared_dim(const struct node *n, int k, int axis);
  * true: something new was learned, and the model will be lowered again; any value will do for
  * now. */
 bool node_learn_shape(const struct node *n, int k, struct uop *const *dim, int ndim);
-/* The upper bound of a dimension of output k that only the run knows: by an option or a
+/* The upper bound of a dimension of output k known only at run time: by an option or a
  * declaration, or `most` if that is a bound; -1: reported. */
 int64_t node_bound(const struct node *n, int k, int axis, int64_t most);
 /* Whether the value of u may change from one iteration of the loop to the next. */
@@ -223,7 +223,7 @@ bool node_choose(const struct node *n, struct uop *cond, struct uop *const *then
                  struct uop *const *other, int count, struct uop **out);
 /* the corner of x with these dimensions */
 struct uop *node_out_of_box(const struct node *n, struct uop *x, struct uop *const *dim);
-/* Whether input k is a short list of integers that only the run knows. */
+/* Whether input k is a short list of integers known only at run time. */
 bool node_is_open(const struct node *n, int k);
 /* Lowers n by its own lowering function for every set of axes that input k may hold, for a tensor
  * of that rank, and chooses between the results. */

@@ -97,7 +97,8 @@ bool lower_constant_of_shape(struct node *n)
     return node_set(n, 0, tensor_full(n->t, value, dim, rank));
 }
 
-/* The number of elements of a range whose bounds only the run knows. A delta of 0 has no end, and a
+/* The number of elements of a range with bounds known only at run time.
+ * A delta of 0 has no end, and a
  * range longer than i64 can count exceeds any bound. */
 static struct uop *count_at_run(const struct node *n, struct uop *const *v)
 {

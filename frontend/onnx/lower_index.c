@@ -479,7 +479,7 @@ static bool resize_by_sizes(const struct node *n, struct resize_attr *a, const i
     return true;
 }
 
-/* Scales that only the run knows: sizes are symbols, and the coordinates are computed from the
+/* Scales known only at run time: sizes are symbols, and the coordinates are computed from the
  * scales. */
 static bool resize_at_run(const struct node *n, struct resize_attr *a, const int *axis, int naxis,
                           struct uop *scales, int input)

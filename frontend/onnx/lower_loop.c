@@ -261,7 +261,7 @@ static bool lower_body(struct node *n, struct building *b, bool *unfit)
 
 /* The lengths of the stacks of scan outputs: *length is their dimension in the program, *used the
  * part that the loop fills, NULL: all. A loop that may end early fills some of an upper bound; one
- * whose trip count only the run knows has a symbol. */
+ * with a trip count known only at run time has a symbol. */
 static bool stack_length(struct node *n, struct building *b, bool ends_early, struct uop **length,
                          bool *partly)
 {

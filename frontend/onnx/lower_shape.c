@@ -51,7 +51,7 @@ static bool is_known(const struct node *n, struct uop *e)
     return tensor_element(n->t, e, NULL) != NULL;
 }
 
-/* An element of a shape that only the run knows: 0 means a dimension of the input, -1 the rest. */
+/* An element of a shape known only at run time: 0 means a dimension of the input, -1 the rest. */
 static struct uop *resolved_dim(const struct node *n, struct uop *const *want, int rank, int a,
                                 bool allow_zero)
 {
@@ -71,7 +71,7 @@ static struct uop *resolved_dim(const struct node *n, struct uop *const *want, i
     return uop_where(t, uop_binary(t, OP_EQ, want[a], minus), rest, r);
 }
 
-/* A shape with elements that only the run knows. The last one of them is inferred from the others,
+/* A shape with elements known only at run time. The last one of them is inferred from the others,
  * so that the result has no more elements than the input, and is then compared. */
 static bool reshape_at_run(struct node *n, struct uop *const *want, int rank, bool allow_zero)
 {
@@ -244,7 +244,7 @@ bool lower_transpose(struct node *n)
                     lib_permute(&n->lib, n->in[0], count < 0 ? NULL : perm, count < 0 ? 0 : count));
 }
 
-/* Broadcasts the shape and the input against each other. A size that only the run knows has to be 1
+/* Broadcasts the shape and the input against each other. A size known only at run time has to be 1
  * or the input's, unless that is 1. */
 bool lower_expand(struct node *n)
 {
@@ -359,7 +359,8 @@ bool lower_split(struct node *n)
                         "the sizes do not add up to the length of the axis");
 }
 
-/* The list's scalar for axis a, if only the run knows which element that is: the sum over those
+/* The list's scalar for axis a, where its place in the list is known only at run time: the sum
+ * over those
  * whose axis is a. */
 static struct uop *of_axis(const struct node *n, int a, int rank, struct uop *const *axis,
                            struct uop *const *v, int count, struct uop *otherwise)
@@ -443,7 +444,7 @@ static bool all_known(const struct node *n, struct uop *const *v, int count)
     return true;
 }
 
-/* With axes that only the run knows: along each axis either the given slice, or all of it. */
+/* With axes known only at run time: along each axis either the given slice, or all of it. */
 static bool slice_axes_at_run(struct node *n, struct uop *const *start, struct uop *const *end,
                               struct uop *const *axis, struct uop *const *step, int count)
 {

@@ -56,7 +56,7 @@ static bool is_tried(struct trials *r)
         return false;
     options.dim = r->dim;
     options.ndim = r->ndim;
-    options.default_max = FEW;                       /* of sizes that only the run knows */
+    options.default_max = FEW;                       /* of sizes known only at run time */
     options.is_trial = true;
     t->nerror = 0;
     bool ok = r->l->again(t, r->l->model, &options) != NULL;

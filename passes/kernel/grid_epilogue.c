@@ -9,7 +9,7 @@
  * rounded as it first is, and the storing threads load the other operands (a bias, a residual),
  * coalesced, too.
  *
- * The model: per cycle a unit serves the words of a subgroup that lie in one line of memory. So a
+ * Cost model: per cycle a unit serves the words of a subgroup that lie in one line of memory. So a
  * store takes one cycle for each of its words or lines, whichever are more. Nothing hides them, as
  * the block's products are done. */
 #include "passes/analysis/copied.h"

@@ -14,7 +14,7 @@
  *
  * Copies are vectors of 4, 8 or 16 aligned bytes. They are asynchronous, in an n-stage pipeline,
  * where the device can do that, or boxes in bulk (TMA), to panels. What these cannot copy (rows of
- * pixels that need divisions, sizes of the run's, unaligned rows) is copied by plain loads and
+ * pixels that need divisions, open sizes, unaligned rows) is copied by plain loads and
  * stores.
  *
  * Blocks that are adjacent along rows (or columns) read the same other factor. Where the device has

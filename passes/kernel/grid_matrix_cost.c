@@ -1,7 +1,7 @@
 /* grid_matrix_cost.c - chooses the tile by which a matrix instruction computes a product fastest,
  * and how its blocks run. A wave is a subgroup (warp) or warpgroup.
  *
- * The model: the instruction's rate, including tiles that reach beyond the result. What threads
+ * Cost model: the instruction's rate, including tiles that reach beyond the result. What threads
  * issue besides (loads of tiles, copies), in parallel if the device has separate matrix units. The
  * operands' bytes, once for each block. And occupancy and pipeline stages, which hide the latency
  * of copies.

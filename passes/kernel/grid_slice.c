@@ -172,8 +172,9 @@ static bool choose_terms(const struct device_row *d, const struct sliced *x, str
     return b->groups >= GROUPS_LEAST;
 }
 
-/* Terms of a packed word: iterations of the sum's last loop that share one load, with the others
- * contiguous, so that they are one vector load. 1: there is no such loop. */
+/* The number of weights in a packed word (of 4-bit weights, say): the size of the sum's last loop,
+ * if all its iterations read the same integer and the other operand's loads are contiguous along
+ * it, so that they become one vector load. Otherwise 1. */
 static int64_t terms_of_word(struct tgc *t, const struct sliced *x)
 {
     enum { TERMS_MOST = 16 };

@@ -11,15 +11,17 @@
  * one row (FLATTEN). In products of bytes the groups are the terms: words of four bytes of either
  * operand, and one dot product where the device has it.
  *
- * The model: time of the multiply-adds and their loads, including tiles that reach beyond the
+ * Cost model: time of the multiply-adds and their loads, including tiles that reach beyond the
  * result; occupancy; and the operands' bytes, once for each block. */
 #include "passes/analysis/stationary.h"
 #include "passes/kernel/grid_product.h"
 #include "passes/target/compared.h"
 
-/* Terms of a step: at most, at least, and enough that more would gain little. STEPS_COVER: steps
- * from which on a part of one may be wasted. */
-enum { STEP_MOST = 16, STEP_LEAST = 4, STEP_FULL = 7, STEPS_COVER = 4, TILES_MAX = 12 };
+/* A step is the part of the sum between two barriers. Its terms divide the sum, at most STEP_MOST
+ * and at least STEP_LEAST of them. Where that leaves fewer than STEP_FULL and the sum has at least
+ * STEPS_COVER steps of STEP_MOST, these are taken and the last one is masked. */
+enum { STEP_MOST = 16, STEP_LEAST = 4, STEP_FULL = 7, STEPS_COVER = 4 };
+enum { TILES_MAX = 12 };         /* candidates that are kept */
 
 struct block_tile {
     int64_t row_items, row_lanes, column_items, column_lanes;

@@ -8,7 +8,7 @@
  * Unstaged, each thread of a subgroup would access a line of its own and use one element of each
  * sector.
  *
- * The model: bytes by sectors, including blocks that reach beyond the tensor; what threads issue;
+ * Cost model: bytes by sectors, including blocks that reach beyond the tensor; what threads issue;
  * and bank conflicts, against which the tile's rows are padded. */
 #include "passes/analysis/banks.h"
 #include "passes/kernel/grid_product.h"

@@ -47,9 +47,9 @@ static bool load_fits(struct tgc *t, const struct uop *load, struct uop *r, int6
                                (dtype_nbytes(load->dtype) == 4 || load_is_zero_elsewhere(load))));
 }
 
-/* Whether data that varies along r selects what is loaded. Where the load gets a condition on its
- * position, the selection becomes part of that (where_load_and), so lanes would have different
- * conditions. */
+/* Whether a WHERE picks between a load and something else by data that varies along r. A load whose
+ * position is masked takes that condition into its mask (rule where_load_and), and the lanes of one
+ * vector load cannot have different masks. */
 static bool data_chooses_loads(struct tgc *t, struct uop *store, const struct uop *r)
 {
     struct mem_mark mark = scratch_mark(t);

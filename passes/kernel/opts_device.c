@@ -1,13 +1,15 @@
-/* opts_device.c - opts of devices: loops over a grid and a block's threads, whole blocks, and block
- * reductions. Operands in shared memory: opts_local.c.
+/* opts_device.c - opts of devices: loops over a grid and a block's threads, loops padded to full
+ * blocks, and block reductions. Operands in shared memory: opts_local.c. Below, i, c and k are
+ * loops, p is a thread, f(k) a term of the sum.
  *
  *    cover 0 axis=0 n=64                       i < 100       i = 64*q + p, masked where i >= 100
- *    block_reduce 0.sum0 axis=0 n=64           sum over k    part[p] = sum over q of 64*q + p;
+ *    block_reduce 0.sum0 axis=0 n=64           sum over k    part[p] = sum over q of f(64*q + p);
  *                                                            sum over p
- *    shuffle_reduce 0.sum0 axis=0 n=64         sum over k    sum over thread p, q, by shuffles
- *    slice_k 0.sum0 axis=0 n=8 to=1            c < 32, sum   part[p][c] = sum over q of 8*q + p
+ *    shuffle_reduce 0.sum0 axis=0 n=64         sum over k    thread p: sum over q of f(64*q + p);
+ *                                                            sum over p by shuffles
+ *    slice_k 0.sum0 axis=0 n=8 to=1            c < 32, sum   part[p][c] = sum over q of f(8*q + p)
  *                                              over k        256 threads; thread c: sum over p
- *    slice_k_adjacent 0.sum0 axis=0 n=32 to=1  c < 8, sum    part[c][p] = sum over q of 32*q + p
+ *    slice_k_adjacent 0.sum0 axis=0 n=32 to=1  c < 8, sum    part[c][p] = sum over q of f(32*q + p)
  *                                              over k        256 threads; thread c: sum over p
  */
 #include "passes/analysis/matrix.h"

@@ -94,8 +94,8 @@ static struct uop *only_user(struct tgc *t, struct uop *value, const struct uop 
     return user;
 }
 
-/* The staged form of the sum: converted to a smaller dtype, if that is the first thing done with
- * it. */
+/* What is staged in shared memory: the sum, or what it is converted to, where its only user
+ * converts it to a smaller dtype. */
 static struct uop *rounded(struct tgc *t, struct uop *value, struct uop *sum)
 {
     struct uop *best = sum;

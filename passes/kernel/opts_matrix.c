@@ -61,8 +61,10 @@ static bool may_take_matrix(struct work *w, const struct opt *opt, struct uop *s
     return true;
 }
 
-/* Makes the ranges for the bits of a lane's number, or of an element's, innermost first. Adds what
- * they count to *at, by coordinate. but: skips elements of this coordinate. */
+/* A row of matrix.def says which bit of a coordinate (row, column, k) each bit of a lane's index
+ * is, or of the index of an element in the lane's registers. Makes a range of each run of bits,
+ * innermost first, and adds its part of the coordinate to at[coordinate]. Skips the bits of
+ * coordinate `but`. Returns the number of ranges. */
 static int make_ranges(struct work *w, const struct matrix_row *row, bool of_lane,
                        enum matrix_coordinate but, struct uop **range, struct uop **at)
 {

@@ -1,5 +1,5 @@
-/* opts_swizzle.c - SWIZZLE: XOR swizzle of 16-byte chunks of a copy in shared memory. Reading a
- * column, or 16 bytes of eight consecutive rows, then has no bank conflicts.
+/* opts_swizzle.c - SWIZZLE: XOR swizzle of 16-byte chunks of a copy in shared memory. A read of one
+ * chunk from each of eight consecutive rows, as matrix units make it, then has no bank conflicts.
  *
  *      stage_operand 0.sum0 axis=0 n=0 to=1 operand=0; swizzle 0.sum0 n=64 operand=0
  *
@@ -8,12 +8,13 @@
  *      row 2    2 3 0 1 6 7 4 5
  *      ...
  *
- * Rows of n elements longer than 128 bytes are split into panels: first the first 128 bytes of all
- * rows, then the next ones. Matrix units that read shared memory themselves, and engines that copy
- * boxes, use this layout (CUDA's 128-byte swizzle). Positions of the copy and of its loads are
- * index arithmetic, which says all of it; the buffer's `panel` only says that they have this form.
+ * A row of the copy has n elements, in bytes a multiple of 128. Longer rows are split into panels:
+ * first the first 128 bytes of all rows, then the next 128. Matrix units that read shared memory
+ * themselves, and engines that copy boxes, use this layout (CUDA's 128-byte swizzle). The index
+ * arithmetic of the copy's stores and loads is the layout; the buffer's `panel` notes that it is
+ * this one.
  *
- *      swizzle 3 n=64        also what store 3 passes on, wherever the kernel's others read it
+ *      swizzle 3 n=64        the same for the buffer that store 3 writes and later stores read
  */
 #include "passes/analysis/box.h"
 #include "passes/analysis/nest.h"

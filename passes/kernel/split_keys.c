@@ -6,14 +6,15 @@
  *        part[.., s, F]     = sum over j  e^(x[j] - m)
  *        part[.., s, F + 1] = m
  *      y[.., f] = sum over s  c[s] * part[s, f]  /  sum over s  c[s] * part[s, F],
- *                 c[s] = e^(part[s, F + 1] - their maximum)
+ *                 c[s] = e^(part[s, F + 1] - max over s  part[s, F + 1])
  *
- * Decoding has one query for each head, so one block per head: fewer than a device has units, and
- * these read all keys and values. The number of parts is fixed. The number of keys in each
- * may be the run's, and some parts may be empty. As in online_softmax.c a maximum of -inf counts as
- * 0 where it is subtracted.
+ * F: the features of a value. Decoding has one query for each head, so there would be one block per
+ * head: fewer blocks than a device has units, while each block reads all keys and values of its
+ * head. The number of parts is fixed at compile time. The number of keys of a part may be known
+ * only at run time, and some parts may have none. As in online_softmax.c a maximum of -inf counts
+ * as 0 where it is subtracted.
  *
- * The model: bytes from memory (or from the cache, for queries that share keys), at most at the
+ * Cost model: bytes from memory (or from the cache, for queries that share keys), at most at the
  * rate that the loads in flight sustain; and a launch and the parts' bytes for each further kernel.
  *
  * needs: the AST of one segment, whose stages hold a row of scores and of their exponentials */

@@ -201,7 +201,7 @@ static bool may_split(struct banding *w, struct segment *s, int a)
 }
 
 /* The next divisor of `dim` above n (step 1) or below (step -1) that is valid for a band; 0: none.
- * A size that only the run knows, as that of a batch, has bands of one. */
+ * A size known only at run time, as that of a batch, has bands of one. */
 static int64_t next_divisor(const struct uop *dim, int64_t n, int step)
 {
     enum { MOST = 1 << 16 };     /* no cache holds as many rows */

@@ -35,7 +35,7 @@ static bool has_fixed_border(const struct node *n)
     return true;
 }
 
-/* The same along an axis whose size only the run knows: one element, without a border. */
+/* The same along an axis of a size known only at run time: one element, without a border. */
 static bool part_of_unknown(struct tgc *t, struct kept *kept, int axis, int64_t border,
                             struct band *part)
 {

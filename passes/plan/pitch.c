@@ -3,7 +3,7 @@
  * Winograd's tensors are an example: all xi of a tile are computed together, and their stride is
  * the number of all tiles. If that is a multiple of half a page, they map to a few cache sets and
  * evict each other; padded by one line, they do not. (band.c pads a band's scratch.) Axes whose
- * sizes only the run knows, a batch, go outside of the places, whose stride is a constant then.
+ * sizes known only at run time, a batch, go outside of the places, whose stride is a constant then.
  */
 #include "passes/plan/plan.h"
 #include "passes/analysis/access.h"
@@ -67,7 +67,7 @@ static bool is_read_place_by_place(const struct node *n, int axis)
     return nuse >= PLACES;
 }
 
-/* The axes of a buffer, outermost first: those whose sizes only the run knows, then the others as
+/* The axes of a buffer, outermost first: those with open sizes, then the others as
  * they are. *nunknown: of the former. false: there is nothing to store. */
 static bool find_axes(const struct buffer *b, int *axis, int *nunknown)
 {

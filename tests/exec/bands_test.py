@@ -289,7 +289,7 @@ output %s
 """
 
 
-@suite.case("a border whose size only the run knows")
+@suite.case("a border of a size known only at run time")
 def sliding():
     folder = T.scratch(SCRATCH / "sliding")
     (folder / "net.tg").write_text(SLIDING)

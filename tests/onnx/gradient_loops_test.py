@@ -174,7 +174,7 @@ def refused():
         expect(part in message, message)
 
 
-@suite.case("sizes that only the run knows, of steps and of the batch")
+@suite.case("sizes known only at run time, of steps and of the batch")
 def symbols():
     nodes = [G.node("LSTM", ["x", "w", "u"], ["all", "last"], hidden_size=H), G.node("Mul", ["all", "all"], ["y"]),
              gradient(["x", "w", "u"], ["d_x", "d_w", "d_u"], ["x", "w", "u"], "y")]

@@ -18,7 +18,7 @@ HEAD = """# ONNX operators
 Every operator that tgc compiles. Columns: the opsets of its domain that a row serves; the kinds of its first input (b bool, i signed, u unsigned, f float, s
 string); the element types that its tests have; how many of the onnx package's tests with it pass; what it cannot do. {passing} of {total} of those tests
 pass. For {told} of them the compiler is told the value of an input (`-i NAME=FILE`): a shape or the length of a sequence depends on it. A suite's name
-stands for operators that have their own tests. A size that only the run knows needs a bound: from the operator, a declared dimension, or `--dim`. Written by `tests/onnx/node_test.py --support`.
+stands for operators that have their own tests. A size known only at run time needs a bound: from the operator, a declared dimension, or `--dim`. Written by `tests/onnx/node_test.py --support`.
 """
 TAIL = """
 ## Tests that do not pass

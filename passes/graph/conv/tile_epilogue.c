@@ -65,7 +65,7 @@ static bool next_group(const struct spread *s, const struct uop *to, int *from_e
 {
     int i = *from_end, k = *to_end;
     int64_t n = 1, m = 1;
-    if (i < s->ndim && k < to->ndim && s->dim[i] == to->dim[k]) {      /* sizes of the run's, too */
+    if (i < s->ndim && k < to->ndim && s->dim[i] == to->dim[k]) {      /* expressions, too */
         *from_end = i + 1, *to_end = k + 1;
         return true;
     }

@@ -10,7 +10,7 @@
 
 struct extent { double in, out, groups, batch; };    /* channels of a group, groups, images */
 
-/* most: a size that only the run knows is its upper bound, else 1. */
+/* most: a size known only at run time is its upper bound, else 1. */
 static struct extent extent_of(const struct layer *l, bool most)
 {
     struct extent e = {1, 1, 1, 1};
