@@ -356,8 +356,9 @@ static int check_family(const model_self *self)
     return MODEL_OTHER_DEVICE;
 }
 
-/* Allocates memory and weights. BEHIND: a tensor without elements may begin at the end of all
- * others, and Metal requires an offset within the buffer. */
+/* Allocates the buffers of the arena and of the weights. Each is BEHIND bytes longer: a tensor
+ * without elements may begin at the end of all others, and Metal requires an offset within the
+ * buffer. */
 static int open_memory(model_self *self, size_t weights)
 {
     enum { SHARED = 0, BEHIND = 16 };
@@ -865,8 +866,7 @@ static inline float f16_to_f32(uint16_t h) { return (float)as_type<stored_half>(
 static inline uint16_t f32_to_f16(float v) { return as_type<uint16_t>((stored_half)v); }
 
 //@ metal_to_i32
-/* Float to integer: towards zero, and to the nearest representable number where it does not fit;
- * NaN becomes 0. */
+/* Float to integer: truncates, saturates to the range of int32; NaN becomes 0. */
 static inline int32_t to_i32(float v)
 {
     return v >= 2147483648.0f    ? INT32_MAX

@@ -644,8 +644,8 @@ static int check_kernel(const model_self *self, int index)
     return MODEL_DEVICE_LACKS;
 }
 
-/* Records the list: a kernel object for each launch, with the arguments that are the
- * same in each run. */
+/* Makes a kernel object for each launch of a run and sets the arguments that are the same in each
+ * run. */
 static int record(model_self *self)
 {
     struct opencl *cl = &self->device;

@@ -426,8 +426,8 @@ void grid_note_schedule(struct tgc *t, struct kernel *k)
     VEC_PUSH(t, k->variant, k->nvariant, k->cap_variant, v);
 }
 
-/* If no loop is a whole number of vectors, splits the remainder off as a scalar store in the same
- * grid. */
+/* If no loop's size is a multiple of `lanes`, cuts a contiguous loop at the last multiple: the rest
+ * becomes a scalar store of the same grid. */
 static void cut_vectors(struct tgc *t, struct kernel *k, int store, int lanes)
 {
     struct uop *s = k->ast->src[store];

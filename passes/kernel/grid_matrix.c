@@ -77,8 +77,9 @@ static void list_cluster(struct opt_list *l, const struct matrix_choice *c,
         l->loop[at - 1] = blocks[side];
 }
 
-/* Tile rasterization: groups rows of blocks for L2 reuse, where the numbers of blocks are known.
- * false: there are no groups. */
+/* Tile rasterization: adds the opts that make consecutive blocks go through a group of rows of
+ * blocks, whose operands stay in the L2. Returns whether there is such a group; there is none where
+ * the numbers of blocks are known only at run time. */
 static bool list_groups(struct opt_list *l, const struct matrix_choice *c,
                         const struct wave_tile *w)
 {

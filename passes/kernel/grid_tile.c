@@ -466,8 +466,9 @@ static bool take_better(struct tgc *t, struct tiled *of, struct tiled *other, do
     return better;
 }
 
-/* Packs operands if that is legal and helps. Moves the sum's longest loop innermost, and flattens
- * rows repeatedly, each only while that is cheaper. */
+/* Packs operands where that is legal and cheaper. Moves the sum's longest loop innermost if the
+ * best tile is cheaper then. Joins two loops of rows (FLATTEN), and two again, as long as each join
+ * makes the best tile cheaper. */
 static void find_shape(struct tgc *t, struct tiled *of, int store)
 {
     struct tiled *other = scratch_array(t, 1, sizeof *other),

@@ -50,8 +50,9 @@ static int64_t load_width(struct tgc *t, const struct uop *load, struct uop *row
     return width;
 }
 
-/* Whether the loop is the row: all loads that vary with it are contiguous along it, and some vary
- * along the column, too. */
+/* Whether loop `at` is the row: all loads that vary with it are contiguous along it, and at least
+ * one of them varies along the column, too, which is the loop along which the store is
+ * contiguous. */
 static bool is_row(struct transposed *x, int at)
 {
     struct tgc *t = x->m.t;

@@ -1,24 +1,26 @@
-/* opts_pipeline.c - PIPELINE: a sum's copies in shared memory become an n-stage pipeline: later
- * steps are loaded while the block computes with this one's (passes/vector/pipeline.c).
+/* opts_pipeline.c - PIPELINE: a sum's copies in shared memory become an n-stage pipeline: while the
+ * block computes with the copies of one step, those of later steps are loaded
+ * (passes/vector/pipeline.c).
  *
  *      pipeline 0.sum0 n=2 how=registers         double-buffered through registers
  *                      for k: barrier · copy a, b · barrier · sum
  *                  ->  copy a, b of 0 · for k: barrier · load a, b of k + 1 · sum · store them
  *      pipeline 0.sum0 n=3 how=async             asynchronous copies by all threads (cp.async)
  *                  ->  copy a, b of 0; of 1 · for k: wait · barrier · copy a, b of k + 2 · sum
- *      pipeline 0.sum0 n=3 how=bulk              boxes by one thread (TMA); STAGE_OPERAND has to=0
- *      pipeline 4.sum0 n=2 how=async             STAGE_WHOLE_OPERAND in each iteration of a band:
- *                                                a step is an iteration; also how=bulk
+ *      pipeline 0.sum0 n=3 how=bulk              boxes by one thread (TMA), of a STAGE_OPERAND
+ *                                                with to=0
+ *      pipeline 4.sum0 n=2 how=async             a band, each iteration of which stages a whole
+ *                                                operand: a step is an iteration; also how=bulk
  *
- * The copies take n times the memory. Loading early is safe, since what is loaded does not change
- * while the kernel runs: ITEM loops exist only in kernels that do not read what they store. The
- * number of steps must be known when the kernel is written, except for those of a band, which is
- * one loop of all threads.
+ * The copies take n times the memory. Loading early is safe: a kernel with loops over a block's
+ * threads (ITEM) never reads what it stores. The number of steps must be a constant, except in a
+ * band, whose loop all threads of the block run together.
  *
- * One loop of each thread may be around the sum (PERSISTENT). Steps are counted through it, so that
- * the next tile's copies overlap this tile's epilogue. For boxes it may be a band of several
- * stores. Through registers, loads are one step ahead. Asynchronous copies move 4, 8 or 16
- * contiguous bytes unconverted, or zeros. Boxes are what analysis/box.c reads. */
+ * Around the sum there may be one loop that each thread runs by itself (PERSISTENT). Steps are
+ * counted through it, so that the next tile's copies overlap this tile's epilogue. With how=bulk
+ * that loop may be a band with several stores. Through registers, loads are one step ahead.
+ * Asynchronous copies move 4, 8 or 16 contiguous bytes without a conversion, or write zeros where
+ * the operand is padded. analysis/box.c decides what a box is. */
 #include "passes/analysis/box.h"
 #include "passes/analysis/copied.h"
 #include "passes/analysis/matrix.h"

@@ -49,8 +49,8 @@ static bool leaves_threads_alone(struct work *w, struct uop *store, const struct
     return true;
 }
 
-/* Whether consumers run everything that the kernel stores: its only store, or stores in one band of
- * each thread. */
+/* Whether the consumer warps can execute all stores of the kernel: `store` is the only one, or all
+ * are in the same loop that each thread runs by itself (PERSISTENT). */
 static bool is_consumers(struct work *w, const struct uop *store)
 {
     const struct uop *band = NULL;

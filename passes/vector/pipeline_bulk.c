@@ -150,8 +150,9 @@ static void begin_barriers(struct steps *s)
         steps_push(e, OP_CLUSTER_BARRIER, e->next_acc++);
 }
 
-/* Writes the boxes of step n, if there is one, for the block's first thread, outside of loops over
- * threads. waits: first until the stage is empty. */
+/* Emits the copies of step n's boxes (TMA), which the block's first thread starts if n is less than
+ * the number of steps. Placed outside of loops over threads. waits: emits a wait for the barrier
+ * that says the stage is empty before them. */
 static void write_iteration(struct steps *s, struct uop *n, bool waits)
 {
     struct expander *e = s->e;

@@ -1,5 +1,5 @@
-"""Products of tiles of bytes (AMX) on any machine with AVX-512 and VNNI: emitted programs run with tests/lib/amx_model.h, which is what the
-instructions do and which stops where the processor would; the instructions themselves, where the processor has none, by amx_trap.c, which does
+"""Products of tiles of bytes (AMX): by the processor, where it has them. On any machine with AVX-512 and VNNI: emitted programs run with
+tests/lib/amx_model.h, which is what the instructions do and which stops where the processor would; the instructions themselves, where the processor has none, by amx_trap.c, which does
 what it traps. Results are those of integers, and the same bits as without tiles.
 """
 
@@ -310,6 +310,43 @@ def by_instructions():
         T.build(folder / "net.c", folder / "net", compiler, ("-O2",), main_by=TGC)
         count = run_by_traps(folder, products)
         expect(count >= 200, f"{compiler}: {count} instructions ran")
+
+
+# A program that ends without a product of tiles fails.
+COUNTED = """#include <stdlib.h>
+static long tile_products;
+__attribute__((destructor)) static void ran_tiles(void)
+{
+    if (!tile_products)
+        abort();
+}
+#define tile_dot(sum, a, b) do { tile_products++; _tile_dpbusd(sum, a, b); } while (0)
+"""
+
+
+@suite.case("a processor that has AMX computes what the model does, by C and LLVM")
+def by_processor():
+    cpuinfo = Path("/proc/cpuinfo")
+    if not cpuinfo.exists() or "amx_int8" not in cpuinfo.read_text():
+        raise Skip("this processor has no AMX")
+    products, folder = some_products(25), T.scratch(SCRATCH / "processor")
+    products.save(folder / "model.onnx")
+    for options in ([], ["--cpu=native"], ["--threads=2"]):
+        T.emit(TGC, folder / "model.onnx", folder / "net.c", *options)
+        text = (folder / "net.c").read_text()
+        line = "#define tile_dot(sum, a, b) _tile_dpbusd(sum, a, b)\n"
+        expect(text.count(line) == 1, f"{options}: no kernel has tiles")
+        (folder / "net.c").write_text(text.replace(line, COUNTED))
+        for compiler in ("gcc", "clang"):
+            T.build(folder / "net.c", folder / "net", compiler, ("-O2",), main_by=TGC)
+            agrees(folder, products)
+    if "libLLVM: none" in T.must(T.run([TGC, "--version"])).out.decode():
+        return
+    main = T.shared("main", T.compile_main, TGC, "net", "gcc", (T.LEVEL,))
+    T.must(T.run([TGC, folder / "model.onnx", "-o", folder / "net.o", "--target=llvm"]))
+    T.must(T.run(["gcc", "-no-pie", "net.o", main, "-o", "net", "-lm", "-lpthread"], cwd=folder))
+    agrees(folder, products)
+    expect("tdpbusd" in T.must(T.run(["objdump", "-d", folder / "net.o"])).out.decode(), "no tiles by LLVM")
 
 
 @suite.case("where the compiler or the system has none, there are the vectors")
