@@ -195,6 +195,8 @@ void schedule_kernels_json(struct text *out, struct tgc *t, const struct schedul
         const struct kernel *k = s->kernel[i];
         text_printf(out, "%s\n{\"name\":\"%s\",\"title\":", i > 0 ? "," : "", k->name);
         text_json(out, k->title ? k->title : "");
+        if (k->is_adjoint)
+            text_printf(out, ",\"backward\":true,\"again\":%s", k->is_again ? "true" : "false");
         for (int side = 0; side < 2; side++) {
             int end = side ? k->nbuffer : k->noutput, begin = side ? k->noutput : 0;
             text_puts(out, side ? ",\"reads\":[" : ",\"writes\":[");

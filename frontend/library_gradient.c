@@ -125,14 +125,18 @@ static bool propagate(struct gradient *g, struct uop *u, struct uop *d)
 
 bool gradient_run(struct gradient *g)
 {
-    for (int i = g->norder - 1; i >= 0; i--) {
+    int outer = g->t->current_origin;
+    bool ok = true;
+    for (int i = g->norder - 1; i >= 0 && ok; i--) {
         struct uop *u = g->order[i], *d = map_get(&g->adjoint, u);
-        if (!d || map_get(&g->stop, u) || !gradient_wants(g, u) || propagate(g, u, d))
+        if (!d || map_get(&g->stop, u) || !gradient_wants(g, u))
             continue;
-        g->at = g->at ? g->at : u;
-        return false;
+        origin_begin_adjoint(g->t, u);
+        ok = propagate(g, u, d);
+        g->at = ok || g->at ? g->at : u;
     }
-    return true;
+    g->t->current_origin = outer;
+    return ok;
 }
 
 static void report(const struct gradient *g)

@@ -689,19 +689,24 @@ struct uop *uop_substitute_all(struct tgc *t, struct uop *u, const struct uop_ma
  * lowers a node; rewriting keeps the first. */
 /* model's node name (may be ""), operator, number */
 /* id: its place in tgc.origin. of, step: of a step in which a pass computes the node `of`, which is
- * the origin of the step's uops; NULL: this is a node's own */
+ * the origin of the step's uops; NULL: this is a node's own. is_adjoint: a step that computes the
+ * derivative of the node */
 struct origin {
     const char *node;
     const char *op_type;
     int index, id;
     const struct origin *of;
     const char *step;
+    bool is_adjoint;
 };
 /* also becomes current */
 int origin_new(struct tgc *t, const char *node, const char *op_type, int index);
 /* "Winograd F(4x4, 3x3): Y = A'MA": a step of the current origin, which it becomes. */
 void origin_begin_step(struct tgc *t, const char *text);
+/* The derivative of u's node becomes current, unless a node of the model's is, or u is of none. */
+void origin_begin_adjoint(struct tgc *t, const struct uop *u);
 const struct origin *uop_get_origin(const struct tgc *t, const struct uop *u);     /* NULL: none */
+bool uop_is_adjoint(const struct tgc *t, const struct uop *u); /* of the derivative of its origin */
 const char *uop_get_step(const struct tgc *t, const struct uop *u);                /* NULL: none */
 /* if it has none */
 void uop_set_origin(struct tgc *t, const struct uop *u, const struct uop *from);

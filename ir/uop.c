@@ -755,20 +755,30 @@ struct uop *uop_substitute(struct tgc *t, struct uop *u, const struct uop *from,
 int origin_new(struct tgc *t, const char *node, const char *op_type, int index)
 {
     struct origin *o = MEM_NEW(t, struct origin);
-    *o = (struct origin){node, op_type, index, (int)t->norigin, NULL, NULL};
+    *o = (struct origin){.node = node, .op_type = op_type, .index = index, .id = (int)t->norigin};
     VEC_PUSH(t, t->origin, t->norigin, t->cap_origin, o);
     return t->current_origin = (int)t->norigin;
 }
 
-void origin_begin_step(struct tgc *t, const char *text)
+/* A step of o becomes current. */
+static void begin_step_of(struct tgc *t, const struct origin *o, const char *text, bool is_adjoint)
 {
-    if (t->current_origin == 0)
-        return;
-    const struct origin *o = t->origin[t->current_origin - 1];
-    o = o->of ? o->of : o;
     int made = origin_new(t, o->node, o->op_type, o->index);
     t->origin[made - 1]->of = o;
     t->origin[made - 1]->step = text;
+    t->origin[made - 1]->is_adjoint = is_adjoint;
+}
+
+static const struct origin *current_origin(const struct tgc *t)
+{
+    return t->current_origin ? t->origin[t->current_origin - 1] : NULL;
+}
+
+void origin_begin_step(struct tgc *t, const char *text)
+{
+    const struct origin *o = current_origin(t);
+    if (o)
+        begin_step_of(t, o->of ? o->of : o, text, o->is_adjoint);
 }
 
 static const struct origin *origin_of(const struct tgc *t, const struct uop *u)
@@ -781,6 +791,19 @@ const struct origin *uop_get_origin(const struct tgc *t, const struct uop *u)
 {
     const struct origin *o = origin_of(t, u);
     return o && o->of ? o->of : o;
+}
+
+void origin_begin_adjoint(struct tgc *t, const struct uop *u)
+{
+    const struct origin *o = uop_get_origin(t, u), *now = current_origin(t);
+    if (o && (!now || (now->is_adjoint && now->of != o)))
+        begin_step_of(t, o, "Backward pass", true);
+}
+
+bool uop_is_adjoint(const struct tgc *t, const struct uop *u)
+{
+    const struct origin *o = origin_of(t, u);
+    return o && o->is_adjoint;
 }
 
 const char *uop_get_step(const struct tgc *t, const struct uop *u)

@@ -35,7 +35,9 @@ struct kernel {
     /* the steps of a node's computation that it makes: 'Winograd F(4x4, 3x3): Y = A'MA', a line
      * each; NULL: none */
     const char *steps;
-    /* the model's nodes that it computes, those of `title`; the one that names it first */
+    /* the model's nodes that it computes, those of `title`; what names it is first. is_adjoint:
+     * it computes derivatives of nodes; is_again: and sums of nodes themselves once more */
+    bool is_adjoint, is_again;
     const struct origin **node; int nnode; size_t cap_node;
     struct uop *ast;             /* SINK(STORE(buffer, offset, value, range...)...) */
     struct opts opts;            /* what made it of the AST that was lowered */

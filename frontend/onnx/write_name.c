@@ -66,7 +66,7 @@ static const char *name_of(struct onnx_writer *w, const struct written *v)
         return v->ndim ? "constant" : dtype_name(v->dtype);
     if (!o || !o->node || !*o->node)
         return v->node->type;
-    return is_result(w, v->of) && map_get(&w->value, v->of) == v
+    return is_result(w, v->of) && map_get(&w->value, v->of) == v && !uop_is_adjoint(w->t, v->of)
                ? o->node
                : mem_printf(w->t, "%s/%s", o->node, v->node->type);
 }

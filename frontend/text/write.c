@@ -412,7 +412,7 @@ static void put_tail(struct writer *w, const struct uop *u)
         tg_put_quoted(w->out, axes, '"');
         text_putc(w->out, ')');
     }
-    if (o && !(w->o && w->o->no_locations)) {
+    if (o && !uop_is_adjoint(w->t, u) && !(w->o && w->o->no_locations)) {
         text_puts(w->out, " loc(");
         tg_put_quoted(w->out, o->node ? o->node : "", '"');
         text_puts(w->out, ", ");

@@ -401,10 +401,31 @@ static struct uop *loss_operand(struct training *s, struct uop *value)
     return lib_cast(&s->l, lib_acc_dtype(y->dtype), y);
 }
 
+/* Of the result y, by samples; a node of its own, "loss". NULL: reported. */
+static struct uop *sum_losses(struct training *s, struct train_entry *e, struct uop *y,
+                              struct uop **correct)
+{
+    const struct lib *l = &s->l;
+    int outer = s->t->current_origin;
+    e->target = s->ninput;
+    struct uop *target = add_target(s, y), *n = y->dim[0];
+    e->weight = s->ninput;
+    struct uop *weight = new_input(s, y->dtype, &n, 1, "sample_weight");
+    origin_new(s->t, "loss", loss_name(s->o->loss), -1);
+    struct uop *loss = loss_of_samples(l, s->o->loss, y, target, correct);
+    if (loss) {
+        loss = tensor_sum(s->t, lib_mul(l, weight, loss), 1, false);
+        struct uop *counts = lib_cast(l, y->dtype, lib_binaryf(l, OP_NE, weight, 0));
+        if (*correct)
+            *correct = tensor_sum(s->t, lib_mul(l, counts, *correct), 1, false);
+    }
+    s->t->current_origin = outer;
+    return loss;
+}
+
 /* Inputs, forward, loss. NULL: reported. */
 static struct uop *add_loss(struct training *s, struct train_entry *e, bool is_training)
 {
-    const struct lib *l = &s->l;
     int nroot = 1 + s->g->nhost;
     struct uop **root = mem_array(s->t, (size_t)(nroot + s->made->nstatistic), sizeof *root);
     root[0] = s->value;
@@ -414,20 +435,10 @@ static struct uop *add_loss(struct training *s, struct train_entry *e, bool is_t
     for (int i = 1; i < nroot; i++)
         VEC_PUSH(s->t, s->host, s->nhost, s->cap_host, root[i]);
     struct uop *y = loss_operand(s, root[0]), *correct = NULL, *loss, *one = uop_int(s->t, 1);
-    if (s->o->loss == LOSS_OUTPUT) {
-        loss = uop_reshape(s->t, y, NULL, 0);
-    } else {
-        e->target = s->ninput;
-        struct uop *target = add_target(s, y), *n = y->dim[0];
-        e->weight = s->ninput;
-        struct uop *weight = new_input(s, y->dtype, &n, 1, "sample_weight");
-        loss = loss_of_samples(l, s->o->loss, y, target, &correct);
-        if (!loss)
-            return NULL;
-        loss = tensor_sum(s->t, lib_mul(l, weight, loss), 1, false);
-        struct uop *counts = lib_cast(l, y->dtype, lib_binaryf(l, OP_NE, weight, 0));
-        correct = correct ? tensor_sum(s->t, lib_mul(l, counts, correct), 1, false) : NULL;
-    }
+    loss = s->o->loss == LOSS_OUTPUT ? uop_reshape(s->t, y, NULL, 0)
+                                     : sum_losses(s, e, y, &correct);
+    if (!loss)
+        return NULL;
     e->loss = s->noutput;
     new_output(s, "loss", uop_reshape(s->t, loss, &one, 1));
     if (correct) {

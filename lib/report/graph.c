@@ -2,7 +2,8 @@
  *
  * A node stands for all uops of its origin. A uop without one, such as a movement that a rule made,
  * belongs to the node of its first source. Inputs and outputs are nodes as well. Before the passes,
- * an origin's uops have sources of earlier origins alone, so there is no cycle.
+ * an origin's uops have sources of earlier origins alone, so there is no cycle. A derivative is of
+ * the node that it is of, and what it reads makes no edge.
  */
 #include "lib/report/report.h"
 
@@ -45,6 +46,8 @@ static int node_of(struct nodes *g, const struct uop *u)
     int node = -1;
     if (b) {
         node = b->kind == BUFFER_INPUT ? g->n++ : -1;
+    } else if (uop_is_adjoint(g->t, u)) {
+        return g->of_origin[o->id];
     } else if (o && op_class(u->op) != CLASS_LEAF) {
         if (g->of_origin[o->id] < 0)
             g->of_origin[o->id] = g->n++;
@@ -76,7 +79,7 @@ static void find_nodes(struct nodes *g, struct uop *const *u, int n)
         counts &= u[i]->dtype != DTYPE_INDEX;
         int node = g->of_uop[u[i]->id] = counts ? node_of(g, u[i]) : -1;
         for (int k = 0; k < u[i]->nsrc; k++)
-            if (u[i]->src[k]->dtype != DTYPE_INDEX)
+            if (u[i]->src[k]->dtype != DTYPE_INDEX && !uop_is_adjoint(g->t, u[i]))
                 add_edge(g, g->of_uop[u[i]->src[k]->id], node);
     }
 }

@@ -7,8 +7,8 @@
  *      update     what stores parameters or the optimizer's state, or depends on no forward kernel
  *      backward   the others
  *
- * A backward kernel belongs to the last forward kernel of which it reads a result or a parameter;
- * one that reads gradients alone belongs where these do.
+ * A backward kernel belongs to the forward kernel that computes the node of which it computes the
+ * derivative, or which it computes again.
  */
 #include "lib/report/report.h"
 
@@ -24,14 +24,14 @@ struct part {
     int kernel;                  /* of kernel_list */
     enum phase phase;
     int beside;                  /* BACKWARD: of the forward part to which it belongs; -1: none */
-    bool again;                  /* BACKWARD: its main node was computed before */
+    bool again;                  /* BACKWARD: it computes what was computed before */
 };
 struct run {
     const struct page *p;
     struct part *part; int n;
-    /* by buffer, below nbuffer: the part that has stored it last, the last forward one that reads
-     * it as a parameter, both -1: none; whether it is a state's, or a result of the run */
-    int *writer, *reader, nbuffer;
+    /* by buffer, below nbuffer: the part that has stored it last, -1: none; whether it is a
+     * state's, a parameter, or a result of the run */
+    int *writer, nbuffer;
     bool *is_state, *is_parameter, *is_result;
 };
 
@@ -59,12 +59,10 @@ static void note_buffers(struct run *r)
             }
     size_t n = (size_t)r->nbuffer + 1;
     r->writer = mem_array(t, n, sizeof *r->writer);
-    r->reader = mem_array(t, n, sizeof *r->reader);
     r->is_state = mem_array(t, n, sizeof *r->is_state);
     r->is_parameter = mem_array(t, n, sizeof *r->is_parameter);
     r->is_result = mem_array(t, n, sizeof *r->is_result);
     memset(r->writer, -1, n * sizeof *r->writer);
-    memset(r->reader, -1, n * sizeof *r->reader);
     for (const struct json *s = states && states->kind == JSON_LIST ? states->child : NULL; s;
          s = s->next) {
         int in = json_index(json_get(s, "in")), to = json_index(json_get(s, "out"));
@@ -115,22 +113,6 @@ static bool only_packs(const struct run *r, int part)
     return any;
 }
 
-/* The last forward part that reads a parameter, or what stores it in another order. */
-static void find_readers(struct run *r)
-{
-    for (int i = 0; i < r->n; i++)
-        for (const struct json *a = r->part[i].phase == FORWARD ? accesses(r, i, "reads") : NULL; a;
-             a = a->next) {
-            int b = buffer_at(r, a), from = b >= 0 ? r->writer[b] : -1;
-            if (b >= 0 && r->is_parameter[b])
-                r->reader[b] = i;
-            if (from < 0 || from >= i || !only_packs(r, from))
-                continue;
-            for (const struct json *w = accesses(r, from, "reads"); w; w = w->next)
-                r->reader[buffer_at(r, w)] = i;
-        }
-}
-
 static bool computes(const struct run *r, int part, int node)
 {
     const struct json *list = r->p->nodes[r->part[part].kernel];
@@ -140,28 +122,32 @@ static bool computes(const struct run *r, int part, int node)
     return false;
 }
 
+static bool is_true(const struct json *v) { return v && v->kind == JSON_TRUE; }
+
+/* The last forward part that computes a node of the kernel's, its main one if one does. -1: none */
+static int part_beside(const struct run *r, int part)
+{
+    const struct json *list = r->p->nodes[r->part[part].kernel];
+    for (const struct json *v = list ? list->child : NULL; v; v = v->next)
+        for (int i = r->n - 1; i >= 0; i--)
+            if (r->part[i].phase == FORWARD && json_index(v) >= 0 && computes(r, i, json_index(v)))
+                return i;
+    return -1;
+}
+
 /* Of each backward part the forward one beside it; without any, it is of the update. */
 static void place_backward(struct run *r)
 {
     for (int i = 0; i < r->n; i++) {
         struct part *x = &r->part[i];
-        int direct = -1, other = -1, node = page_main_node(r->p, x->kernel);
+        const struct json *k = r->p->kernel[x->kernel];
         if (x->phase != BACKWARD)
             continue;
-        for (const struct json *a = accesses(r, i, "reads"); a; a = a->next) {
-            int b = buffer_at(r, a), from = b >= 0 ? r->writer[b] : -1;
-            int of = b >= 0 && r->is_parameter[b] ? r->reader[b] : -1;
-            if (from >= 0 && from < i && r->part[from].phase == FORWARD)
-                of = from > of ? from : of;
-            else if (from >= 0 && from < i && r->part[from].phase == BACKWARD)
-                other = r->part[from].beside > other ? r->part[from].beside : other;
-            direct = of > direct ? of : direct;
-        }
-        x->beside = direct >= 0 ? direct : other;
+        x->beside = part_beside(r, i);
         if (x->beside < 0)
             x->phase = UPDATE;
-        for (int k = 0; k < i && node >= 0 && !only_packs(r, i); k++)
-            x->again |= r->part[k].phase == FORWARD && computes(r, k, node);
+        x->again = (is_true(json_get(k, "again")) || !is_true(json_get(k, "backward"))) &&
+                   !only_packs(r, i);
     }
 }
 
@@ -184,7 +170,6 @@ static bool read_run(struct run *r, const struct page *p)
     }
     note_buffers(r);
     find_forward(r);
-    find_readers(r);
     place_backward(r);
     return r->n > 0;
 }
@@ -312,8 +297,8 @@ void view_training(struct text *out, const struct page *p)
     html_put(out, json_string(training, "loss"));
     text_puts(out, " by ");
     html_put(out, json_string(training, "optimizer"));
-    text_puts(out, ". A backward kernel stands beside the last forward kernel of which it reads a "
-                   "result or a parameter.</p>\n");
+    text_puts(out, ". A backward kernel stands beside the forward kernel that computes the node of "
+                   "which it computes the derivative.</p>\n");
     put_phases(out, &r);
     table_begin(out, "train-kernels", "Forward and backward side by side",
                 "Forward|Computes|#Time|#Kept for backward|Backward|#Time|#Ratio");

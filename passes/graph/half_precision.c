@@ -60,11 +60,11 @@ static struct uop *unrounded(const struct excess *x, struct uop *u)
     return is_rounding(u) && is_half(x, u->dtype) && !map_get(&x->asked, u) ? u->src[0] : NULL;
 }
 
-/* Whether the node from which u was lowered is a cast. */
+/* Whether the node from which u was lowered is a cast. A derivative's rounding is not asked for. */
 static bool is_asked_for(struct tgc *t, const struct uop *u)
 {
     const struct origin *o = uop_get_origin(t, u);
-    return is_rounding(u) && o && !t->fast_math &&
+    return is_rounding(u) && o && !uop_is_adjoint(t, u) && !t->fast_math &&
            (!strcmp(o->op_type, "Cast") || !strcmp(o->op_type, "CastLike") ||
             !strcmp(o->op_type, "cast"));
 }

@@ -303,9 +303,11 @@ void band_find_rewritten(struct banding *w)
 {
     for (int i = 0; i < w->p->nnode; i++) {
         const struct segment *by = w->producer[i];
-        const struct origin *o = by ? uop_get_origin(w->p->t, by->value) : NULL;
+        bool counts = by && !uop_is_adjoint(w->p->t, by->value);
+        const struct origin *o = counts ? uop_get_origin(w->p->t, by->value) : NULL;
         for (const struct use *u = o ? w->p->node[i].use : NULL; u; u = u->next)
-            if (u->seg != by && u->seg->value && uop_get_origin(w->p->t, u->seg->value) == o)
+            if (u->seg != by && u->seg->value && !uop_is_adjoint(w->p->t, u->seg->value) &&
+                uop_get_origin(w->p->t, u->seg->value) == o)
                 w->work[u->seg->at].rewritten = true;
     }
 }

@@ -94,12 +94,29 @@ static const char *kernel_steps(struct tgc *t, struct uop *const *order, int n)
     return x.s;
 }
 
-/* The node that names the kernel: that of the first reduction, else the last. NULL: none. */
-static const struct origin *main_node(struct tgc *t, struct uop *const *order, int n)
+/* Whether it computes derivatives, and sums of nodes as well. */
+static void find_adjoints(struct tgc *t, struct kernel *k, struct uop *const *order, int n)
+{
+    bool sums = false;
+    k->is_adjoint = false;
+    for (int i = 0; i < n; i++) {
+        k->is_adjoint |= is_computation(order[i]) && uop_is_adjoint(t, order[i]);
+        sums |= order[i]->op == OP_REDUCE && uop_get_origin(t, order[i]) &&
+                !uop_is_adjoint(t, order[i]);
+    }
+    k->is_again = k->is_adjoint && sums;
+}
+
+/* The node that names the kernel: that of the first reduction, else the last; of a kernel that
+ * computes derivatives, one of those. NULL: none. */
+static const struct origin *main_node(struct tgc *t, const struct kernel *k,
+                                      struct uop *const *order, int n)
 {
     const struct origin *last = NULL;
     for (int i = 0; i < n; i++) {
         const struct origin *o = uop_get_origin(t, order[i]);
+        if (k->is_adjoint && !uop_is_adjoint(t, order[i]))
+            continue;
         if (o && order[i]->op == OP_REDUCE)
             return o;
         last = o ? o : last;
@@ -185,7 +202,8 @@ void kernel_describe(struct tgc *t, struct kernel *k)
         else if (u->op == OP_STAGE)
             VEC_PUSH(t, k->scratch, k->nscratch, cap_scratch, arg);
     }
-    const struct origin *first = main_node(t, order, n);
+    find_adjoints(t, k, order, n);
+    const struct origin *first = main_node(t, k, order, n);
     find_nodes(t, k, order, n);
     k->title = kernel_title(t, k);
     k->steps = kernel_steps(t, order, n);

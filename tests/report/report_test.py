@@ -310,7 +310,16 @@ def _(folder):
     expect(len(set(forward + backward)) == len(forward + backward) and set(forward + backward) <= set(names), "a kernel twice, or of another run")
     beside = {row[1].split(",")[0]: row[4] for row in rows if row[4]}
     expect({"conv2d c1", "conv2d c2", "linear l1", "linear l2", "max_pool2d p1"} <= beside.keys(), f"{beside}")
-    expect(len(re.findall(r"linear_\d+", beside["linear l1"])) == 2, f"by its input and by its weights: {beside['linear l1']}")
+    expect(len(re.findall(r"linear_\d+", beside["linear l1"])) == 3, f"by its input, its weights and its bias: {beside['linear l1']}")
+    # each kernel of derivatives says so, and stands where the node of which they are is computed
+    of = {d["kernel_list"][k]["name"]: d["kernel_nodes"][k] for k in entry["kernels"]}
+    adjoint = [d["kernel_list"][k]["name"] for k in entry["kernels"] if d["kernel_list"][k].get("backward")]
+    expect(len(adjoint) > 10 and set(adjoint) <= set(backward) and not set(adjoint) & set(forward), f"{adjoint}")
+    for row in rows:
+        for name in set(re.findall(r"\w+_\d+", row[4])) & set(adjoint):
+            expect(of[name][0] in of[row[0]], f"{name} stands beside {row[0]}")
+    c = (tgc(folder, MODEL, "-o", "step.c", *words), (folder / "step.c").read_text())[1]
+    expect(c.count("\n * Backward pass.") >= len(adjoint) // 2, "the C does not say which kernels compute derivatives")
     # what is neither stores parameters and states: of 8 parameters with two states each 24 kernels at least
     written = {b["buffer"] for k in entry["kernels"] for b in d["kernel_list"][k]["writes"] if d["kernel_list"][k]["name"] not in forward + backward}
     expect({s["out"] for s in d["states"] if s["block"] in ("parameters", "optimizer")} & written and len(names) - len(forward + backward) >= 24, "updates")
