@@ -547,6 +547,12 @@ bool option_word_fits(struct tgc *t, const char *word, enum command c)
     return option_fits(id, c);
 }
 
+/* Portable code alone, for a processor that has no name: such programs are small devices'. */
+static bool is_portable(const struct options *o)
+{
+    return o->architectures && !o->processor && o->isa == 1u << ISA_GENERIC;
+}
+
 bool options_parse(struct tgc *t, int argc, const char *const *argv,
                    const char *(*getenv_)(const char *), struct options *o)
 {
@@ -577,6 +583,8 @@ bool options_parse(struct tgc *t, int argc, const char *const *argv,
     }
     if (o->processor && !o->machine)
         o->machine = machine_find(o->processor->machine);
+    if (is_portable(o) && !o->machine)
+        o->machine = machine_find("small");
     if (o->device && o->device->is_processor && !has_threads)
         o->threads = o->device->units;
     if (o->command == COMMAND_HELP && o->print == OPTION_COUNT)

@@ -84,6 +84,8 @@ struct machine {
     double strided_cycles;       /* to store one lane of a vector by itself */
     double nest_cycles;          /* to start a loop nest, with cold caches */
     double wake_ns;              /* what a kernel must gain for threads to be woken */
+    /* a rewrite is weighed by its time times memory^thrift; 0: memory is plentiful */
+    double thrift;
 };
 
 /* All rows. The first is the cost models' default, so the same input gives the same bytes on any

@@ -191,7 +191,7 @@ def told(folder, *options):
 
 def results(folder, inputs, output, *options):
     sub = T.scratch(folder / ("build" + "".join(options)))
-    T.must(T.run([TGC, folder / "model.onnx", "-o", sub / "net.c", "--cpu=generic", *options]))
+    T.must(T.run([TGC, folder / "model.onnx", "-o", sub / "net.c", "--cpu=generic", "--machine=common", *options]))
     T.build(sub / "net.c", sub / "net", main_by=TGC)
     program = T.Program(sub / "net", [output])
     return [program.run([x])[output].astype(np.float64) for x in inputs]
@@ -249,11 +249,25 @@ def same_budget():
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "batch"
     model.graph.output[0].type.tensor_type.shape.dim[0].dim_param = "batch"
     onnx.save(model, folder / "model.onnx")
-    fixed = [told(folder, "--dim", "batch=1", "--error=2e-6", f"--cpu={cpu}")
+    fixed = [told(folder, "--dim", "batch=1", "--error=2e-6", f"--cpu={cpu}", "--machine=common")
              for cpu in ("generic", "avx2", "avx512", "neon")]
     expect(all(each == fixed[0] for each in fixed), f"tiles and estimates: {fixed}")
     tiles, estimate = told(folder, "--dim", "batch<=2", "--error=2e-6")
     expect(0 < estimate <= 2e-6 and any(tiles), f"of a batch: tiles {tiles}, error {estimate}")
+
+
+@suite.case("where memory is scarce a rewrite has to save as much time as it takes memory")
+def scarce():
+    folder = T.scratch(SCRATCH / "scarce")
+    model, _ = amplifying.chain(3, True, 24, 32)
+    onnx.save(model, folder / "model.onnx")
+    none = told(folder, "--error=0", "--cpu=generic")[0]
+    for options in (["--cpu=generic"], ["--cpu=cortex-m4"], ["--machine=small"], ["-Os"], ["-Os", "--machine=common"]):
+        tiles, _ = told(folder, *options)
+        expect(tiles == none and not any(tiles), f"{options}: tiles {tiles}")
+    for options in ([], ["--cpu=generic", "--machine=common"], ["--cpu=cortex-m4", "--machine=common"], ["-Os", "-O2"]):
+        tiles, _ = told(folder, *options)
+        expect(any(tiles), f"{options}: no tiles")
 
 
 @suite.case("--error that is no number of 0 or more is refused")

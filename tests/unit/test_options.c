@@ -196,7 +196,7 @@ static void test_refusals(void **state)
         {"m.onnx -o m.c --target=opencl --cpu=zen9", "generic-gpu pocl intel-xe adreno630"},
         {"m.onnx -o m.c --target=opencl --cpu=avx2",
          "known are generic-gpu pocl intel-xe adreno630"},
-        {"m.onnx -o m.c --machine=zen9", "'zen9' is not known; known are host common"},
+        {"m.onnx -o m.c --machine=zen9", "'zen9' is not known; known are host common small"},
         {"m.onnx -o m.c --name=1x", "not a C identifier"},
         {"m.onnx -o m.c --name=double", "identifier"},
         {"m.onnx -o m.c --max-memory=12Q", "--max-memory"},
@@ -340,6 +340,15 @@ static void test_named_processor(void **state)
     tgc_free(p.t);
     p = parse("m.onnx -o m.o --machine=common --cpu=icelake-server");
     assert_true(p.ok);
+    assert_string_equal(p.o.machine->text, "common");
+    tgc_free(p.t);
+    p = parse("m.onnx -o m.c --cpu=cortex-m4");
+    assert_string_equal(p.o.machine->text, "small");
+    tgc_free(p.t);
+    p = parse("m.onnx -o m.c --cpu=generic");
+    assert_string_equal(p.o.machine->text, "small");
+    tgc_free(p.t);
+    p = parse("m.onnx -o m.c --cpu=generic --machine=common");
     assert_string_equal(p.o.machine->text, "common");
     tgc_free(p.t);
     p = parse("m.onnx -o m.c --cpu=icelake-server --cpu=cortex-a72");

@@ -115,6 +115,29 @@ static double worth_apart(const struct layer *l, const struct extent *e, double 
                                                               : cost * RATIO_TAPS_WORTH;
 }
 
+/* Bytes of the weights and of what the layer reads and stores. Tiles store V and M, too; taps apart
+ * their results. */
+static double memory_of(const struct layer *l, const struct extent *e, struct sides s)
+{
+    struct count c = count_of(l, s), plain = count_of(l, (struct sides){.m = {1, 1}});
+    double weights = c.places * c.taps * e->in * e->out, pixels = plain.tiles * e->batch,
+           values = (e->in + e->out) * pixels;
+    if (c.places > 1)
+        values += (e->in + e->out) * c.tiles * e->batch * c.places;
+    if (s.apart)
+        values += c.taps * taps_share(l) * pixels * e->out;
+    return (weights + values) * e->groups * (double)sizeof(float);
+}
+
+/* What the time is multiplied by where memory is scarce: what a microcontroller's program takes
+ * more of flash and RAM, it has to save of time. */
+static double weight_of_memory(const struct layer *l, const struct extent *e, struct sides s)
+{
+    double thrift = machine_of(l->t)->thrift;
+    struct sides none = {.m = {1, 1}};
+    return thrift > 0 ? pow(memory_of(l, e, s) / memory_of(l, e, none), thrift) : 1;
+}
+
 bool sides_fit(const struct layer *l, struct sides s)
 {
     int64_t places = 1;
@@ -290,6 +313,7 @@ void sides_weigh(const struct layer *l, struct weighed *w, conv_cost *by, double
                       : !tiles       ? cost
                       : few          ? HUGE_VAL
                                      : cost * doubt(l, w->list[i]);
+        w->worth[i] *= by ? 1 : weight_of_memory(l, &e, w->list[i]);
         w->noise[i] = tiles ? noise_of(l, w->list[i]) : 0;
         if (l->nside == 1)
             w->list[i].m[1] = 0;
