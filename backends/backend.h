@@ -199,6 +199,7 @@ struct program_options {
     const char *producer;        /* "tgc 0.1.0" */
     enum weights_mode weights;
     bool no_main;                /* leave the -DNAME_MAIN program out */
+    bool small;                  /* names and texts only where NAME_STRINGS is defined */
     const struct program_vectors *vectors;     /* NULL: as vectors_mode says */
     enum vectors_mode vectors_mode;
     struct text *kernels;                  /* NULL, or receives the kernels' text as well */
@@ -300,6 +301,7 @@ struct compile_request {
     const char *const *flags; int nflag;
     const char *const *library; int nlibrary; /* -l and the like, after the file */
     const char *define;          /* "LENET_MAIN" or NULL */
+    bool small;                  /* -Os is the default in place of -O2 */
 };
 /* $CC without leading blanks; NULL: it is not set. */
 const char *compiler_of_environment(void);

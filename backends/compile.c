@@ -130,7 +130,7 @@ static bool compile(struct tgc *t, const struct compile_request *r, const char *
     bool joins = r->kind == BINARY_JOINED || (r->kind == BINARY_ARCHIVE && r->nlibrary);
     bool is_shared = r->kind == BINARY_SHARED, is_program = r->kind == BINARY_PROGRAM;
     add_compiler(&c, r->compiler);
-    add_default(&c, "-O2", "-O");
+    add_default(&c, r->small ? "-Os" : "-O2", "-O");
     add_default(&c, "-std=c11", "-std=");
     if (!is_program)
         add_default(&c, "-fPIC", is_shared ? "-fPIC" : "-fno-pic");

@@ -136,7 +136,7 @@ static struct clang *clang_of(struct tgc *t, const struct options *o)
 }
 
 /* What the compiler of a program's C is told. */
-enum { MOST_FLAGS = 3 };
+enum { MOST_FLAGS = 4 };
 static int find_flags(struct tgc *t, const struct options *o, const char *name,
                       const char *flags[MOST_FLAGS])
 {
@@ -145,6 +145,8 @@ static int find_flags(struct tgc *t, const struct options *o, const char *name,
         flags[n++] = "-I.";      /* a .c of --link finds the header */
     if (o->threads > 1)
         flags[n++] = compiler_threads_flag(t, o, name);
+    if (o->small && o->emit == EMIT_SHARED)      /* tools load it, and ask what it is */
+        flags[n++] = mem_printf(t, "-D%s_STRINGS", name_upper(t, name));
     return n;
 }
 
@@ -267,7 +269,8 @@ static bool write_binary(struct tgc *t, const struct options *o, const struct mo
                                 .flags = flags,
                                 .nflag = nflag,
                                 .library = library,
-                                .nlibrary = o->nlink};
+                                .nlibrary = o->nlink,
+                                .small = o->small};
     bool ok = outputs_put(inside, c_path, &e.c) &&
               outputs_put(inside, mem_printf(t, "%s/%s.h", dir, name), &e.h) &&
               (!e.beside ||

@@ -131,6 +131,7 @@ struct options {
     bool any_target;
     const char *triple;             /* NULL: this machine */
     int level, threads;
+    bool small;                     /* -Os */
     isa_set isa;                    /* --cpu; 0: auto */
     const struct processor *processor;     /* --cpu of a processor; NULL: of instruction sets */
     const struct device_row *device;       /* --cpu of a device; NULL: the target's first row */

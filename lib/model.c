@@ -195,7 +195,7 @@ bool model_load(struct tgc *t, const struct options *o, struct model *m)
     t->half_storage = o->half_storage;
     t->no_locals = o->no_locals;
     t->error_limit = o->error;
-    t->machine = o->machine;
+    t->machine = o->small ? machine_with_thrift(t, o->machine, THRIFT_SMALLEST) : o->machine;
     t->cache_nbytes = o->cache;
     if (o->cache > 0 && o->cache != CACHE_OF_MACHINE)
         t->machine = machine_with_l2(t, machine_of(t), o->cache);
@@ -578,6 +578,7 @@ struct program_options model_program_options(const struct options *o, const stru
         .producer = "tgc " TGC_VERSION,
         .weights = o->weights,
         .vectors_mode = o->vectors,
+        .small = o->small && o->command == COMMAND_COMPILE,
         .architectures = o->device ? o->architectures : NULL,
         .only_kernels =
             o->command == COMMAND_COMPILE && (o->emit == EMIT_CU || o->emit == EMIT_CL ||

@@ -68,7 +68,7 @@ void option_put_choices(struct text *out, enum option_id id)
             if (target_rows[i].built)
                 text_printf(out, "%s%s", n++ ? " " : "", target_rows[i].name);
     } else if (id == OPTION_LEVEL) {
-        text_puts(out, "0 1 2 3");
+        text_puts(out, "0 1 2 3 s");
     } else if (value && strchr(value, '|') && !strpbrk(value, "=ABCDEFGHIJKLMNOPQRSTUVWXYZ")) {
         for (; *value; value++)
             text_putc(out, *value == '|' ? ' ' : *value);

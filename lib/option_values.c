@@ -485,6 +485,10 @@ bool option_apply(struct parser *p, const struct given *g)
                 g->value[0] != '-') ||
                usage(p, "--triple=%.200s: a machine like aarch64-linux-gnu is expected", g->value);
     case OPTION_LEVEL:
+        o->small = strcmp(g->value, "s") == 0;
+        o->level = 2;
+        if (o->small)
+            return true;
         if (!read_int(g->value, &end, 0, 3, &n) || *end)
             return bad_value(p, g);
         o->level = (int)n;

@@ -227,6 +227,11 @@ static const char functions_text[] =
     "const char *model_strerror(int status);\n"
     "const struct model_info *model_describe(void);\n\n";
 
+/* -Os */
+static const char bare_text[] =
+    "/* -DMODEL_STRINGS for model_.c, which takes some more memory: model_describe() is there, and\n"
+    " * model_strerror() says more than \"\". */\n\n";
+
 static const char device_functions_text[] =
     "/* The run without waiting for its end: inputs and results must stay until then. event, "
     "unless NULL,\n"
@@ -368,6 +373,8 @@ void header_write(struct program *p, struct text *out)
     write_options(p, out);
     write_statuses(p, out);
     program_write_text(p, out, functions_text);
+    if (program_is_bare(p))
+        program_write_text(p, out, bare_text);
     if (p->backend->device && !program_training(p->s))
         program_write_words(p, out, device_functions_text, p->backend->word);
     if (!program_training(p->s))

@@ -57,7 +57,7 @@ static const char step_text[] =
     "{\n"
     "    if (self->options.on_kernel)\n"
     "        self->options.on_kernel(self->options.user, index < 0 ? KERNEL_COUNT : index,\n"
-    "                                index < 0 ? NULL : kernel_info[index].name);\n"
+    "                                index < 0 ? NULL : KERNEL_NAME);\n"
     "}\n\n";
 
 static const char init_text[] =
@@ -99,11 +99,37 @@ static const char close_text[] =
     "}\n\n"
     "const char *model_strerror(int status)\n"
     "{\n"
+    "BARE"
     "    switch (status) {\n"
     "STATUS_CASES"
     "    default: return \"unknown status\";\n"
     "    }\n"
+    "END_BARE"
     "}\n\n";
+
+/* -Os */
+static const char bare_text[] =
+    "/* The names and texts, which take flash: model_describe(), and what model_strerror() and\n"
+    " * on_kernel say. -DMODEL_STRINGS keeps them. */\n"
+    "#if defined MODEL_STRINGS || defined MODEL_MAIN\n"
+    "#define KERNEL_NAME(index) kernel_info[index].name\n\n";
+static const char bare_end_text[] = "#else\n#define KERNEL_NAME(index) \"\"\n#endif\n\n";
+static const char bare_status_text[] = "#if defined MODEL_STRINGS || defined MODEL_MAIN\n";
+static const char bare_status_end_text[] = "#else\n    (void)status;\n    return \"\";\n#endif\n";
+
+bool program_is_bare(const struct program *p)
+{
+    return p->o->small && !p->backend->device && !program_training(p->s);
+}
+
+static void write_description(struct program *p, struct text *out)
+{
+    if (program_is_bare(p))
+        program_write_text(p, out, bare_text);
+    describe_write(p, out);
+    if (program_is_bare(p))
+        text_puts(out, bare_end_text);
+}
 
 /* Writes text up to a marker; returns the rest. */
 static const char *write_up_to(const struct program *p, struct text *out, const char *text,
@@ -144,6 +170,8 @@ static void write_lifetime(struct program *p, struct text *out)
         p->backend->device->close(p, out);
     else if (p->threads > 1)
         program_write_text(p, out, team_close_text);
+    rest = write_up_to(p, out, rest, "BARE");
+    program_write_text(p, out, program_is_bare(p) ? bare_status_text : "");
     rest = write_up_to(p, out, rest, "STATUS_CASES");
 #define STATUS(name, value, text)                                                                  \
     text_printf(out, "    case %s_" #name ": return \"%s\";\n", p->upper, text);
@@ -152,6 +180,8 @@ static void write_lifetime(struct program *p, struct text *out)
         STATUS(name, value, text)
 #include "backends/program/statuses.def"
 #undef STATUS
+    rest = write_up_to(p, out, rest, "END_BARE");
+    text_puts(out, program_is_bare(p) ? bare_status_end_text : "");
     program_write_text(p, out, rest);
 }
 
@@ -328,10 +358,11 @@ static void write_prelude(struct program *p, struct text *out)
 
 static void write_step_hook(struct program *p, struct text *out)
 {
-    const char *rest = step_text, *at = strstr(rest, "KERNEL_COUNT");
-    program_write_text(p, out,
-                       mem_printf(p->t, "%.*s%d%s", (int)(at - rest), rest, p->s->nkernel,
-                                  at + strlen("KERNEL_COUNT")));
+    const struct text_word word[] = {
+        {"KERNEL_COUNT", mem_printf(p->t, "%d", p->s->nkernel)},
+        {"KERNEL_NAME", program_is_bare(p) ? "KERNEL_NAME(index)" : "kernel_info[index].name"},
+        {NULL, NULL}};
+    program_write_words(p, out, step_text, word);
 }
 
 /* Inlined, all kernels' frames would be one, on the stack even while another kernel runs. */
@@ -581,7 +612,7 @@ bool program_write_c(struct tgc *t, const struct schedule *s, const struct progr
     /* names, weights and reference vectors are string literals of any length */
     text_puts(
         c, "#ifdef __GNUC__\n#pragma GCC diagnostic ignored \"-Woverlength-strings\"\n#endif\n\n");
-    describe_write(p, c);
+    write_description(p, c);
     snippets_write(p, c, "train", NULL);
     write_step_hook(p, c);
     if (p->backend->device)

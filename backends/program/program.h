@@ -147,6 +147,9 @@ int64_t dim_bound(const struct uop *dim);                         /* the upper b
 void describe_write_dims(struct program *p, struct text *out, const char *table,
                          const struct buffer *b, int index);
 
+/* Whether names and texts are there only where NAME_STRINGS is defined: -Os. */
+bool program_is_bare(const struct program *p);
+
 /* NULL: the program's parameters do not train. */
 const struct graph_training *program_training(const struct schedule *s);
 /* The fields of NAME_inputs and NAME_outputs: of a training those of the model alone. */

@@ -227,6 +227,9 @@ void program_write_text(const struct program *p, struct text *out, const char *t
         } else if (*s == '\\' && s[1] &&
                    s[1] != '\n') { /* an escape's letter does not belong to a word */
             text_write(out, s, n = 2);
+        } else if (n > 6 && !strncmp(s, "DMODEL_", 7) && s > text && s[-1] == '-') {
+            text_putc(out, *s);                        /* a compiler's option */
+            n = 1;
         } else if (n == 0) {
             text_write(out, s, n = 1);
         } else if (n == 10 && !strncmp(s, "model_self", n)) {

@@ -25,6 +25,13 @@ const struct machine *machine_find(const char *text)
 
 const struct machine *machine_of(const struct tgc *t) { return t->machine ? t->machine : rows; }
 
+const struct machine *machine_with_thrift(struct tgc *t, const struct machine *m, double thrift)
+{
+    struct machine *own = mem_copy(t, m ? m : rows, sizeof *m);
+    own->thrift = thrift;
+    return own;
+}
+
 const struct machine *machine_with_l2(struct tgc *t, const struct machine *m, size_t nbytes)
 {
     struct machine *own = mem_copy(t, m, sizeof *m);

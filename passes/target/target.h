@@ -94,6 +94,10 @@ const struct machine *machine_rows(int *n);
 const struct machine *machine_find(const char *text);             /* NULL: there is no such row */
 /* The row that t's cost models use: t->machine, or the first one. */
 const struct machine *machine_of(const struct tgc *t);
+/* The row (NULL: the first) with another thrift, as -Os has it: memory decides, time where that is
+ * equal. Lives as long as t. */
+#define THRIFT_SMALLEST 64
+const struct machine *machine_with_thrift(struct tgc *t, const struct machine *m, double thrift);
 /* The row with an L2 of this size (--cache); lives as long as t. */
 const struct machine *machine_with_l2(struct tgc *t, const struct machine *m, size_t nbytes);
 /* The stride in bytes of addresses that share a set of the level's cache: one way of it. */

@@ -438,6 +438,32 @@ def _(folder):
     expect(done.status and "UTF-8" in done.err, f"another character set is accepted: {done.err[:200]}")
 
 
+@case("-Os: no names and texts but where NAME_STRINGS is defined; the library that tools load has them")
+def _(folder):
+    onnx.save(G.model([G.node("Conv", ["picture", "w"], ["c"], name="first_convolution", pads=[1, 1, 1, 1]), G.node("Relu", ["c"], ["scores"])],
+                      [G.value("picture", [1, 8, 28, 28])], [G.value("scores", [1, 16, 28, 28])],
+                      [G.weight("w", np.random.default_rng(4).standard_normal((16, 8, 3, 3)).astype(np.float32))]), folder / "model.onnx")
+    tgc(folder, "model.onnx", "-o", "net.c", "-Os")
+    nbytes = {}
+    for words in ((), ("-DNET_STRINGS",)):
+        T.must(T.run(["gcc", "-std=c11", *T.WARNINGS, "-Os", *words, "-c", "net.c", "-o", "net.o"], cwd=folder))
+        text = (folder / "net.o").read_bytes().split(b".symtab")[0]
+        has = [b"picture" in text, b"first_convolution" in text, b"an input's pointer is NULL" in text]
+        expect(all(has) if words else not any(has), f"{words}: {has}")
+        defined = b" T net_describe" in T.must(T.run(["nm", "net.o"], cwd=folder)).out
+        expect(defined == bool(words), f"{words}: net_describe() is {'' if defined else 'not '}there")
+        nbytes[words] = (folder / "net.o").stat().st_size
+    expect(nbytes[()] < nbytes[("-DNET_STRINGS",)] - 1000, f"{nbytes}")
+    for name in ("net.h", "net.c"):
+        text = (folder / name).read_text()
+        expect("-DNET_STRINGS" in text and "MODEL_" not in text, f"{name} does not say so")
+    T.must(T.run(["gcc", "-O1", *T.WARNINGS, "-DNET_MAIN", "net.c", "-o", "net", "-lm"], cwd=folder))
+    T.must(T.run(["./net", "--selftest"], cwd=folder))
+    tgc(folder, "model.onnx", "-o", "net.so", "-Os", "--target=c")
+    expect(b" T net_describe" in T.must(T.run(["nm", "net.so"], cwd=folder)).out, "the library does not say what it is")
+    tgc(folder, "run", "model.onnx", "-Os", "--target=c")
+
+
 @case("the section of the weights is the caller's choice, in every form of them")
 def _(folder):
     product(folder, 40)

@@ -256,7 +256,7 @@ def same_budget():
     expect(0 < estimate <= 2e-6 and any(tiles), f"of a batch: tiles {tiles}, error {estimate}")
 
 
-@suite.case("where memory is scarce a rewrite has to save as much time as it takes memory")
+@suite.case("where memory is scarce a rewrite has to save as much time as it takes memory; by -Os none may take more")
 def scarce():
     folder = T.scratch(SCRATCH / "scarce")
     model, _ = amplifying.chain(3, True, 24, 32)

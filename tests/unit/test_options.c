@@ -351,6 +351,12 @@ static void test_named_processor(void **state)
     p = parse("m.onnx -o m.c --cpu=generic --machine=common");
     assert_string_equal(p.o.machine->text, "common");
     tgc_free(p.t);
+    p = parse("m.onnx -o m.c -Os");
+    assert_true(p.o.small && p.o.level == 2 && !p.o.machine);
+    tgc_free(p.t);
+    p = parse("m.onnx -o m.c -Os -O3");
+    assert_true(!p.o.small && p.o.level == 3);
+    tgc_free(p.t);
     p = parse("m.onnx -o m.c --cpu=icelake-server --cpu=cortex-a72");
     assert_true(p.ok && p.o.isa == options_with_base(ISA_NEON) && !p.o.machine);
     tgc_free(p.t);
