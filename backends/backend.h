@@ -199,6 +199,9 @@ struct program_options {
     const char *producer;        /* "tgc 0.1.0" */
     enum weights_mode weights;
     bool no_main;                /* leave the -DNAME_MAIN program out */
+    /* NULL, or receives that program, a file of this name, which needs no -DNAME_MAIN */
+    struct text *main;
+    const char *main_name;
     bool small;                  /* names and texts only where NAME_STRINGS is defined */
     const struct program_vectors *vectors;     /* NULL: as vectors_mode says */
     enum vectors_mode vectors_mode;

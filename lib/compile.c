@@ -226,6 +226,7 @@ static bool write_c(struct tgc *t, const struct options *o, const struct model *
     if (strcmp(o->output, "-") == 0)
         return true;
     return outputs_put(files, path_sibling(t, o->output, "h"), &e.h) &&
+           (!o->main || outputs_put(files, o->main, &e.main)) &&
            (!e.beside || put_weights_beside(t, o, m, files, name, false));
 }
 

@@ -32,8 +32,10 @@ bool program_emit(struct tgc *t, const struct options *o, const struct model *m,
                          : NULL;
     po.device_ir = o->command == COMMAND_COMPILE && o->emit == EMIT_LL ? &e->device_code : NULL;
     po.no_main = e->no_main;
+    po.main = o->main && !e->no_main ? &e->main : NULL;
+    po.main_name = o->main ? path_base(o->main) : NULL;
     po.weights = e->weights;
-    e->c.t = e->h.t = e->kernels.t = e->device_code.t = t;
+    e->c.t = e->h.t = e->main.t = e->kernels.t = e->device_code.t = t;
     progress(t, "%s: writing C%s", e->name,
              po.no_main || o->vectors == VECTORS_NEVER ? "" : ", with reference vectors");
     bool ok = program_write_c(t, m->schedule, &po, &e->c, &e->h, &e->beside);

@@ -122,6 +122,7 @@ struct options {
     const char *name;               /* NULL: from the output or the model */
     enum weights_mode weights;
     enum vectors_mode vectors;
+    const char *main;               /* --main; NULL: the program is a part of the C */
     bool depfile, depfile_phony;
     const char *depfile_name;
     struct depfile_target *depfile_target; int ndepfile_target; size_t cap_depfile_target;
@@ -374,6 +375,7 @@ struct emission {
     bool no_main;
     enum weights_mode weights;
     struct text c, h, kernels; bool beside;
+    struct text main;               /* of --main */
     struct text device_code;        /* of -o NAME.ptx or NAME.hsaco, and of a device's .ll */
 };
 /* What a compiler is told of threads; NULL: nothing. Where there is no system there are none but

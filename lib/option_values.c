@@ -450,6 +450,10 @@ bool option_apply(struct parser *p, const struct given *g)
         k = choice(option_rows[g->id].value, g->value);
         o->vectors = (enum vectors_mode)(VECTORS_AUTO + k);
         return k >= 0 || bad_value(p, g);
+    case OPTION_MAIN:
+        o->main = g->value;
+        return (*g->value && strcmp(g->value, "-") != 0) ||
+               usage(p, "option --main has the value '%s'; a file is expected", g->value);
     case OPTION_WEIGHT_TYPE:
         k = choice(option_rows[g->id].value, g->value);
         o->weight_dtype = k == 1 ? DTYPE_BF16 : k == 2 ? DTYPE_I8 : DTYPE_VOID;

@@ -287,6 +287,18 @@ static bool check_reports(struct parser *p)
                  is_report ? "" : " or .json", emit_extension(o->emit));
 }
 
+/* The file of the program around the model. */
+static bool check_main(struct parser *p)
+{
+    const struct options *o = p->o;
+    if (o->training.emits)
+        return usage(p, "--main: the program of a training is a part of its C file");
+    if (o->emit != EMIT_C || strcmp(o->output, "-") == 0)
+        return usage(p, "--main: the program is for C in a file; -o NAME.c is expected");
+    return strcmp(o->main, o->output) != 0 ||
+           usage(p, "--main and -o name the same file, '%.200s'", o->main);
+}
+
 static bool check_operands(struct parser *p)
 {
     const struct options *o = p->o;
@@ -313,6 +325,8 @@ static bool check_operands(struct parser *p)
         return usage(p, "tgc weights needs --params BLOCK, a file of a program of --train, and -o "
                         "OUT, the model: a .onnx, .tg or .safetensors");
     if (o->command == COMMAND_COMPILE && !options_check_emitted_training(p))
+        return false;
+    if (o->main && !check_main(p))
         return false;
     if (o->command == COMMAND_TUNE && o->level == 0)
         return usage(p, "tgc tune measures choices, and -O0 makes none");

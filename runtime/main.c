@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: 0BSD */
-//@ main fill_random fit_sizes
+/* Lines between "//? word" and "//? end" are a part of programs alone that have what the word says
+ * (backends/program/selftest.c); those after "//? else" of the others. */
+//@ main count_wrong fill_random fit_sizes
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,15 +63,6 @@ static void *read_file(const char *path, size_t *nbytes)
     return data;
 }
 
-/* Files and reference vectors have the least significant byte first; some machines do not. */
-static int is_little_endian(void)
-{
-    const uint16_t one = 1;
-    unsigned char first;
-    memcpy(&first, &one, 1);
-    return first == 1;
-}
-
 /* A copy with the bytes of each element in reverse order. */
 static void *reversed(const void *from, size_t element_bytes, size_t nbytes)
 {
@@ -95,6 +88,7 @@ static const char *npy_descr(const char *dtype)
     return "|u1";
 }
 
+//? bits
 /* May the file hold the input's bits under another kind? As unsigned integers, or as ml_dtypes
  * writes what NumPy has no name for: V1, V2, f1. */
 static int is_kind_of_bits(const char *dtype, const char *descr, const char *wanted)
@@ -108,6 +102,8 @@ static int is_kind_of_bits(const char *dtype, const char *descr, const char *wan
     return 0;
 }
 
+//? end
+//? bits
 /* ml_dtypes' int4 and int2 are bits below zeros; here they are bytes of their values. half: 8, 2 */
 static void extend_sign(signed char *p, size_t n, int half)
 {
@@ -115,6 +111,8 @@ static void extend_sign(signed char *p, size_t n, int half)
         p[i] = (signed char)(((p[i] & (2 * half - 1)) ^ half) - half);
 }
 
+//? end
+//? strings
 /* NumPy keeps strings as rows of UCS-4, filled up with zeros; here they are UTF-8. */
 static size_t put_utf8(char *to, uint32_t c)
 {
@@ -155,6 +153,7 @@ static const void *read_strings(const unsigned char *data, size_t count, size_t 
     return string;
 }
 
+//? end
 static size_t bound_bytes(const struct model_tensor *t)
 {
     size_t n = t->element_bytes;
@@ -163,6 +162,7 @@ static size_t bound_bytes(const struct model_tensor *t)
     return n;
 }
 
+//? symbols
 /* Does a size of the input follow from one that only the context knows, such as a state's length?
  * Then a run may read more than another. */
 static int grows(const struct model_tensor *t, const struct model_feed *feed)
@@ -175,9 +175,14 @@ static int grows(const struct model_tensor *t, const struct model_feed *feed)
     return 0;
 }
 
+//? end
 /* The bytes of one tensor, and its shape as the file says. */
+//? symbols
 static const void *read_npy(const char *path, const struct model_tensor *t,
                             const struct model_feed *feed, int64_t *shape)
+//? else
+static const void *read_npy(const char *path, const struct model_tensor *t, int64_t *shape)
+//? end
 {
     size_t n, header, at;
     const unsigned char *s = (const unsigned char *)read_file(path, &n);
@@ -195,16 +200,24 @@ static const void *read_npy(const char *path, const struct model_tensor *t,
         fail(path, "the .npy header has no descr or shape, or the array is not in C order");
     const char *wanted = npy_descr(t->dtype);
     descr += 10;
+    size_t count = 1, size = t->element_bytes;
+//? strings
     int is_string = strcmp(t->dtype, "string") == 0;
     size_t width = is_string ? (size_t)strtoul(descr + 2, NULL, 10) : 0;
+    size = is_string ? 4 * width : size;
     if (is_string && strncmp(descr, "<U", 2) != 0)
         fail(path, "the array's dtype is not the input's, strings");
-    if (!is_string && descr[1] != wanted[1] && !is_kind_of_bits(t->dtype, descr, wanted))
+    wanted = is_string ? descr : wanted;
+//? end
+//? bits
+    if (descr[1] != wanted[1] && !is_kind_of_bits(t->dtype, descr, wanted))
         fail(path, "the array's dtype is not the input's");
-    if (!is_string && strncmp(descr + 2, wanted + 2, 1) != 0)
+    if (strncmp(descr + 2, wanted + 2, 1) != 0)
+//? else
+    if (strncmp(descr + 1, wanted + 1, 2) != 0)
+//? end
         fail(path, "the array's dtype is not the input's");
     dims += 10;
-    size_t count = 1, size = is_string ? 4 * width : t->element_bytes;
     for (int a = 0; a < t->rank; a++) {
         char *end;
         shape[a] = strtoll(dims, &end, 10);
@@ -221,21 +234,30 @@ static const void *read_npy(const char *path, const struct model_tensor *t,
         fail(path, "the file ends before its array");
     if (nbytes < n - at - header)
         fail(path, "the file is longer than its array");
+//? strings
     if (is_string)
         return read_strings(s + at + header, count, width);
+//? end
     const void *elements = s + at + header;
     if (size > 1 && is_little_endian() != (descr[0] != '>'))
         elements = reversed(elements, size, nbytes);
+//? symbols
     if (!grows(t, feed) || room < nbytes)
         room = nbytes;
+//? else
+    room = nbytes;
+//? end
     char *data = (char *)get_memory(room);
     memcpy(data, elements, nbytes);
     memset(data + nbytes, 0, room - nbytes);
+//? bits
     if (descr[1] == 'V' && t->dtype[0] == 'i')
         extend_sign((signed char *)data, nbytes, t->dtype[1] == '4' ? 8 : 2);
+//? end
     return data;
 }
 
+//? strings
 /* Strings as rows of UCS-4; *width: of the longest one. */
 static const void *strings_as_npy(const char *const *string, size_t count, size_t *width)
 {
@@ -259,6 +281,7 @@ static const void *strings_as_npy(const char *const *string, size_t count, size_
     return data;
 }
 
+//? end
 static void write_npy(const char *folder, const struct model_tensor *t, const int64_t *shape,
                       const void *data)
 {
@@ -275,6 +298,7 @@ static void write_npy(const char *folder, const struct model_tensor *t, const in
     name[length] = 0;
     if (snprintf(path, sizeof path, "%s/%s.npy", folder, name) >= (int)sizeof path)
         fail(folder, "the path is too long");
+//? strings
     int is_string = strcmp(t->dtype, "string") == 0;
     if (is_string) {
         size_t count = 1, width;
@@ -287,13 +311,20 @@ static void write_npy(const char *folder, const struct model_tensor *t, const in
     } else {
         n += (size_t)snprintf(header, sizeof header, "{'descr': '%s', ", npy_descr(t->dtype));
     }
+//? else
+    n += (size_t)snprintf(header, sizeof header, "{'descr': '%s', ", npy_descr(t->dtype));
+//? end
     n += (size_t)snprintf(header + n, sizeof header - n, "'fortran_order': False, 'shape': (");
     for (int a = 0; a < t->rank; a++) {
         n += (size_t)snprintf(header + n, sizeof header - n, a + 1 < t->rank ? "%lld, " : "%lld,",
                               (long long)shape[a]);
         nbytes *= (size_t)shape[a];
     }
+//? strings
     if (!is_string && !is_little_endian())
+//? else
+    if (!is_little_endian())
+//? end
         data = reversed(data, t->element_bytes, nbytes);
     n += (size_t)snprintf(header + n, sizeof header - n, "), }");
     while ((n + 11) % 64 != 0)
@@ -315,7 +346,9 @@ struct session {
     model_self *self;
     model_inputs *in;
     model_outputs *out;
+//? entries
     int entry;                   /* that runs; -1: each in turn, or the model has none */
+//? end
 };
 
 static void check(int status, const char *what)
@@ -324,6 +357,7 @@ static void check(int status, const char *what)
         fail(what, model_strerror(status));
 }
 
+//? entries
 /* One run, or one of each entry. */
 static int run_once(struct session *s)
 {
@@ -336,20 +370,24 @@ static int run_once(struct session *s)
     }
     return status;
 }
+//? else
+static int run_once(struct session *s) { return model_run(s->self, s->in, s->out); }
+//? end
 
 /* Runs again; if a state is full, resets all states and repeats the run. */
 static void run_again(struct session *s)
 {
     int status = run_once(s);
-#ifdef MODEL_STATE_BYTES
+//? states
     if (status == MODEL_STATE_FULL) {
         check(model_reset(s->self), "reset");
         status = run_once(s);
     }
-#endif
+//? end
     check(status, "run");
 }
 
+//? symbols
 static void set_symbol(struct session *s, int index, int64_t value)
 {
     const struct model_symbol *symbol = &model_describe()->symbols[index];
@@ -357,8 +395,10 @@ static void set_symbol(struct session *s, int index, int64_t value)
         memcpy((char *)s->in + symbol->offset, &value, sizeof value);
 }
 
+//? end
 enum { RANKS = 16 };
 
+//? symbols
 /* Finds the run-time dimensions from the shapes of the files, which are those of the inputs
  * from `first` on. */
 static void settle_symbols(struct session *s, int first, int nfile, char **file,
@@ -394,6 +434,7 @@ static void settle_symbols(struct session *s, int first, int nfile, char **file,
     }
 }
 
+//? end
 static void *get_pointer(const void *structure, size_t offset)
 {
     void *p;
@@ -419,7 +460,9 @@ static void open_session(struct session *s, const char *weights_path, const mode
     const struct model_info *info = model_describe();
     model_options options;
     memset(&options, 0, sizeof options);
+//? entries
     s->entry = -1;
+//? end
     s->in = (model_inputs *)get_memory(info->inputs_bytes);
     s->out = (model_outputs *)get_memory(info->outputs_bytes);
     memset(s->in, 0, info->inputs_bytes);
@@ -429,22 +472,31 @@ static void open_session(struct session *s, const char *weights_path, const mode
     if (info->weights_external)
         options.weights = read_file(weights_path, &options.weights_bytes);
     check(model_init(&s->self, get_memory(info->arena_bytes), info->arena_bytes, &options), "init");
+//? symbols
     for (int i = 0; i < info->symbol_count; i++)
         if (info->symbols[i].offset != (size_t)-1) {
             int64_t unknown = -1;
             memcpy((char *)s->in + info->symbols[i].offset, &unknown, sizeof unknown);
         }
+//? end
     for (int i = 0; i < info->output_count; i++)
         set_pointer(s->out, info->outputs[i].offset, get_memory(bound_bytes(&info->outputs[i])));
 }
 
+//? symbols
 /* Pseudo-random inputs; symbols that nothing set take `symbol` of the selftest, or their bound. */
 static void fill_session(struct session *s, const int64_t *symbol)
+//? else
+/* Pseudo-random inputs. */
+static void fill_session(struct session *s)
+//? end
 {
     const struct model_info *info = model_describe();
+//? symbols
     for (int i = 0; i < info->symbol_count; i++)
         if (info->symbols[i].offset != (size_t)-1)
             set_symbol(s, i, symbol ? symbol[i] : info->symbols[i].max);
+//? end
     for (int i = 0; i < info->input_count; i++) {
         const struct model_tensor *t = &info->inputs[i];
         size_t nbytes = bound_bytes(t);
@@ -457,6 +509,7 @@ static void fill_session(struct session *s, const int64_t *symbol)
 
 /* ---- the commands */
 
+//? entries
 /* The entry of that name, with its inputs and outputs; without entries, all of the model's. */
 static struct model_entry find_entry(const char *name, int *index)
 {
@@ -477,6 +530,8 @@ static struct model_entry find_entry(const char *name, int *index)
     return all;
 }
 
+//? end
+//? entries
 static int run_files(char **file, int nfile, const char *folder, const char *weights_path,
                      long steps, const char *entry, const model_options *options)
 {
@@ -486,6 +541,16 @@ static int run_files(char **file, int nfile, const char *folder, const char *wei
     const struct model_entry has = find_entry(entry, &index);
     open_session(&s, weights_path, options);
     s.entry = index;
+//? else
+static int run_files(char **file, int nfile, const char *folder, const char *weights_path,
+                     long steps, const model_options *options)
+{
+    const struct model_info *info = model_describe();
+    struct session s;
+    const struct { int input, input_count, output, output_count; } has = {
+        0, info->input_count, 0, info->output_count};
+    open_session(&s, weights_path, options);
+//? end
     if (nfile != has.input_count) {
         fprintf(stderr, "%s takes %d inputs, %d were given:", info->name, has.input_count, nfile);
         for (int i = 0; i < has.input_count; i++)
@@ -496,9 +561,14 @@ static int run_files(char **file, int nfile, const char *folder, const char *wei
     int64_t(*shape)[RANKS] = (int64_t(*)[RANKS])get_memory(((size_t)nfile + 1) * sizeof *shape);
     for (int i = 0; i < nfile; i++) {
         const struct model_tensor *t = &info->inputs[has.input + i];
+//? symbols
         set_pointer(s.in, t->offset, read_npy(file[i], t, &info->feeds[has.input + i], shape[i]));
     }
     settle_symbols(&s, has.input, nfile, file, shape);
+//? else
+        set_pointer(s.in, t->offset, read_npy(file[i], t, shape[i]));
+    }
+//? end
     for (long i = 0; i < steps; i++)
         check(run_once(&s), "run");
     for (int i = 0; i < has.output_count; i++) {
@@ -511,72 +581,6 @@ static int run_files(char **file, int nfile, const char *folder, const char *wei
     return 0;
 }
 
-/* The element at p, in the given byte order, as the bits of a double: a compiler that assumes no
- * NaN does not pass one on. */
-static uint64_t element(const char *dtype, size_t nbytes, const char *p, int little_endian)
-{
-    uint64_t u = 0, bits;
-    for (size_t k = 0; k < nbytes; k++)
-        u |= (uint64_t)(unsigned char)p[little_endian ? k : nbytes - 1 - k] << 8 * k;
-    if (strcmp(dtype, "f64") == 0)
-        return u;
-    int is_f16 = strcmp(dtype, "f16") == 0;
-    int is_float = is_f16 || strcmp(dtype, "f32") == 0 || strcmp(dtype, "bf16") == 0;
-    double v;
-    if (is_float) {
-        u = strcmp(dtype, "bf16") == 0 ? u << 16 : u;
-        int width = is_f16 ? 10 : 23, top = is_f16 ? 31 : 255, e = (int)(u >> width) & top;
-        uint64_t sign = u >> (is_f16 ? 15 : 31) << 63, mantissa = u & (((uint64_t)1 << width) - 1);
-        if (e == top)
-            return sign | (uint64_t)0x7ff << 52 | mantissa << (52 - width);
-        v = (double)(mantissa | (uint64_t)(e > 0) << width);
-        for (int k = is_f16 ? 25 : 150; k > (e > 0 ? e : 1); k--)
-            v *= 0.5;
-        for (int k = is_f16 ? 25 : 150; k < e; k++)
-            v *= 2;
-        memcpy(&bits, &v, sizeof bits);
-        return bits | sign;
-    }
-    uint64_t top = (uint64_t)1 << (8 * nbytes - 1);
-    v = (double)(int64_t)(dtype[0] == 'i' ? (u ^ top) - top : u);
-    memcpy(&bits, &v, sizeof bits);
-    return bits;
-}
-
-static int is_finite(uint64_t bits) { return (bits >> 52 & 0x7ff) != 0x7ff; }
-
-static double value(uint64_t bits)
-{
-    double v;
-    memcpy(&v, &bits, sizeof v);
-    return v;
-}
-
-/* Counts elements outside |a - b| <= rtol*|b| + atol*(largest |b|). Integers must be equal. a is in
- * the machine's byte order, b in little-endian order. */
-static size_t count_wrong(const struct model_tensor *t, const char *a, const char *b, size_t n)
-{
-    size_t wrong = 0, size = t->element_bytes;
-    double largest = 0;
-    int exact = !(t->dtype[0] == 'f' || strcmp(t->dtype, "bf16") == 0);
-    for (size_t i = 0; i < n; i++) {
-        uint64_t r = element(t->dtype, size, b + i * size, 1);
-        if (is_finite(r))
-            largest = fabs(value(r)) > largest ? fabs(value(r)) : largest;
-    }
-    for (size_t i = 0; i < n; i++) {
-        uint64_t v = element(t->dtype, size, a + i * size, is_little_endian());
-        uint64_t r = element(t->dtype, size, b + i * size, 1);
-        int same = v == r || (!is_finite(v) && !is_finite(r) && v << 12 != 0 && r << 12 != 0);
-        if (!same && is_finite(v) && is_finite(r)) {
-            double allowed = exact ? 0 : SELFTEST_RTOL * fabs(value(r)) + SELFTEST_ATOL * largest;
-            same = fabs(value(v) - value(r)) <= allowed;
-        }
-        wrong += !same;
-    }
-    return wrong;
-}
-
 static int selftest(const char *weights_path, const model_options *options)
 {
     const struct model_info *info = model_describe();
@@ -586,7 +590,11 @@ static int selftest(const char *weights_path, const model_options *options)
         return 77;
     }
     open_session(&s, weights_path, options);
+//? symbols
     fill_session(&s, selftest_symbol);
+//? else
+    fill_session(&s);
+//? end
     for (int i = 0; i < info->input_count; i++) {
         const struct model_tensor *t = &info->inputs[i];
         const void *data = selftest_input[i].data;
@@ -596,14 +604,14 @@ static int selftest(const char *weights_path, const model_options *options)
             set_pointer(s.in, t->offset, data);
     }
     check(run_once(&s), "run");
-#ifdef MODEL_STATE_BYTES
+//? states
     /* the reference has one run; a second one may change the states, which are then reset
      */
     int status = run_once(&s);
     check(status == MODEL_STATE_FULL ? MODEL_OK : status, "run");
     check(model_reset(s.self), "reset");
     check(run_once(&s), "run");
-#endif
+//? end
     int failed = 0;
     for (int i = 0; i < info->output_count; i++) {
         const struct model_tensor *t = &info->outputs[i];
@@ -612,9 +620,10 @@ static int selftest(const char *weights_path, const model_options *options)
         get_shape(&s, t, shape);
         for (int a = 0; a < t->rank; a++)
             n *= (size_t)shape[a];
-        const char *actual = (const char *)get_pointer(s.out, t->offset);
         int sized = n * t->element_bytes == selftest_output[i].nbytes;
-        size_t wrong = sized ? count_wrong(t, actual, (const char *)selftest_output[i].data, n) : n;
+        size_t wrong = sized ? count_wrong(t->dtype, t->element_bytes, get_pointer(s.out, t->offset),
+                                           selftest_output[i].data, n)
+                             : n;
         printf("%-24s %lld of %lld elements agree with the reference\n", t->name,
                (long long)(n - wrong), (long long)n);
         failed |= wrong > 0 || !sized;
@@ -668,7 +677,11 @@ static int bench(const char *weights_path, double seconds, const model_options *
     double best = 1e30, total = 0;
     int runs = 0, at_once = 1; /* until they take a long time */
     open_session(&s, weights_path, options);
+//? symbols
     fill_session(&s, NULL);
+//? else
+    fill_session(&s);
+//? end
     run_again(&s);
     while (total < seconds || runs < 3) {
         double start = now();
@@ -695,7 +708,11 @@ static int bench(const char *weights_path, double seconds, const model_options *
     hooks.on_kernel = on_kernel;
     hooks.user = &p;
     open_session(&s, weights_path, &hooks);
+//? symbols
     fill_session(&s, NULL);
+//? else
+    fill_session(&s);
+//? end
     for (int r = 0; r < runs; r++) {
         p.kernel = -1;
         for (int i = 0; i < count; i++)
@@ -719,28 +736,34 @@ static int usage(FILE *out, int status)
     const struct model_info *info = model_describe();
     fprintf(out, "usage: %s IN.npy... -o DIR     run; writes DIR/NAME.npy for each output\n",
             info->name);
+//? entries
     for (int e = 0; e < info->entry_count; e++)
         fprintf(out, "       --entry %s\n", info->entries[e].name);
-    if (info->state_count)
-        fprintf(out, "       --steps N      run N times, on the same inputs; states go on from one "
-                     "to the next\n");
+//? end
+//? states
+    fprintf(out, "       --steps N      run N times, on the same inputs; states go on from one "
+                 "to the next\n");
+//? end
     fprintf(out, "       %s --selftest           compare with the embedded reference vectors\n",
             info->name);
     fprintf(out, "       %s --bench [SECONDS]    measure runs, and the least time of each kernel\n",
             info->name);
     fprintf(out, "       --threads N    at most so many, and at most as compiled\n");
-DEVICE_USAGE    if (info->weights_external)
-        fprintf(out, "       --weights FILE where %s.weights is, if not here\n", info->name);
-    for (int k = 0; k < 2; k++)
+//? file
+    fprintf(out, "       --weights FILE where %s.weights is, if not here\n", info->name);
+//? end
+DEVICE_USAGE    for (int k = 0; k < 2; k++)
         for (int i = 0; i < (k ? info->output_count : info->input_count); i++) {
             const struct model_tensor *t = k ? &info->outputs[i] : &info->inputs[i];
             fprintf(out, "  %s %s: %s[", k ? "output" : "input ", t->name, t->dtype);
             for (int a = 0; a < t->rank; a++) {
+//? symbols
                 if (t->dim[a].symbol)
-                    fprintf(out, "%s%s<=%lld", a ? "," : "", t->dim[a].symbol,
-                            (long long)t->dim[a].size);
-                else
-                    fprintf(out, "%s%lld", a ? "," : "", (long long)t->dim[a].size);
+                    fprintf(out, "%s%s<=", a ? "," : "", t->dim[a].symbol);
+                fprintf(out, t->dim[a].symbol || !a ? "%lld" : ",%lld", (long long)t->dim[a].size);
+//? else
+                fprintf(out, a ? ",%lld" : "%lld", (long long)t->dim[a].size);
+//? end
             }
             fprintf(out, "]\n");
         }
@@ -750,7 +773,10 @@ DEVICE_USAGE    if (info->weights_external)
 DEVICE_FUNCTIONSint main(int argc, char **argv)
 {
     atexit(free_memory);
-    const char *folder = NULL, *weights_path = "MODEL_FILE.weights", *command = NULL, *entry = NULL;
+    const char *folder = NULL, *weights_path = "MODEL_FILE.weights", *command = NULL;
+//? entries
+    const char *entry = NULL;
+//? end
     double seconds = 1;
     long steps = 1;
     char **file = (char **)get_memory(sizeof(char *) * (size_t)(argc + 1));
@@ -766,8 +792,10 @@ DEVICE_HOOKS    for (int i = 1; i < argc; i++) {
             options.threads = atoi(argv[++i]);
         else if (strcmp(argv[i], "--steps") == 0 && i + 1 < argc)
             steps = atol(argv[++i]);
+//? entries
         else if (strcmp(argv[i], "--entry") == 0 && i + 1 < argc)
             entry = argv[++i];
+//? end
 DEVICE_FLAGS        else if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "--selftest") == 0 ||
                  strcmp(argv[i], "--bench") == 0)
             command = argv[i];
@@ -786,5 +814,9 @@ DEVICE_FLAGS        else if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "
         return bench(weights_path, seconds, &options);
     if (!folder || steps < 1)
         return usage(stderr, 2);
+//? entries
     return run_files(file, nfile, folder, weights_path, steps, entry, &options);
+//? else
+    return run_files(file, nfile, folder, weights_path, steps, &options);
+//? end
 }

@@ -79,7 +79,7 @@ static bool scan(FILE *out, const char *text)
         const char *word = strncmp(line, "static ", 7) == 0 ? declared(line, &n) : NULL;
         if (*line == '\f')
             of_main = strncmp(line + 1, "main", 4) == 0 || strncmp(line + 1, "fill", 4) == 0 ||
-                      strncmp(line + 1, "fit", 3) == 0 ||
+                      strncmp(line + 1, "fit", 3) == 0 || strncmp(line + 1, "check", 5) == 0 ||
                       strncmp(line + 1, "loader", 6) == 0 ||
                       strncmp(line + 1, "train_main", 10) == 0;
         if (word)

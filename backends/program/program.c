@@ -195,6 +195,15 @@ static double run_flop(const struct schedule *s)
     return flop;
 }
 
+/* Of --main; -Os leaves out what it reads of the model. */
+static void write_main_command(const struct program *p, const char *pthread, struct text *out)
+{
+    const char *strings =
+        program_is_bare(p) ? mem_printf(p->t, " -D%s_STRINGS", p->upper) : "";
+    text_printf(out, " *     cc -O2%s%s %s.c %s -o %s     a program, see %s --help\n", pthread,
+                strings, p->name, p->o->main_name, p->name, p->name);
+}
+
 static void write_title(struct program *p, struct text *out)
 {
     const struct schedule *s = p->s;
@@ -237,7 +246,9 @@ static void write_title(struct program *p, struct text *out)
     const char *pthread = p->threads > 1 && !p->backend->device ? " -pthread" : "";
     text_printf(out, ".\n *\n *     cc -O2%s -c %s.c                     a library, see %s.h\n",
                 pthread, p->name, p->name);
-    if (!p->o->no_main && (!program_training(s) || training_has_main(p)))
+    if (p->o->main)
+        write_main_command(p, pthread, out);
+    else if (!p->o->no_main && (!program_training(s) || training_has_main(p)))
         text_printf(out, " *     cc -O2%s -D%s_MAIN %s.c -o %s     a program, see %s --help\n",
                     pthread, p->upper, p->name, p->name, p->name);
     /* no SPDX line: it would speak for the weights, too */
@@ -306,14 +317,19 @@ static const char no_contraction[] =
     "#pragma GCC optimize(\"fp-contract=off\")\n"
     "#endif\n\n";
 
+void program_include_header(const struct program *p, struct text *out)
+{
+    text_printf(out, "#include \"%s\"\n",
+                p->o->header ? p->o->header : mem_printf(p->t, "%s.h", p->name));
+}
+
 static void write_includes(struct program *p, struct text *out)
 {
     text_puts(out, arithmetic_text);
     if (program_training(p->s))
         text_puts(out, no_contraction);
-    text_printf(out, "#include \"%s\"",
-                p->o->header ? p->o->header : mem_printf(p->t, "%s.h", p->name));
-    text_puts(out, "\n\n#include <assert.h>\n#include <math.h>\n#include <stdalign.h>\n#include "
+    program_include_header(p, out);
+    text_puts(out, "\n#include <assert.h>\n#include <math.h>\n#include <stdalign.h>\n#include "
                    "<stdbool.h>\n#include <string.h>\n\n");
     text_puts(out, "#ifdef __cplusplus\n#define restrict __restrict\n#endif\n\n");
 }
@@ -627,6 +643,8 @@ bool program_write_c(struct tgc *t, const struct schedule *s, const struct progr
     weights_write_data(p, c);
     if (!o->no_main && program_training(s))
         training_write_main(p, c);
+    else if (o->main)
+        selftest_write_apart(p, o->vectors, o->main);
     else if (!o->no_main)
         selftest_write(p, o->vectors, c);
     if (!p->backend->device)

@@ -324,7 +324,11 @@ void describe_write(struct program *p, struct text *out);
 /* feeds.c: of inputs, then of states */
 const struct program_feed *feeds_describe(struct tgc *t, const struct schedule *s);
 const struct buffer *feeds_buffer(const struct schedule *s, int i);
+/* The -DNAME_MAIN program at the end of NAME.c; the file of --main. */
 void selftest_write(struct program *p, const struct program_vectors *v, struct text *out);
+void selftest_write_apart(struct program *p, const struct program_vectors *v, struct text *out);
+/* The #include of NAME.h, by the name that it has. */
+void program_include_header(const struct program *p, struct text *out);
 
 /* ------------------------------------------------------------------------------------- state.c
  * What a run of the model keeps for the next one. All of it is empty if the model has no state. */

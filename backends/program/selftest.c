@@ -321,6 +321,17 @@ static void write_table(struct text *out, const char *table, const void *const *
     text_puts(out, "{NULL, 0}};\n");
 }
 
+static void write_symbols(struct program *p, const struct program_vectors *v, struct text *out)
+{
+    const struct schedule *s = p->s;
+    text_puts(out, "static const int64_t selftest_symbol[] = {");
+    for (int i = 0; i < s->nvar; i++)
+        if (!s->var[i]->is_counter)
+            text_printf(out, "%lld, ",
+                        (long long)(v && v->var ? v->var[i] : symbol_value(s->var[i])));
+    text_puts(out, "0};\n");
+}
+
 /* Of programs for devices. */
 static const char device_functions[] =
     "static void on_error(void *user, const char *text)\n"
@@ -337,7 +348,69 @@ static const char image_flags[] =
 static const char device_usage[] = "    fprintf(out, \"       --device N     the N-th that `tgc "
                                    "devices` lists; 0: the first GPU, else the first\\n\");\n";
 
-void selftest_write(struct program *p, const struct program_vectors *v, struct text *out)
+/* What the program around the model has, by the words of runtime/main.c. */
+static bool has_part(const struct program *p, const char *word, size_t n)
+{
+    static const char *const plain[] = {"f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"};
+    const struct schedule *s = p->s;
+    bool symbols = false, strings = false, bits = false;
+    for (int i = 0; i < s->nvar; i++)
+        symbols |= !s->var[i]->is_counter;
+    for (int i = 0; i < s->noutput; i++)
+        strings |= s->output[i]->dtype == DTYPE_STRING;
+    for (int i = 0; i < s->ninput; i++) {
+        bool named = s->input[i]->dtype == DTYPE_STRING;
+        strings |= named;
+        for (size_t k = 0; k < sizeof plain / sizeof *plain; k++)
+            named |= strcmp(dtype_name(s->input[i]->dtype), plain[k]) == 0;
+        bits |= !named;
+    }
+    const struct { const char *word; bool has; } part[] = {
+        {"symbols", symbols}, {"strings", strings}, {"bits", bits},
+        {"entries", schedule_count_entries(s) > 0}, {"states", s->nstate > 0},
+        {"file", p->weights == WEIGHTS_FILE && s->nweight > 0}};
+    for (size_t i = 0; i < sizeof part / sizeof *part; i++)
+        if (strlen(part[i].word) == n && strncmp(part[i].word, word, n) == 0)
+            return part[i].has;
+    TGC_BUG(p->t, "runtime/main.c has parts for '%.*s'", (int)n, word);
+}
+
+/* Reads the line after "//? " of a part's begin, middle or end: whether the next lines are kept. */
+struct parts { bool around[4], has[4], within; int depth; };
+
+static void read_mark(const struct program *p, struct parts *x, const char *word, size_t n)
+{
+    if (strncmp(word, "end\n", n) == 0 && x->depth > 0) {
+        x->within = x->around[--x->depth];
+    } else if (strncmp(word, "else\n", n) == 0 && x->depth > 0) {
+        x->within = x->around[x->depth - 1] && !x->has[x->depth - 1];
+    } else if (x->depth < (int)(sizeof x->has / sizeof *x->has)) {
+        x->around[x->depth] = x->within;
+        x->has[x->depth] = has_part(p, word, n - 1);
+        x->within &= x->has[x->depth++];
+    } else {
+        TGC_BUG(p->t, "runtime/main.c has too many parts within each other");
+    }
+}
+
+/* The lines of runtime/main.c that this program has. */
+static const char *parts_of_main(const struct program *p)
+{
+    static const char mark[] = "//? ";
+    struct text kept = {.t = p->t};
+    struct parts x = {.within = true};
+    for (const char *line = snippet_find("main")->text; *line;) {
+        size_t n = strcspn(line, "\n") + 1, head = strlen(mark);
+        if (strncmp(line, mark, head) == 0)
+            read_mark(p, &x, line + head, n - head);
+        else if (x.within)
+            text_write(&kept, line, n);
+        line += n;
+    }
+    return kept.s;
+}
+
+static void write_program(struct program *p, const struct program_vectors *v, struct text *out)
 {
     const struct schedule *s = p->s;
     const char *why = it_is_told;
@@ -345,11 +418,6 @@ void selftest_write(struct program *p, const struct program_vectors *v, struct t
         v = compute_vectors(p, &why);
     if (!v && is_asked_for(p))
         diag_warn(p->t, NULL, "the program has no reference vectors for --selftest: %s", why);
-    text_printf(out,
-                "/* -------------------------------------------------------------------- the "
-                "program: -D%s_MAIN */\n\n",
-                p->upper);
-    text_printf(out, "#ifdef %s_MAIN\n\n", p->upper);
     text_puts(out, "/* What the interpreter of tgc computed from the inputs of fill_random(). "
                    "*/\nstruct vector { const void *data; size_t nbytes; };\n");
     text_printf(out, "enum { selftest_count = %d };\nstatic const char selftest_why[] = \"%s\";\n",
@@ -358,18 +426,19 @@ void selftest_write(struct program *p, const struct program_vectors *v, struct t
     text_double(out, v ? v->rtol : default_rtol);
     text_puts(out, ", SELFTEST_ATOL = ");
     text_double(out, v ? v->atol : default_atol);
-    text_puts(out, ";\nstatic const int64_t selftest_symbol[] = {");
-    for (int i = 0; i < s->nvar; i++)
-        if (!s->var[i]->is_counter)
-            text_printf(out, "%lld, ",
-                        (long long)(v && v->var ? v->var[i] : symbol_value(s->var[i])));
-    text_puts(out, "0};\n");
+    text_puts(out, ";\n");
+    bool symbols = has_part(p, "symbols", strlen("symbols"));
+    if (symbols)
+        write_symbols(p, v, out);
     write_table(out, "selftest_input", v ? v->input : NULL, v ? v->input_nbytes : NULL, s->ninput);
     write_table(out, "selftest_output", v ? v->output : NULL, v ? v->output_nbytes : NULL,
                 s->noutput);
     text_putc(out, '\n');
     program_write_text(p, out, snippet_find("fill_random")->text);
-    program_write_text(p, out, snippet_find("fit_sizes")->text);
+    text_putc(out, '\n');
+    program_write_text(p, out, snippet_find("count_wrong")->text);
+    if (symbols)
+        program_write_text(p, out, snippet_find("fit_sizes")->text);
     text_putc(out, '\n');
     const struct device *d = p->backend->device;
     const struct text_word word[] = {
@@ -381,6 +450,34 @@ void selftest_write(struct program *p, const struct program_vectors *v, struct t
                                        : ""},
         {"DEVICE_USAGE", d ? device_usage : ""},
         {NULL, NULL}};
-    program_write_words(p, out, snippet_find("main")->text, word);
+    program_write_words(p, out, parts_of_main(p), word);
+}
+
+void selftest_write(struct program *p, const struct program_vectors *v, struct text *out)
+{
+    text_printf(out,
+                "/* -------------------------------------------------------------------- the "
+                "program: -D%s_MAIN */\n\n",
+                p->upper);
+    text_printf(out, "#ifdef %s_MAIN\n\n", p->upper);
+    write_program(p, v, out);
     text_puts(out, "\n#endif\n");
+}
+
+/* Names and vectors are string literals of any length; the model's type may have the name of a
+ * local. */
+static const char apart_pragmas[] =
+    "#ifdef __GNUC__\n#pragma GCC diagnostic ignored \"-Woverlength-strings\"\n"
+    "#pragma GCC diagnostic ignored \"-Wshadow\"\n#endif\n\n";
+
+void selftest_write_apart(struct program *p, const struct program_vectors *v, struct text *out)
+{
+    text_printf(out, "/* %s - the program around %s.c, by ", p->o->main_name, p->name);
+    text_comment(out, p->o->producer);
+    text_printf(out, ": it runs, checks and measures the model.\n *\n"
+                     " * Its user's without obligation. SPDX-License-Identifier: 0BSD */\n");
+    program_include_header(p, out);
+    text_puts(out, "\n#include <math.h>\n#include <stdalign.h>\n#include <string.h>\n\n");
+    text_puts(out, apart_pragmas);
+    write_program(p, v, out);
 }

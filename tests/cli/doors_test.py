@@ -464,6 +464,38 @@ def _(folder):
     tgc(folder, "run", "model.onnx", "-Os", "--target=c")
 
 
+@case("--main: the program around the model is a file of its own")
+def _(folder):
+    product(folder, 40)
+    tgc(folder, "model.onnx", "-o", "net.c", "--main=run.c", "--cpu=generic")
+    text = (folder / "net.c").read_text()
+    expect("NET_MAIN" not in text and "selftest" not in text and "stdio" not in text, "net.c has a part of it")
+    command = re.search(r"cc -O2 (net.c run.c -o net) ", text)
+    expect(command, text[:600])
+    for compiler in ("gcc", "clang"):
+        T.must(T.run([compiler, "-std=c11", *T.WARNINGS, "-O1", *command[1].split(), "-lm"], cwd=folder))
+        T.must(T.run(["./net", "--selftest"], cwd=folder))
+    tgc(folder, "model.onnx", "-o", "net.c", "--main=run.c", "-Os")
+    command = re.search(r"cc -O2 (-DNET_STRINGS net.c run.c -o net) ", (folder / "net.c").read_text())
+    T.must(T.run(["gcc", "-std=c11", *command[1].split(), "-lm"], cwd=folder))
+    T.must(T.run(["./net", "--selftest"], cwd=folder))
+    for words in (("-o", "net.so", "--main=run.c"), ("-o", "-", "--emit=c", "--main=run.c"), ("-o", "net.c", "--main=net.c"),
+                  ("-o", "net.c", "--main=-"), ("-o", "net.c", "--main=run.c", "--train", "--loss=mse")):
+        tgc(folder, "model.onnx", *words, status=2)
+
+
+@case("the program around the model has only what the model needs")
+def _(folder):
+    product(folder, 8)
+    tgc(folder, "model.onnx", "-o", "net.c", "--cpu=generic")
+    text = (folder / "net.c").read_text()
+    expect(not re.search(r"//\?|utf8|fit_size|find_entry|extend_sign|set_symbol|--entry|STATE_FULL", text.partition("#ifdef NET_MAIN")[2]),
+           "it has parts for other models")
+    onnx.save(G.model([G.node("Relu", ["x"], ["y"])], [G.value("x", ["n", 3])], [G.value("y", ["n", 3])]), folder / "m.onnx")
+    tgc(folder, "m.onnx", "-o", "net.c", "--cpu=generic", "--dim=n=..9")
+    expect("fit_sizes" in (folder / "net.c").read_text(), "it cannot find dimensions")
+
+
 @case("the section of the weights is the caller's choice, in every form of them")
 def _(folder):
     product(folder, 40)
