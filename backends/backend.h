@@ -161,9 +161,7 @@ enum weights_mode {
 
 /* Reference values for --selftest, in the storage format, row-major. */
 struct program_vectors {
-    /* [ninput], [noutput]; input, or one of them, NULL: the inputs of runtime/fill.c */
-    const void **input, **output;
-    size_t *input_nbytes, *output_nbytes;
+    const void **output; size_t *output_nbytes; /* [noutput], of the inputs of runtime/fill.c */
     const int64_t *var;                    /* by position in schedule->var */
     double rtol, atol;
 };

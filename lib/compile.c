@@ -375,6 +375,7 @@ static bool write_llvm(struct tgc *t, const struct options *o, const struct mode
     bool to_stdout = strcmp(o->output, "-") == 0;
     const char *listing = path_sibling(t, o->output, "uops");
     struct program_options po = model_program_options(o, m, name);
+    po.no_main = true;
     struct llvm_request r = {.file = o->emit == EMIT_LL    ? LLVM_FILE_IR
                                      : o->emit == EMIT_ASM ? LLVM_FILE_ASM
                                                            : LLVM_FILE_OBJECT,

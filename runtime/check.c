@@ -7,7 +7,7 @@
 
 static const double SELFTEST_RTOL = 0, SELFTEST_ATOL = 0;
 
-//@ count_wrong
+//@ is_little_endian
 /* Files and reference vectors have the least significant byte first; some machines do not. */
 static int is_little_endian(void)
 {
@@ -17,6 +17,7 @@ static int is_little_endian(void)
     return first == 1;
 }
 
+//@ count_wrong is_little_endian
 /* The element at p, in the given byte order, as the bits of a double: a compiler that assumes no
  * NaN does not pass one on. */
 static uint64_t element(const char *dtype, size_t nbytes, const char *p, int little_endian)
@@ -58,8 +59,8 @@ static double value(uint64_t bits)
     return v;
 }
 
-/* Counts elements outside |a - b| <= rtol*|b| + atol*(largest |b|). Integers must be equal. from: in
- * the machine's byte order; by: in little-endian order. */
+/* Counts elements outside |a - b| <= rtol*|b| + atol*(largest |b|). Integers must be equal. from:
+ * in the machine's byte order; by: in little-endian order. */
 static size_t count_wrong(const char *dtype, size_t size, const void *from, const void *by,
                           size_t n)
 {

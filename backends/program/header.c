@@ -232,6 +232,13 @@ static const char bare_text[] =
     "/* -DMODEL_STRINGS for model_.c, which takes some more memory: model_describe() is there, and\n"
     " * model_strerror() says more than \"\". */\n\n";
 
+static const char selftest_text[] =
+    "/* -DMODEL_SELFTEST for FILE_OF_IT: runs the model in this memory, a multiple of\n"
+    " * MODEL_ARENA_ALIGN, on inputs that it draws, and compares with what tgc computed of them:\n"
+    " * MODEL_OK, MODEL_WRONG_RESULT, MODEL_NO_REFERENCE, or what failed. options may be NULL. */\n"
+    "#define MODEL_SELFTEST_BYTES NBYTES\n"
+    "int model_selftest(void *memory, size_t memory_bytes, const model_options *options);\n\n";
+
 static const char device_functions_text[] =
     "/* The run without waiting for its end: inputs and results must stay until then. event, "
     "unless NULL,\n"
@@ -333,6 +340,14 @@ static const char info_text[] =
     "*/\n"
     "};\n\n";
 
+static void write_selftest(const struct program *p, struct text *out)
+{
+    const struct text_word word[] = {
+        {"FILE_OF_IT", p->o->main ? p->o->main_name : mem_printf(p->t, "%s.c", p->name)},
+        {"NBYTES", mem_printf(p->t, "%zu", selftest_bytes(p))}, {NULL, NULL}};
+    program_write_words(p, out, selftest_text, word);
+}
+
 static void write_head(struct program *p, struct text *out)
 {
     const char *n = p->name;
@@ -375,6 +390,8 @@ void header_write(struct program *p, struct text *out)
     program_write_text(p, out, functions_text);
     if (program_is_bare(p))
         program_write_text(p, out, bare_text);
+    if (program_has_selftest(p))
+        write_selftest(p, out);
     if (p->backend->device && !program_training(p->s))
         program_write_words(p, out, device_functions_text, p->backend->word);
     if (!program_training(p->s))

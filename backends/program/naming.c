@@ -97,8 +97,7 @@ static const struct { enum taken kind; const char *word; } taken_words[] = {
 };
 /* Of which there is one for each input, output or state, with its number. */
 static const char *const tables[] = {"input_dim",      "output_dim",      "state_dim",
-                                     "param_dim",      "feed_rule",       "selftest_input",
-                                     "selftest_output"};
+                                     "param_dim",      "feed_rule",       "selftest_output"};
 #define COUNT(table) (sizeof(table) / sizeof *(table))
 
 static void add_taken(struct names *names, enum taken kind)
@@ -320,7 +319,7 @@ void program_name_all(struct program *p)
         "init",         "run",        "close",       "strerror", "describe", "inputs",  "outputs",
         "options",      "info",       "tensor",      "dim",      "symbol",   "kernel",  "status",
         "weights_data", "reset",      "save",        "restore",  "state",    "enqueue", "entry",
-        "wait",         "bind_input", "bind_output", "slice",    "meta"};
+        "wait",         "bind_input", "bind_output", "slice",    "meta",     "selftest"};
     static const char *const of_training[] = {
         "params_init", "parameter", "train_inputs", "train", "gradients",
         "update",      "evaluate",  "all_inputs",   "all_outputs", "upload", "download"};

@@ -83,6 +83,7 @@ const struct snippet *snippet_find(const char *name);
 void snippets_reserve(struct names *n);                           /* all names of pieces */
 /* whether some piece uses the word as an identifier */
 bool snippets_mention(const char *word);
+bool text_has_word(const char *text, const char *word);
 /* The set of pieces that a program uses, closed under needs. language: NULL, or "opencl": then a
  * piece opencl_x replaces x if it exists. family: likewise, where the language has none. */
 struct snippet_set {
@@ -101,6 +102,8 @@ struct program;
 void snippets_write(const struct program *p, struct text *out, const char *file,
                     const char *suffix);
 bool snippets_any(const struct snippet_set *s, const char *file);
+/* Whether one of the used pieces has the word. */
+bool snippets_have(const struct snippet_set *s, const char *word);
 /* Those of the other set are no more of this one: the file has them already. */
 void snippets_leave_out(struct snippet_set *s, const struct snippet_set *written);
 /* Macros of emitted programs; see load_again and kept_twice of program.c. */
@@ -324,6 +327,9 @@ void describe_write(struct program *p, struct text *out);
 /* feeds.c: of inputs, then of states */
 const struct program_feed *feeds_describe(struct tgc *t, const struct schedule *s);
 const struct buffer *feeds_buffer(const struct schedule *s, int i);
+/* Whether NAME_selftest() is there, with -DNAME_SELFTEST; the memory that it needs. */
+bool program_has_selftest(const struct program *p);
+size_t selftest_bytes(const struct program *p);
 /* The -DNAME_MAIN program at the end of NAME.c; the file of --main. */
 void selftest_write(struct program *p, const struct program_vectors *v, struct text *out);
 void selftest_write_apart(struct program *p, const struct program_vectors *v, struct text *out);

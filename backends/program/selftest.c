@@ -295,7 +295,7 @@ static const struct program_vectors *compute_vectors(struct program *p, const ch
     return total <= MOST_VECTOR_BYTES || is_asked_for(p) ? v : NULL;
 }
 
-/* ---------------------------------------------------------------------------------- the program */
+/* ---------------------------------------------------------------------------- reference vectors */
 
 static void write_vector(struct text *out, const char *table, int i, const void *data,
                          size_t nbytes)
@@ -308,9 +308,6 @@ static void write_vector(struct text *out, const char *table, int i, const void 
 static void write_table(struct text *out, const char *table, const void *const *data,
                         const size_t *nbytes, int n)
 {
-    for (int i = 0; i < n && data; i++)
-        if (data[i])
-            write_vector(out, table, i, data[i], nbytes[i]);
     text_printf(out, "static const struct vector %s[] = {", table);
     for (int i = 0; i < n; i++) {
         if (data && data[i])
@@ -331,6 +328,144 @@ static void write_symbols(struct program *p, const struct program_vectors *v, st
                         (long long)(v && v->var ? v->var[i] : symbol_value(s->var[i])));
     text_puts(out, "0};\n");
 }
+
+/* ------------------------------------------------------------------------------ NAME_selftest() */
+
+bool program_has_selftest(const struct program *p)
+{
+    return !p->o->no_main && !program_training(p->s);
+}
+
+static size_t bound_nelem(const struct buffer *b)
+{
+    size_t n = 1;
+    for (int a = 0; a < b->ndim; a++)
+        if (!size_mul(n, (size_t)dim_bound(b->dim[a]), &n))
+            return SIZE_MAX;
+    return n;
+}
+
+/* Where the memory has tensor i, of the inputs, then of the outputs, behind the arena; for the
+ * index after the last one: its size. SIZE_MAX: none is large enough. */
+static size_t selftest_place(const struct program *p, int i)
+{
+    const struct schedule *s = p->s;
+    size_t at = program_arena_bytes(p->t, s), n;
+    for (int k = 0; k < i; k++) {
+        const struct buffer *b = k < s->ninput ? s->input[k] : s->output[k - s->ninput];
+        if (!size_mul(bound_nelem(b), dtype_nbytes(b->dtype), &n) || !size_add(at, n, &at) ||
+            !size_align(at, 64, &at))
+            return SIZE_MAX;
+    }
+    return at;
+}
+
+size_t selftest_bytes(const struct program *p)
+{
+    return selftest_place(p, p->s->ninput + p->s->noutput);
+}
+
+static const char selftest_begin[] =
+    "/* Runs the model on inputs that it draws, once, and compares; no files, no printing. */\n"
+    "int model_selftest(void *memory, size_t memory_bytes, const model_options *options)\n"
+    "{\n"
+    "    if (!memory)\n"
+    "        return MODEL_NULL_ARGUMENT;\n"
+    "    if ((uintptr_t)memory % MODEL_ARENA_ALIGN != 0)\n"
+    "        return MODEL_ARENA_MISALIGNED;\n"
+    "    if (memory_bytes < MODEL_SELFTEST_BYTES)\n"
+    "        return MODEL_ARENA_TOO_SMALL;\n"
+    "    unsigned char *const place = (unsigned char *)memory;\n"
+    "    model_self *self;\n"
+    "    model_inputs in;\n"
+    "    model_outputs out;\n"
+    "    int status = model_init(&self, memory, MODEL_ARENA_BYTES, options);\n"
+    "    if (status != MODEL_OK)\n"
+    "        return status;\n"
+    "    memset(&in, 0, sizeof in);\n"
+    "    memset(&out, 0, sizeof out);\n";
+
+static const char selftest_none[] =
+    "int model_selftest(void *memory, size_t memory_bytes, const model_options *options)\n"
+    "{\n"
+    "    (void)memory;\n"
+    "    (void)memory_bytes;\n"
+    "    (void)options;\n"
+    "    return MODEL_NO_REFERENCE;\n"
+    "}\n\n";
+
+static const char selftest_run[] = "    if (status == MODEL_OK)\n"
+                                   "        status = model_run(self, &in, &out);\n";
+static const char selftest_end[] = "    return status;\n}\n\n";
+
+static void write_fields(struct program *p, const struct program_vectors *v, struct text *out)
+{
+    const struct schedule *s = p->s;
+    const struct program_feed *feed = feeds_describe(p->t, s);
+    for (int i = 0; i < s->ninput; i++) {
+        const struct buffer *b = s->input[i];
+        const char *field = p->buffer_name[b->id], *type = dtype_ctype(b->dtype);
+        size_t at = selftest_place(p, i);
+        text_printf(out, "    fill_random(\"%s\", place + %zu, %zu, %zu, %d, %lld, %lld);\n",
+                    dtype_name(b->dtype), at, dtype_nbytes(b->dtype), bound_nelem(b), i + 1,
+                    (long long)feed[i].least, (long long)feed[i].most);
+        text_printf(out, "    in.%s = (const %s *)(const void *)(place + %zu);\n", field, type, at);
+    }
+    for (int i = 0; i < s->nvar; i++)
+        if (program_is_shared_field(p, s->var[i]))
+            text_printf(out, "    in.dim_%s = %lld;\n", p->var_name[s->var[i]->id],
+                        (long long)(v->var ? v->var[i] : symbol_value(s->var[i])));
+    for (int i = 0; i < s->noutput; i++)
+        text_printf(out, "    out.%s = (%s *)(void *)(place + %zu);\n",
+                    p->buffer_name[s->output[i]->id], dtype_ctype(s->output[i]->dtype),
+                    selftest_place(p, s->ninput + i));
+}
+
+/* One run, or one of each entry. */
+static void write_runs(struct program *p, struct text *out)
+{
+    const struct schedule *s = p->s;
+    for (int e = 0; e < schedule_count_entries(s); e++) {
+        text_printf(out, "    in.dim_%s = %d;\n", p->var_name[s->graph->entry_number->id], e);
+        program_write_text(p, out, selftest_run);
+    }
+    if (schedule_count_entries(s) == 0)
+        program_write_text(p, out, selftest_run);
+    text_printf(out, "    %s_close(self);\n", p->name);
+}
+
+static void write_comparison(struct program *p, const struct program_vectors *v, struct text *out)
+{
+    const struct schedule *s = p->s;
+    for (int i = 0; i < s->noutput; i++) {
+        const struct buffer *b = s->output[i];
+        const char *field = p->buffer_name[b->id];
+        size_t size = dtype_nbytes(b->dtype), n = v->output_nbytes[i] / size;
+        text_printf(out, "    if (status == %s_OK && (", p->upper);
+        for (int a = 0; a < b->ndim && program_has_shape_field(b); a++)
+            text_printf(out, "%sout.%s_shape[%d]", a ? " * " : "", field, a);
+        if (program_has_shape_field(b))
+            text_printf(out, " != %zu ||\n        ", n);
+        text_printf(out, "count_wrong(\"%s\", %zu, out.%s, selftest_output_%d, %zu)))\n",
+                    dtype_name(b->dtype), size, field, i, n);
+        text_printf(out, "        status = %s_WRONG_RESULT;\n", p->upper);
+    }
+}
+
+static void write_function(struct program *p, const struct program_vectors *v, struct text *out)
+{
+    if (!v) {
+        program_write_text(p, out, selftest_none);
+        return;
+    }
+    program_write_text(p, out, selftest_begin);
+    write_fields(p, v, out);
+    write_runs(p, out);
+    write_comparison(p, v, out);
+    program_write_text(p, out, selftest_end);
+}
+
+/* ---------------------------------------------------------------------------------- the program */
 
 /* Of programs for devices. */
 static const char device_functions[] =
@@ -376,7 +511,7 @@ static bool has_part(const struct program *p, const char *word, size_t n)
 }
 
 /* Reads the line after "//? " of a part's begin, middle or end: whether the next lines are kept. */
-struct parts { bool around[4], has[4], within; int depth; };
+struct parts { bool around[4], has[4], within, reference; int depth; };
 
 static void read_mark(const struct program *p, struct parts *x, const char *word, size_t n)
 {
@@ -386,7 +521,8 @@ static void read_mark(const struct program *p, struct parts *x, const char *word
         x->within = x->around[x->depth - 1] && !x->has[x->depth - 1];
     } else if (x->depth < (int)(sizeof x->has / sizeof *x->has)) {
         x->around[x->depth] = x->within;
-        x->has[x->depth] = has_part(p, word, n - 1);
+        x->has[x->depth] =
+            strncmp(word, "reference\n", n) == 0 ? x->reference : has_part(p, word, n - 1);
         x->within &= x->has[x->depth++];
     } else {
         TGC_BUG(p->t, "runtime/main.c has too many parts within each other");
@@ -394,11 +530,11 @@ static void read_mark(const struct program *p, struct parts *x, const char *word
 }
 
 /* The lines of runtime/main.c that this program has. */
-static const char *parts_of_main(const struct program *p)
+static const char *parts_of_main(const struct program *p, bool reference)
 {
     static const char mark[] = "//? ";
     struct text kept = {.t = p->t};
-    struct parts x = {.within = true};
+    struct parts x = {.within = true, .reference = reference};
     for (const char *line = snippet_find("main")->text; *line;) {
         size_t n = strcspn(line, "\n") + 1, head = strlen(mark);
         if (strncmp(line, mark, head) == 0)
@@ -410,37 +546,53 @@ static const char *parts_of_main(const struct program *p)
     return kept.s;
 }
 
-static void write_program(struct program *p, const struct program_vectors *v, struct text *out)
+/* What draws inputs, and knows the byte order. */
+static void write_tools(const struct program *p, struct text *out)
 {
-    const struct schedule *s = p->s;
-    const char *why = it_is_told;
-    if (!v && p->o->vectors_mode != VECTORS_NEVER)
-        v = compute_vectors(p, &why);
-    if (!v && is_asked_for(p))
-        diag_warn(p->t, NULL, "the program has no reference vectors for --selftest: %s", why);
-    text_puts(out, "/* What the interpreter of tgc computed from the inputs of fill_random(). "
-                   "*/\nstruct vector { const void *data; size_t nbytes; };\n");
-    text_printf(out, "enum { selftest_count = %d };\nstatic const char selftest_why[] = \"%s\";\n",
-                v != NULL, v ? "" : why);
-    text_puts(out, "static const double SELFTEST_RTOL = ");
-    text_double(out, v ? v->rtol : default_rtol);
-    text_puts(out, ", SELFTEST_ATOL = ");
-    text_double(out, v ? v->atol : default_atol);
-    text_puts(out, ";\n");
-    bool symbols = has_part(p, "symbols", strlen("symbols"));
-    if (symbols)
-        write_symbols(p, v, out);
-    write_table(out, "selftest_input", v ? v->input : NULL, v ? v->input_nbytes : NULL, s->ninput);
-    write_table(out, "selftest_output", v ? v->output : NULL, v ? v->output_nbytes : NULL,
-                s->noutput);
-    text_putc(out, '\n');
     program_write_text(p, out, snippet_find("fill_random")->text);
     text_putc(out, '\n');
+    program_write_text(p, out, snippet_find("is_little_endian")->text);
+    text_putc(out, '\n');
+}
+
+/* Reference vectors, what draws inputs and compares, NAME_selftest(). */
+static void write_reference(struct program *p, const struct program_vectors *v, struct text *out)
+{
+    const struct schedule *s = p->s;
+    text_puts(out, "/* What the interpreter of tgc computed from the inputs of fill_random(). */\n"
+                   "static const double SELFTEST_RTOL = ");
+    text_double(out, v->rtol);
+    text_puts(out, ", SELFTEST_ATOL = ");
+    text_double(out, v->atol);
+    text_puts(out, ";\n");
+    for (int i = 0; i < s->noutput; i++)
+        write_vector(out, "selftest_output", i, v->output[i], v->output_nbytes[i]);
+    text_putc(out, '\n');
+    write_tools(p, out);
     program_write_text(p, out, snippet_find("count_wrong")->text);
+    text_putc(out, '\n');
+}
+
+/* With standard input and output. v NULL: `why`. */
+static void write_main(struct program *p, const struct program_vectors *v, const char *why,
+                       struct text *out)
+{
+    const struct schedule *s = p->s;
+    const struct device *d = p->backend->device;
+    bool symbols = has_part(p, "symbols", strlen("symbols"));
+    if (!v)
+        write_tools(p, out);
+    if (!v)
+        text_printf(out, "static const char selftest_why[] = \"%s\";\n", why);
+    if (symbols)
+        write_symbols(p, v, out);
+    if (v) {
+        text_puts(out, "struct vector { const void *data; size_t nbytes; };\n");
+        write_table(out, "selftest_output", v->output, v->output_nbytes, s->noutput);
+    }
+    text_putc(out, '\n');
     if (symbols)
         program_write_text(p, out, snippet_find("fit_sizes")->text);
-    text_putc(out, '\n');
-    const struct device *d = p->backend->device;
     const struct text_word word[] = {
         {"MODEL_FILE", p->name},
         {"DEVICE_FUNCTIONS", d ? device_functions : ""},
@@ -450,18 +602,33 @@ static void write_program(struct program *p, const struct program_vectors *v, st
                                        : ""},
         {"DEVICE_USAGE", d ? device_usage : ""},
         {NULL, NULL}};
-    program_write_words(p, out, parts_of_main(p), word);
+    program_write_words(p, out, parts_of_main(p, v != NULL), word);
+}
+
+/* The texts of a program, or of a file of its own. */
+static void write_program(struct program *p, const struct program_vectors *v, const char *reference,
+                          const char *main, struct text *out)
+{
+    const char *why = it_is_told;
+    if (!v && p->o->vectors_mode != VECTORS_NEVER)
+        v = compute_vectors(p, &why);
+    if (!v && is_asked_for(p))
+        diag_warn(p->t, NULL, "the program has no reference vectors for --selftest: %s", why);
+    program_write_text(p, out, reference);
+    if (v)
+        write_reference(p, v, out);
+    write_function(p, v, out);
+    program_write_text(p, out, main);
+    write_main(p, v, why, out);
+    text_puts(out, "\n#endif\n");
 }
 
 void selftest_write(struct program *p, const struct program_vectors *v, struct text *out)
 {
-    text_printf(out,
-                "/* -------------------------------------------------------------------- the "
-                "program: -D%s_MAIN */\n\n",
-                p->upper);
-    text_printf(out, "#ifdef %s_MAIN\n\n", p->upper);
-    write_program(p, v, out);
-    text_puts(out, "\n#endif\n");
+    static const char reference[] =
+        "/* ------------------------------------ NAME_selftest(): -DMODEL_SELFTEST; the program: "
+        "-DMODEL_MAIN */\n\n#if defined MODEL_SELFTEST || defined MODEL_MAIN\n\n";
+    write_program(p, v, reference, "#endif\n\n#ifdef MODEL_MAIN\n\n", out);
 }
 
 /* Names and vectors are string literals of any length; the model's type may have the name of a
@@ -478,6 +645,5 @@ void selftest_write_apart(struct program *p, const struct program_vectors *v, st
                      " * Its user's without obligation. SPDX-License-Identifier: 0BSD */\n");
     program_include_header(p, out);
     text_puts(out, "\n#include <math.h>\n#include <stdalign.h>\n#include <string.h>\n\n");
-    text_puts(out, apart_pragmas);
-    write_program(p, v, out);
+    write_program(p, v, apart_pragmas, "#ifndef MODEL_SELFTEST\n\n", out);
 }

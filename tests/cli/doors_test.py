@@ -484,6 +484,76 @@ def _(folder):
         tgc(folder, "model.onnx", *words, status=2)
 
 
+SELFTEST = """#include "net.h"
+#include <stdalign.h>
+static alignas(64) unsigned char memory[NET_SELFTEST_BYTES];
+static alignas(64) unsigned char weights[1 << 20];
+int main(int argc, char **argv)
+{
+    (void)argv;
+    const net_options options = {.weights = weights, .weights_bytes = sizeof weights};
+    if (net_selftest(memory, sizeof memory, NULL) == NET_NO_REFERENCE)
+        return NET_NO_REFERENCE;
+    if (net_selftest(NULL, sizeof memory, NULL) != NET_NULL_ARGUMENT || net_selftest(memory + 1, sizeof memory, NULL) != NET_ARENA_MISALIGNED ||
+        net_selftest(memory, sizeof memory - 1, NULL) != NET_ARENA_TOO_SMALL)
+        return 99;
+    return net_selftest(memory, sizeof memory, argc > 1 ? &options : NULL);
+}
+"""
+
+
+@case("NAME_selftest() compares without files or printing; wrong weights are found")
+def _(folder):
+    product(folder, 40)
+    (folder / "test.c").write_text(SELFTEST)
+    flags = ["-std=c11", *T.WARNINGS, "-O1", "-DNET_SELFTEST"]
+
+    def outcome(*words, sources=("net.c",), run=()):
+        tgc(folder, "model.onnx", "-o", "net.c", *words)
+        T.must(T.run(["gcc", *flags, *sources, "test.c", "-o", "test", "-lm"], cwd=folder))
+        return T.run(["./test", *run], cwd=folder).status
+
+    for words in ((), ("--cpu=generic",), ("-Os",)):
+        expect(outcome(*words) == 0, f"{words}")
+    undefined = T.must(T.run(["nm", "-u", "test"], cwd=folder)).out.decode()
+    expect(not re.search(r"printf|malloc|fopen", undefined), undefined)
+    expect(outcome("--main=run.c", sources=("net.c", "run.c")) == 0, "--main")
+    wrong, none = 26, 27
+    expect(outcome("--weights=file", run=["zeros"]) == wrong, "weights of 0 are right")
+    expect(outcome("--vectors=never") == none, "a reference that is not there")
+    tgc(folder, "model.onnx", "-o", "net.so")
+    expect("selftest" not in (folder / "net.h").read_text(), "a library has none")
+
+
+@case("NAME_selftest(): sizes of the run, results of unknown size, states, entries")
+def _(folder):
+    models = {"sizes": ("input %x : f32[B<=5, 3] as \"x\"\n%y = exp(%x)\noutput %y as \"y\"\n", []),
+              "states": ("input %s : f32[3] as \"s\"\ninput %x : f32[3] as \"x\"\n%y = add(%s, %x)\n%z = exp(%y)\noutput %y as \"y\"\noutput %z as \"z\"\n", ["--state=y=s"]),
+              "entries": ("entry \"a\" {\ninput %x : f32[3] as \"x\"\n%y = exp(%x)\noutput %y as \"y\"\n}\n"
+                          "entry \"b\" {\ninput %x : i8[2] as \"x\"\n%y = neg(%x)\noutput %y as \"y\"\n}\n", [])}
+    for name, (text, words) in models.items():
+        place = T.scratch(folder / name)
+        (place / "net.tg").write_text("tg 1\n" + text)
+        (place / "test.c").write_text(SELFTEST)
+        tgc(place, "net.tg", "-o", "net.c", "--cpu=generic", *words)
+        for compiler in ("gcc", "clang"):
+            T.must(T.run([compiler, "-std=c11", *T.WARNINGS, *T.SANITIZE, "-DNET_SELFTEST", "net.c", "test.c", "-o", "test", "-lm"], cwd=place))
+            T.must(T.run(["./test"], cwd=place))
+
+
+@case("texts of statuses are those that the model can return")
+def _(folder):
+    product(folder, 8)
+    tgc(folder, "model.onnx", "-o", "net.c")
+    has = set(re.findall(r"case NET_(\w+): return", (folder / "net.c").read_text()))
+    expect({"OK", "MISSING_INPUT", "ARENA_TOO_SMALL"} <= has and not {"BAD_VALUE", "STATE_FULL", "NO_DECODER", "NO_THREADS"} & has, f"{has}")
+    onnx.save(G.model([G.node("Gather", ["w", "i"], ["y"])], [G.value("i", ["n"], onnx.TensorProto.INT64)], [G.value("y", ["n", 4])],
+                      [G.weight("w", np.zeros((9, 4), np.float32))]), folder / "m.onnx")
+    tgc(folder, "m.onnx", "-o", "net.c", "--dim=n=..9", "--threads=2")
+    has = set(re.findall(r"case NET_(\w+): return", (folder / "net.c").read_text()))
+    expect({"BAD_VALUE", "DIM_OUT_OF_RANGE"} <= has, f"{has}")
+
+
 @case("the program around the model has only what the model needs")
 def _(folder):
     product(folder, 8)
@@ -512,13 +582,13 @@ def _(folder):
 def _(folder):
     product(folder, 64, "small.onnx")
     tgc(folder, "small.onnx", "-o", "net.c", "--vectors=never")
-    expect("selftest_count = 0" in (folder / "net.c").read_text(), "vectors though nobody wants them")
+    expect("selftest_why" in (folder / "net.c").read_text(), "vectors though nobody wants them")
     weight = G.weight("w", np.random.default_rng(3).standard_normal((40, 3, 3, 3)).astype(np.float32))
     onnx.save(G.model([G.node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])], [G.value("x", [1, 3, 90, 110])],
                       [G.value("y", [1, 40, 90, 110])], [weight]), folder / "large.onnx")
     for mode, count in (("auto", 0), ("always", 1)):
         tgc(folder, "large.onnx", "-o", "net.c", f"--vectors={mode}", "--cpu=generic")
-        expect(f"selftest_count = {count}" in (folder / "net.c").read_text(), f"{mode}: not {count}")
+        expect(("selftest_output_0[" in (folder / "net.c").read_text()) == count, f"{mode}: not {count}")
     T.must(T.run(["gcc", "-O1", "-DNET_MAIN", "net.c", "-o", "net", "-lm"], cwd=folder))
     T.must(T.run(["./net", "--selftest"], cwd=folder))
     tgc(folder, "small.onnx", "-o", "net.c", "--vectors=some", status=2)
@@ -526,7 +596,7 @@ def _(folder):
                        G.node("Conv", ["r", "v"], ["d"]), G.node("GlobalAveragePool", ["d"], ["y"])], [G.value("x", [1, 3, 224, 224])],
                       [G.value("y", [1, 40, 1, 1])], [weight, G.weight("v", np.full((40, 40, 1, 1), 1 / 40, np.float32))]), folder / "deep.onnx")
     tgc(folder, "deep.onnx", "-o", "net.c", "--cpu=generic")
-    expect("selftest_count = 1" in (folder / "net.c").read_text(), "a network that reads its weights often has no vectors")
+    expect("selftest_output_0[" in (folder / "net.c").read_text(), "a network that reads its weights often has no vectors")
 
 
 @case("a large C file says once what makes it small; large weights have a self-test")
@@ -536,7 +606,7 @@ def _(folder):
     expect(done.err.count("--weights=incbin") == 1 and done.err.startswith("net.c: note: "), done.err)
     expect(not tgc(folder, "model.onnx", "-o", "net.c", "--weights=incbin", "--cpu=generic").err, "a note without need")
     text = (folder / "net.c").read_text()
-    expect("selftest_count = 1" in text, "no reference vectors")
+    expect("selftest_output_0[" in text, "no reference vectors")
     expect("the end of this file" not in text and "which net.weights holds" in text, "where the numbers are")
 
 
