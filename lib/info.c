@@ -21,6 +21,7 @@ struct report {
     struct text table;              /* a line for each kernel, or the elements of a JSON list */
     struct text device;             /* of a run on a device: lines, or a JSON object */
     struct text runs;               /* of each entry's run: a line */
+    struct text training;           /* of --train: lines, or a JSON object */
     struct text weights;            /* that are stored otherwise: lines, or JSON's keys */
     const char **open_dim; int nopen; size_t cap_open;
     size_t arena_bytes, stack_bytes, weight_bytes;
@@ -69,13 +70,15 @@ void info_put_passes(struct text *x, bool json, bool timed, const struct pass_re
                         "\"changes\":%s,%s\"uops\":%zu}",
                         i ? "," : "", p->name, p->text, stage_name(p->stage), record[i].runs,
                         counts ? mem_printf(x->t, "%d", record[i].changes) : "null",
-                        timed ? mem_printf(x->t, "\"seconds\":%.6f,", record[i].seconds) : "",
+                        timed ? mem_printf(x->t, "\"seconds\":%.6f,\"bytes\":%zu,",
+                                           record[i].seconds, record[i].nbytes)
+                              : "",
                         record[i].uops);
         else
-            text_printf(x, "    %-8s %-17s %5d %5s %9.3f %8zu  %s\n", stage_name(p->stage),
+            text_printf(x, "    %-8s %-17s %5d %5s %9.3f %6zu %8zu  %s\n", stage_name(p->stage),
                         p->name, record[i].runs,
                         counts ? mem_printf(x->t, "%d", record[i].changes) : "-",
-                        record[i].seconds * 1e3, record[i].uops, p->text);
+                        record[i].seconds * 1e3, record[i].nbytes >> 20, record[i].uops, p->text);
     }
 }
 
@@ -349,11 +352,13 @@ static bool report_model(struct tgc *t, const struct options *given, struct repo
         name_ops(t, m.graph, &all);
     count_operators(t, all, r);
     r->name = o->name ? o->name : program_name(t, m.stem);
-    if (report_declared(t, o, &m, r)) {
+    if (!o->training.emits && report_declared(t, o, &m, r))
         return true;
-    }
-    if (!model_schedule(t, o, r->name, &m))
+    if (!(o->training.emits ? training_schedule(t, o, r->name, &m)
+                            : model_schedule(t, o, r->name, &m)))
         return false;
+    if (o->training.emits)
+        info_training_write(&r->training, t, &m, o->json);
     for (int i = 0; i < m.schedule->ninput; i++)
         put_value(&r->inputs, o->json, i == 0,
                   ((const struct buffer *)m.graph->input[i]->arg.p)->name, m.graph->input[i]);
@@ -509,6 +514,8 @@ static void put_json(struct text *x, const struct options *o, const struct repor
         text_printf(x, ",\"kernel_list\":[%s]", r->table.s ? r->table.s : "");
     if (r->device.n)
         text_printf(x, ",\"device\":%s", r->device.s);
+    if (r->training.n)
+        text_printf(x, ",\"training\":%s", r->training.s);
     if (o->passes && !r->open.n && !r->is_artefact)
         text_printf(x, ",\"passes\":[%s]", r->passes.s ? r->passes.s : "");
     if (o->why && !r->open.n && !r->is_artefact)
@@ -571,6 +578,7 @@ static void put_text(struct text *x, const struct report *r)
         text_puts(x, r->device.s);
     if (r->runs.n)
         put_lines(x, "of these in the run of each entry", &r->runs);
+    text_puts(x, r->training.n ? r->training.s : "");
     if (r->error_estimate > 0)
         text_printf(x, "error: about %.2g of the largest output is added by Winograd's tiles, of "
                        "%.2g (--error)\n",
@@ -578,7 +586,8 @@ static void put_text(struct text *x, const struct report *r)
     if (r->table.n)
         put_lines(x, "each kernel, and its shapes", &r->table);
     if (r->passes.n)
-        put_lines(x, "passes, how often they ran and changed something, milliseconds, uops made",
+        put_lines(x, "passes, how often they ran and changed something, milliseconds, MB, uops "
+                     "made",
                   &r->passes);
     if (r->why.n)
         put_lines(x, "choices", &r->why);
@@ -597,6 +606,7 @@ bool info_write(struct text *out, struct tgc *t, const struct options *o)
                        .opts = {.t = t},
                        .compared = {.t = t},
                        .passes = {.t = t},
+                       .training = {.t = t},
                        .table = {.t = t},
                        .device = {.t = t},
                        .runs = {.t = t},
@@ -609,6 +619,9 @@ bool info_write(struct text *out, struct tgc *t, const struct options *o)
         return diag_error(
             t, &(struct place){.file = o->model},
             "info reads models and .so artefacts; this one cannot be opened at run time");
+    if (is_artefact && o->training.emits)
+        return diag_error(t, &(struct place){.file = o->model},
+                          "--train is of a model, and this is compiled; leave it out");
     if (is_artefact ? !report_artefact(t, o, &r) : !report_model(t, o, &r))
         return false;
     if (o->json)

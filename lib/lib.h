@@ -303,6 +303,9 @@ struct model {
     struct schedule *schedule;
     struct pass_log *log;           /* for a report: what passes change */
     struct pass_record *record;     /* with --passes: the record of each pass */
+    /* of a training: bytes of a step beside parameters and states, and where nothing is computed
+     * again; what is */
+    struct training_fit { size_t nbytes, whole; struct compute_again again; } fit;
     const char *base;               /* the file's name without directories; "stdin" */
     const char *stem;               /* without its extension either */
 };
@@ -418,6 +421,9 @@ bool info_write(struct text *out, struct tgc *t, const struct options *o);
 /* A line for each pass, in order of execution, or the elements of a JSON list. Changes by passes of
  * the plan or the schedule are not counted. timed: JSON with the seconds of each. */
 void info_put_passes(struct text *x, bool json, bool timed, const struct pass_record *record);
+/* info_training.c: what a step of --train keeps for its gradients, and what it computes again, as
+ * lines or a JSON object. needs: a scheduled training with the caller's blocks */
+void info_training_write(struct text *x, struct tgc *t, const struct model *m, bool json);
 
 /* ------------------------------------------------------------------------------- info_weights.c */
 

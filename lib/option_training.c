@@ -200,7 +200,7 @@ bool options_check_emitted_training(struct parser *p)
     const bool is_report = o->emit == EMIT_HTML || o->emit == EMIT_JSON;
     const bool is_kernels = o->emit == EMIT_CL || o->emit == EMIT_CU || o->emit == EMIT_HIP ||
                             o->emit == EMIT_METAL || o->emit == EMIT_PTX || o->emit == EMIT_HSACO;
-    if (!is_program && !is_report && !is_kernels)
+    if (o->command == COMMAND_COMPILE && !is_program && !is_report && !is_kernels)
         return usage(p, "--train writes .c, .o, .so, .a, .html, .json, or a device's kernels, and "
                         "'.%s' is none of these",
                      emit_extension(o->emit));

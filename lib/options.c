@@ -324,7 +324,8 @@ static bool check_operands(struct parser *p)
     if (o->command == COMMAND_WEIGHTS && (!o->params || !o->output))
         return usage(p, "tgc weights needs --params BLOCK, a file of a program of --train, and -o "
                         "OUT, the model: a .onnx, .tg or .safetensors");
-    if (o->command == COMMAND_COMPILE && !options_check_emitted_training(p))
+    bool emits = o->command == COMMAND_COMPILE || o->command == COMMAND_INFO;
+    if (emits && !options_check_emitted_training(p))
         return false;
     if (o->main && !check_main(p))
         return false;

@@ -139,6 +139,8 @@ bool training_fit(struct tgc *t, const struct options *o, const char *name, stru
     int k = o->training.memory ? find_fit(t, o, name, lower, user, &whole) : 0;
     if (k == TRIES || !lower(t, user, segments[k], m, &again) || !model_optimize(t, o, name, m))
         return false;
+    m->fit = (struct training_fit){m->schedule->arena_nbytes, whole, again};
+    m->fit.whole = o->training.memory ? whole : m->schedule->arena_nbytes;
     if (o->training.memory)
         say(t, m->schedule->arena_nbytes, whole, &again);
     return true;

@@ -160,14 +160,14 @@ static void check_facts(struct tgc *t, const struct passing *p, const struct pas
 
 /* -------------------------------------------------------------------------------------- running */
 
-struct start { double seconds; size_t uops; };
+struct start { double seconds; size_t uops, nbytes; };
 
 static struct start start_pass(struct tgc *t, struct passing *p, int i)
 {
     tgc_poll(t);
     if (p->log)
         pass_log_enter(t, p->log, i);
-    return (struct start){clock_seconds(), t->nuop};
+    return (struct start){clock_seconds(), t->nuop, t->mem_used};
 }
 
 static void note(const struct tgc *t, struct passing *p, int i, struct start start, bool changed)
@@ -176,6 +176,7 @@ static void note(const struct tgc *t, struct passing *p, int i, struct start sta
         return;
     p->record[i].seconds += clock_seconds() - start.seconds;
     p->record[i].uops += t->nuop - start.uops;
+    p->record[i].nbytes += t->mem_used - start.nbytes;
     p->record[i].runs++;
     p->record[i].changes += changed;
 }

@@ -290,9 +290,9 @@ const struct pass *pass_at(int i);                               /* NULL: no mor
 int pass_count(void);
 const struct pass *pass_find(const char *name);                  /* NULL: there is none */
 const char *stage_name(enum stage_of s);
-/* What a pass did: seconds taken, graphs or kernels run on, how many of them it changed, and how
- * many uops it made. */
-struct pass_record { double seconds; int runs, changes; size_t uops; };
+/* What a pass did: seconds taken, graphs or kernels run on, how many of them it changed, how many
+ * uops it made, and bytes of memory that it took (blocks, the passes' common scratch included). */
+struct pass_record { double seconds; int runs, changes; size_t uops, nbytes; };
 
 /* A rule of passes/rules/, by its number. rewrite.c */
 struct rule_row { const char *name, *file; int line; };

@@ -269,8 +269,12 @@ static void count(struct again *a, const struct segment_again *s)
             continue;
         double flop = u->op == OP_REDUCE ? 2 * nelem_of(a->t, u->src[0]) : nelem_of(a->t, u);
         a->made->flop += flop;
-        a->made->nvalue += a->saved[i] && !stays(s, i);
-        a->made->nbytes += a->saved[i] && !stays(s, i) ? a->nbytes[i] : 0;
+        if (!a->saved[i] || stays(s, i))
+            continue;
+        struct compute_again *made = a->made;
+        VEC_PUSH(a->t, made->value, made->nvalue, made->cap_value,
+                 ((struct again_value){u, a->nbytes[i]}));
+        made->nbytes += a->nbytes[i];
     }
 }
 

@@ -79,7 +79,10 @@ struct uop *loss_logits_below(const struct uop *y, int axis);
 
 /* What is computed again in a step: values that need not stay, their bytes, operations (2 for each
  * product of a sum), and those of the whole forward part. */
-struct compute_again { int nvalue; double nbytes, flop, all; };
+struct compute_again {
+    struct again_value { struct uop *u; double nbytes; } *value; int nvalue; size_t cap_value;
+    double nbytes, flop, all;
+};
 /* Makes the gradients dx[n] of the loss need less of its values: those of all but the last of about
  * nsegment segments of the forward part are computed again. Adds to *made. false: diagnostics */
 bool train_compute_again(const struct lib *l, struct uop *loss, struct uop **dx, int n,

@@ -79,8 +79,9 @@ static void put_kernel_nodes(struct text *out, const struct schedule *s, const i
 
 /* ,"entries":[{"name":"train","kernels":[0,1]}],"training":{...}: of a program of several runs
  * the kernels of each, in their order; of one that trains what it minimizes, and which run does. */
-static void put_entries(struct text *out, struct tgc *t, const struct schedule *s)
+static void put_entries(struct text *out, struct tgc *t, const struct model *m)
 {
+    const struct schedule *s = m->schedule;
     const struct graph *g = s->graph;
     text_puts(out, ",\n\"entries\":[");
     for (int e = 0; e < g->nentry; e++) {
@@ -98,11 +99,8 @@ static void put_entries(struct text *out, struct tgc *t, const struct schedule *
     text_putc(out, ']');
     if (!g->training)
         return;
-    text_printf(out, ",\n\"training\":{\"entry\":%d,\"loss\":", g->training->train.number);
-    text_json(out, g->training->loss);
-    text_puts(out, ",\"optimizer\":");
-    text_json(out, g->training->optimizer);
-    text_putc(out, '}');
+    text_puts(out, ",\n\"training\":");
+    info_training_write(out, t, m, true);
 }
 
 /* ,"opts":{"merge":"..."}: what each kind of opt does */
@@ -218,7 +216,7 @@ bool report_facts(struct text *out, struct tgc *t, const struct options *o, cons
                 t->error_limit);
     report_graph(out, t, m, &number);
     put_kernel_nodes(out, s, number);
-    put_entries(out, t, s);
+    put_entries(out, t, m);
     text_putc(out, '\n');
     info_weights_write_json(out, t, s);
     why_write_json(&choices, t, true);

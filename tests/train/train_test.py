@@ -390,6 +390,16 @@ def check_bound(network, shape, least_share, quick):
     T.must(T.run([*emit, f"--train-memory={least}"], cwd=folder))
     arena = int(re.search(r"NET_ARENA_BYTES (\d+)", (folder / "net.h").read_text())[1])
     expect(least <= arena < least + 1024, f"an arena of {arena} bytes, at least {least}")
+    info = [TGC, "info", "m.onnx", "--train", "--loss=cross_entropy", "--batch=24"]
+    lines = T.must(T.run(info, cwd=folder)).out
+    expect(re.search(r"a step: \d+ bytes beside parameters and states\nkept for the gradients: \d+ tensors, \d+ bytes\n    f32\[", lines) and
+           "computed again" not in lines, lines)
+    lines = T.must(T.run([*info, f"--train-memory={least}"], cwd=folder)).out
+    expect(re.search(r"computed again: \d+ values, \d+ bytes, \d+ % of the forward pass's operations\n    \w+\[", lines), lines)
+    told = json.loads(T.must(T.run([*info, f"--train-memory={least}", "--json"], cwd=folder)).out)["training"]
+    expect(told["step_bytes"] <= least < told["step_bytes_kept"] and 0 < told["again_share"] < 1, told)
+    for of in "kept", "again":
+        expect(told[of] and sum(v["bytes"] for v in told[of]) == told[f"{of}_bytes"], told)
 
 
 suite.add("a bound of memory: eight layers with batch norms", check_bound, deep, (2, 12, 12), 0.65, "between")
