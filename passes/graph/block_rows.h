@@ -13,17 +13,20 @@ struct region_sum { struct uop *sum; struct along at; };
 enum { MAX_SUMS = 16, REGION_SOURCES = 3 };      /* of a region; of an elementwise op in it */
 
 /* Large values, what is computed of a row of them, and the sums that leave the region. All of it is
- * computed row by row; only the sums reduce the rows. */
+ * computed row by row; only the sums reduce the rows. In scratch: most candidates are refused. */
 struct region {
     struct tgc *t;
     struct uop **order; int norder;      /* the graph, sources first */
+    const struct uop_map *number;        /* uop -> its number in the order + 1 */
     struct uop *frame;                   /* a large value, whose axes name those of all others */
     int row, key;                        /* of the frame: the rows, and what a mask may hide of
                                           * them; key -1: none */
     uint32_t batch;                      /* axes in which all is independent */
     uint32_t merged;                     /* axes that some value does not have for itself */
     struct uop_map inside;               /* uop -> struct along */
-    struct region_sum *sum; int nsum; size_t cap_sum;
+    int *member; int nmember; size_t cap_member;     /* numbers of these, consumers first */
+    int *open; int nopen; size_t cap_open;           /* a heap of those whose sources have none */
+    struct region_sum sum[MAX_SUMS]; int nsum;
     struct uop **input; int ninput; size_t cap_input;
 };
 

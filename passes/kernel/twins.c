@@ -58,7 +58,15 @@ static bool views_agree(const struct view *x, const struct view *y)
                       !memcmp(x->stride, y->stride, n));
 }
 
-/* States are few, and their offsets are asked for by name. */
+/* A state that grows has a length of its own, which kernels name. A training's do not grow. */
+static bool states_agree(const struct buffer *x, const struct buffer *y)
+{
+    const struct state *a = x->state, *b = y->state;
+    return !a == !b && !x->first == !y->first && x->block == y->block &&
+           (!a || (!a->length && !b->length && (a->npart < 2) == (b->npart < 2) &&
+                   a->is_updated == b->is_updated));
+}
+
 static bool buffers_agree(const struct buffer *x, const struct buffer *y)
 {
     return x->kind == y->kind && x->dtype == y->dtype && x->ndim == y->ndim &&
@@ -70,7 +78,7 @@ static bool buffers_agree(const struct buffer *x, const struct buffer *y)
            x->is_register == y->is_register && x->panel == y->panel && x->is_alias == y->is_alias &&
            x->bulk_stored == y->bulk_stored && x->cluster == y->cluster &&
            x->cluster_of == y->cluster_of && x->producers == y->producers && x->kept == y->kept &&
-           !x->state && !y->state && !x->first && !y->first;
+           states_agree(x, y);
 }
 
 /* Whether x and other relate to each other as y and another do. */
@@ -78,6 +86,7 @@ static bool relations_agree(const struct buffer *x, const struct buffer *other,
                             const struct buffer *y, const struct buffer *another)
 {
     return (x == other) == (y == another) &&
+           (x->state && x->state == other->state) == (y->state && y->state == another->state) &&
            buffer_is_part_of(x, other) == buffer_is_part_of(y, another) &&
            buffer_is_part_of(other, x) == buffer_is_part_of(another, y) &&
            (x->data && x->data == other->data) == (y->data && y->data == another->data);

@@ -402,6 +402,56 @@ def check_bound(network, shape, least_share, quick):
         expect(told[of] and sum(v["bytes"] for v in told[of]) == told[f"{of}_bytes"], told)
 
 
+def gpt(layers):
+    """A .tg of layers that are equal but for their weights: attention, and two products, of 16 tokens."""
+    lines = ["tg 1", "input %x : f32[N<=4, 16, 32]"]
+
+    def weight(name, *shape):
+        init = f"kaiming_uniform(seed={len(lines)})" if len(shape) > 1 else "zeros()" if name[0] == "b" else "ones()"
+        lines.append(f"param %{name} : f32{list(shape)} = {init}")
+        return f"%{name}"
+
+    def put(text):
+        lines.append(f"%v{len(lines)} = {text}")
+        return f"%v{len(lines) - 1}"
+
+    def linear(x, name, taken, made):
+        return put(f"linear({x}, {weight(f'w{name}', made, taken)}, {weight(f'b{name}', made)})")
+
+    def norm(x, name):
+        return put(f"layer_norm({x}, {weight(f'g{name}', 32)}, {weight(f'b{name}', 32)})")
+
+    def heads(x):
+        x = put(f"reshape({x}) {{shape=[N, 16, 2, 16]}}")
+        return put(f"transpose({x}) {{perm=[0, 2, 1, 3]}}")
+    x = "%x"
+    for i in range(layers):
+        h = norm(x, f"n{i}")
+        q, k, v = (heads(linear(h, f"{part}{i}", 32, 32)) for part in "qkv")
+        a = put(f"attention({q}, {k}, {v}) {{causal=true}}")
+        a = put(f"transpose({a}) {{perm=[0, 2, 1, 3]}}")
+        a = put(f"reshape({a}) {{shape=[N, 16, 32]}}")
+        x = put(f"add({x}, {linear(a, f'o{i}', 32, 32)})")
+        h = linear(norm(x, f"m{i}"), f"f{i}", 32, 64)
+        h = put(f"gelu({h})")
+        x = put(f"add({x}, {linear(h, f'p{i}', 64, 32)})")
+    y = linear(put(f"reduce_mean({x}) {{axes=[1]}}"), "l", 32, 10)
+    return "\n".join([*lines, f"output {y}", ""])
+
+
+@case("layers of a training that are alike are compiled once, in memory linear in their number")
+def twins(folder):
+    compiled, nbytes = [], []
+    for layers in 2, 4, 6:
+        (folder / "m.tg").write_text(gpt(layers))
+        done = T.must(T.run([TGC, "info", "m.tg", "--train", "--loss=cross_entropy", "--batch=4", "--passes", "--json"], cwd=folder))
+        passes = {p["name"]: p for p in json.loads(done.out)["passes"]}
+        compiled.append(passes["linearize"]["runs"])
+        nbytes.append(sum(p["bytes"] for p in passes.values()))
+    expect(compiled[2] <= compiled[0] + 4, f"kernels compiled of 2, 4, 6 layers: {compiled}")
+    expect(nbytes[2] < 3 * nbytes[0], f"bytes of 2, 4, 6 layers: {nbytes}")
+
+
 suite.add("a bound of memory: eight layers with batch norms", check_bound, deep, (2, 12, 12), 0.65, "between")
 suite.add("a bound of memory: pools", check_bound, cnn, (2, 12, 12), 0.95, "least")
 suite.add("a bound of memory: a transformer's block, of tokens", check_bound, transformer, None, 0.65, "least")
