@@ -5,6 +5,7 @@
  * kernel of the same run reads it, too. Values that a kernel of the gradients computes again from
  * what is kept, element by element, are no tensors, and are not counted.
  */
+#include "backends/program/program.h"
 #include "lib/lib.h"
 #include "passes/analysis/kernel_cost.h"
 
