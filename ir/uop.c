@@ -797,7 +797,7 @@ void origin_begin_adjoint(struct tgc *t, const struct uop *u)
 {
     const struct origin *o = uop_get_origin(t, u), *now = current_origin(t);
     if (o && (!now || (now->is_adjoint && now->of != o)))
-        begin_step_of(t, o, "Backward pass", true);
+        begin_step_of(t, o, NULL, true);
 }
 
 bool uop_is_adjoint(const struct tgc *t, const struct uop *u)

@@ -381,7 +381,9 @@ const char *view_computes(const struct page *p, int i)
     struct text x = {.t = p->t};
     if (at < 0)
         return json_string(p->kernel[i], "title");
-    text_printf(&x, "%s %s", json_string(p->node[at], "op"), json_string(p->node[at], "name"));
+    const struct json *backward = json_get(p->kernel[i], "backward");
+    text_printf(&x, "%s%s %s", backward && backward->kind == JSON_TRUE ? "gradient of " : "",
+                json_string(p->node[at], "op"), json_string(p->node[at], "name"));
     for (const struct json *v = p->nodes[i]->child->next; v; v = v->next) {
         int node = json_index(v);
         if (node >= 0 && node < p->nnode && n++ < MOST)

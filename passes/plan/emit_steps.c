@@ -59,10 +59,12 @@ static void find_nodes(struct tgc *t, struct kernel *k, struct uop *const *order
     }
 }
 
-/* 'Conv "conv_3", Relu "relu_4"' */
+/* 'Conv "conv_3", Relu "relu_4"'; 'gradient of Conv "conv_3"' */
 static const char *kernel_title(struct tgc *t, const struct kernel *k)
 {
     struct text title = {.t = t};
+    if (k->is_adjoint && k->nnode)
+        text_puts(&title, "gradient of ");
     for (int i = 0; i < k->nnode && i < TITLE_NODES; i++) {
         const struct origin *o = k->node[i];
         text_printf(&title, "%s%s%s%s%s", i ? ", " : "", o->op_type, *o->node ? " \"" : "",

@@ -319,7 +319,7 @@ def _(folder):
         for name in set(re.findall(r"\w+_\d+", row[4])) & set(adjoint):
             expect(of[name][0] in of[row[0]], f"{name} stands beside {row[0]}")
     c = (tgc(folder, MODEL, "-o", "step.c", *words), (folder / "step.c").read_text())[1]
-    expect(c.count("\n * Backward pass.") >= len(adjoint) // 2, "the C does not say which kernels compute derivatives")
+    expect(c.count("/* gradient of ") >= len(adjoint) // 2, "the C does not say which kernels compute derivatives")
     # what is neither stores parameters and states: of 8 parameters with two states each 24 kernels at least
     written = {b["buffer"] for k in entry["kernels"] for b in d["kernel_list"][k]["writes"] if d["kernel_list"][k]["name"] not in forward + backward}
     expect({s["out"] for s in d["states"] if s["block"] in ("parameters", "optimizer")} & written and len(names) - len(forward + backward) >= 24, "updates")

@@ -866,7 +866,7 @@ def infinities_that_are_meant(folder):
     save(folder / "m.onnx", nodes, [("x", ["N", 2])], [("y", ["N", 1])], {"w": np.eye(2, dtype=np.float32), "one": np.ones(1, np.int64)})
     np.savez(folder / "d.npz", x=np.load(folder / "d.npz")["x"], target=np.zeros((8, 1), np.float32))
     said = stops(folder, "--batch=8", "--epochs=50", "--lr=100", "--detect-nan")
-    says(said, "the first kernel whose result is infinite is", "'loss'")
+    says(said, "the first kernel whose result is infinite is", '"loss"')
     expect('"masked"' not in said and said.count("note:") == 1, f"the mask's infinities count:\n{said}")
 
 
