@@ -166,7 +166,7 @@ static double weight_bytes(const struct kernel *k)
 }
 
 /* Of a device: its blocks; those that a unit has room for, and of its threads the share that they
- * are; registers of a thread, at most; the parts of the estimated time. */
+ * are; registers of a thread, estimated and at most; the parts of the estimated time. */
 static void json_device_use(struct text *out, struct tgc *t, const struct kernel *k)
 {
     const struct device_row *d = t->device;
@@ -178,8 +178,10 @@ static void json_device_use(struct text *out, struct tgc *t, const struct kernel
         if (use.local_nbytes > 0 && d->unit_local_nbytes)
             room = fmin(room, floor((double)d->unit_local_nbytes / use.local_nbytes));
         double blocks = use.threads / threads, own = ceil(blocks / d->units);
-        text_printf(out, ",\"blocks\":%.0f,\"room\":%.0f,\"occupancy\":%.3g,\"registers_most\":%lld",
+        text_printf(out, ",\"blocks\":%.0f,\"room\":%.0f,\"occupancy\":%.3g,\"registers\":%lld,"
+                         "\"registers_most\":%lld",
                     blocks, room, fmin(fmin(room, own) * threads / d->unit_threads, 1),
+                    (long long)kernel_registers(t, k),
                     (long long)device_registers(d, (int64_t)threads));
     }
     text_puts(out, ",\"parts_us\":{");

@@ -138,6 +138,9 @@ bool scratch_is_on_stack(const struct buffer *b);
 /* stack.c: an upper bound of the stack that a call of the kernel takes, in any variant, compiled by
  * gcc or clang at -O1 to -O3 or -Os. needs: planned linear programs */
 size_t kernel_stack_nbytes(struct tgc *t, const struct kernel *k);
+/* registers.c: 32-bit registers of a thread of a device's kernel, an estimate: its compiler has not
+ * run. needs: LINEAR, a device with a grid */
+int64_t kernel_registers(struct tgc *t, const struct kernel *k);
 /* stack.c: by position in a linear program, the loops that compilers must not unroll, since they
  * would spill */
 bool *stack_find_kept(struct tgc *t, enum isa isa, struct uop *const *u, int n);

@@ -2,8 +2,9 @@
  * the estimated time consists.
  *
  * Occupancy follows from the device's row: how many blocks a unit has room for by its threads and
- * its shared memory, at most its share of the grid. Registers are the compiler's of the device, who
- * has not run: what a thread of such a block can have is said.
+ * its shared memory, at most its share of the grid. Registers are decided by the device's compiler,
+ * which has not run: tgc's estimate is said (passes/place/registers.c), and what a thread of such a
+ * block can have.
  */
 #include "lib/report/report.h"
 
@@ -55,10 +56,14 @@ static void put_kernel(struct text *out, const struct page *p, int i, double mos
     html_kernel(out, json_string(k, "name"));
     text_puts(out, "</th>");
     cell_number(out, json_number(k, "threads"), mem_printf(p->t, "%.0f", json_number(k, "threads")));
-    static const char *const number[] = {"blocks", "block", "room", "registers_most"};
+    static const char *const number[] = {"blocks", "block", "room"};
     for (size_t n = 0; n < sizeof number / sizeof *number; n++)
         cell_number(out, json_number(k, number[n]),
                     has_block ? mem_printf(p->t, "%.0f", json_number(k, number[n])) : "");
+    cell_number(out, json_number(k, "registers"),
+                has_block ? mem_printf(p->t, "%.0f of %.0f", json_number(k, "registers"),
+                                       json_number(k, "registers_most"))
+                          : "");
     cell_number(out, local, local > 0 ? view_bytes(p->t, local) : "");
     cell_number(out, occupancy, has_block ? mem_printf(p->t, "%.0f %%", 100 * occupancy) : "");
     put_parts(out, us, most);
@@ -85,14 +90,15 @@ void view_device(struct text *out, const struct page *p)
     if (!any)
         return;
     table_begin(out, "device", "Launches of one queue, in their order: each begins when the one before it has ended",
-                "Kernel|#Threads|#Blocks|#Threads of a block|#Blocks a unit has room for|#Registers|#Shared "
+                "Kernel|#Threads|#Blocks|#Threads of a block|#Blocks a unit has room for|#Registers, estimated|#Shared "
                 "memory|#Occupancy|Parts of the estimate|#Time");
     for (int i = 0; i < p->nkernel && i < ROWS_MOST; i++)
         put_kernel(out, p, i, most);
     table_end(out);
-    text_puts(out, "<p class=\"note\">Room and occupancy are by threads and shared memory, at most: the "
-                   "device&#39;s compiler may take more registers. Registers are those that a thread of such "
-                   "a block can have. Of all launches together: ");
+    text_puts(out, "<p class=\"note\">Room and occupancy are by threads and shared memory, at most: "
+                   "registers, of which the device&#39;s compiler decides, may leave less. Of a thread&#39;s "
+                   "registers stand an estimate by what is live at once, and as many as it can have in such a "
+                   "block. Of all launches together: ");
     for (int i = 0; i < DRAWN; i++)
         text_printf(out, "%s<svg class=\"key\" viewBox=\"0 0 24 8\" aria-hidden=\"true\"><rect "
                          "class=\"p%d\" width=\"24\" height=\"8\"/></svg> %s %s (%.0f %%)",

@@ -73,12 +73,9 @@ static int live_until(const struct stack *s, int def, int use)
     return end;
 }
 
-/* The pressure: the most bytes of vectors, without those of constants, which vectors.c counts, and
- * the most scalars, that are live at once. */
-static void find_pressure(struct stack *s, struct stack_live *live, int64_t *scalars)
+int *stack_find_ends(struct stack *s)
 {
     int *end = scratch_array(s->t, (size_t)s->n + 1, sizeof *end);
-    int64_t *by = scratch_array(s->t, 2 * ((size_t)s->n + 2), sizeof *by), sum[2] = {0};
     for (int i = 0; i < s->n; i++) {
         const struct uop *u = s->u[i];
         end[i] = i;
@@ -90,6 +87,15 @@ static void find_pressure(struct stack *s, struct stack_live *live, int64_t *sca
         if (!stack_is_closer(u) && u->op != OP_STORE)
             map_set(&s->at, u, (void *)(uintptr_t)(i + 1));
     }
+    return end;
+}
+
+/* The pressure: the most bytes of vectors, without those of constants, which vectors.c counts, and
+ * the most scalars, that are live at once. */
+static void find_pressure(struct stack *s, struct stack_live *live, int64_t *scalars)
+{
+    int *end = stack_find_ends(s);
+    int64_t *by = scratch_array(s->t, 2 * ((size_t)s->n + 2), sizeof *by), sum[2] = {0};
     for (int i = 0; i < s->n; i++) {
         const struct uop *u = s->u[i];
         if (op_class(u->op) == CLASS_LEAF || stack_is_closer(u) || u->op == OP_STORE ||

@@ -1,6 +1,6 @@
-/* stack.h - shared by three files. stack.c bounds a kernel's stack, vectorized.c the part that
- * compilers add by vectorization. unroll.c finds the loops that would spill if they were
- * unrolled. */
+/* stack.h - shared by four files. stack.c bounds a kernel's stack, vectorized.c the part that
+ * compilers add by vectorization. unroll.c finds the loops that would spill if they were unrolled.
+ * registers.c estimates the registers of a device's thread. */
 #ifndef TGC_STACK_H
 #define TGC_STACK_H
 
@@ -33,6 +33,9 @@ struct stack_live {
 };
 
 void stack_find_loops(struct stack *s);
+/* By position the last one at which its value is live, on the scratch stack. needs:
+ * stack_find_loops(), an empty `at` */
+int *stack_find_ends(struct stack *s);
 bool stack_is_closer(const struct uop *u); /* the end of a loop or a guard */
 int stack_around(const struct stack *s, int at); /* the loop around it; -1: none */
 int64_t stack_array_nbytes(const struct uop *u); /* of an accumulator with lanes; 0: none */

@@ -21,6 +21,7 @@ sys.path[:0] = [str(HERE.parent / "lib")]
 import numpy as np
 import onnx
 
+import cuda
 import graphs as G
 import tgc as T
 from browser import Browser, Firefox, find_browser, find_firefox
@@ -296,6 +297,27 @@ def _(folder):
             expect(row[2] == f"{k['blocks']:.0f}" and row[7] == f"{100 * k['occupancy']:.0f} %", f"{row}")
     expect(blocks > 2, f"{blocks} kernels in blocks")
     expect("device" not in page_of(folder, MODEL).tables, "launches of a processor")
+
+
+@case("registers by kernel: an estimate, beside what ptxas takes")
+def _(folder):
+    page = page_of(folder, MODEL, "--target=cuda", "--cpu=sm_90a", "--dim", "B=8")
+    d, rows = page.document(), page.tables["device"]
+    expect("Registers, estimated" in rows[0], f"{rows[0]}")
+    for k, row in zip(d["kernel_list"], rows[1:]):
+        if "blocks" in k:
+            expect(16 <= k["registers"] <= k["registers_most"] and row[5] == f"{k['registers']} of {k['registers_most']}", f"{k['name']}: {row}")
+    cuda.need_nvrtc()
+    ratios = {}
+    for model, *words in ((MODEL, "--dim", "B=8"), (ROOT / "models/transformer_block.tg",), (ROOT / "models/layer_norm.tg",)):
+        for out in ("k.json", "k.ptx"):
+            tgc(folder, model, "-o", out, "--target=cuda", "--cpu=sm_90a", *words)
+        said = T.must(T.run([cuda.ptxas(), "-v", "--gpu-name=sm_90a", "k.ptx", "-o", "k.cubin"], cwd=folder, timeout=300))
+        took = dict(re.findall(r"entry function 'k_(\w+)'.*?Used (\d+) registers", said.err + said.out.decode(), re.S))
+        ratios.update({f"{Path(model).stem} {k['name']}": k["registers"] / int(took[k["name"]]) for k in json.loads((folder / "k.json").read_text())["kernel_list"] if k["name"] in took and "registers" in k})
+    print(f"# registers, the estimate by ptxas's number: {' '.join(f'{r:.2f}' for r in sorted(ratios.values()))}")
+    near = sum(2 / 3 <= r <= 1.5 for r in ratios.values())
+    expect(len(ratios) > 10 and near >= 0.7 * len(ratios) and all(0.35 <= r <= 2.5 for r in ratios.values()), f"{ratios}")
 
 
 @case("a training: forward and backward, what is kept")
