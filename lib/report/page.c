@@ -46,13 +46,13 @@ void page_begin(struct text *out, const char *title, const char *heading)
                    "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
                    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
                    "base-uri 'none'; form-action 'none'; style-src ");
-    put_hash(out, page_report_css, sizeof page_report_css);
+    put_hash(out, page_css, sizeof page_css);
     text_puts(out, "; script-src ");
-    put_hash(out, page_report_js, sizeof page_report_js);
+    put_hash(out, page_js, sizeof page_js);
     text_puts(out, "\">\n<meta name=\"color-scheme\" content=\"light dark\">\n<title>");
     html_put(out, title);
     text_puts(out, "</title>\n<style>");
-    text_write(out, page_report_css, sizeof page_report_css);
+    text_write(out, page_css, sizeof page_css);
     text_puts(out, "</style>\n</head>\n<body>\n<header>\n<h1>");
     html_put(out, title);
     text_puts(out, "</h1>\n<p>");
@@ -83,7 +83,7 @@ void page_end(struct text *out, const char *json, size_t nbytes)
     if (json)
         put_data(out, json, nbytes);
     text_puts(out, "<script>");
-    text_write(out, page_report_js, sizeof page_report_js);
+    text_write(out, page_js, sizeof page_js);
     text_puts(out, "</script>\n</body>\n</html>\n");
 }
 

@@ -4,10 +4,11 @@
  *                                                     │ (.html: tables, and the document inside)
  *      m.json ── json.c ──────────────────────────────┘
  *
- * The page needs no network: report.css and report.js are embedded when tgc is built (embed.c). Its
- * tables are HTML, made here; report.js adds pictures, details and sorting. The schema of the
- * document is in docs/guide/report.md. Equal compiles have equal documents: no times of this
- * machine are in them, but those that tgc bench has measured.
+ * The page needs no network: report.css and the scripts are embedded when tgc is built (embed.c).
+ * Its tables are HTML, made here; report.js adds details and sorting, graph.js draws graphs, and
+ * passes.js draws what passes changed. The schema of the document is in docs/guide/report.md. Equal
+ * compiles have equal documents: no times of this machine are in them, but those that tgc bench has
+ * measured.
  */
 #ifndef TGC_REPORT_H
 #define TGC_REPORT_H

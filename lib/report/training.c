@@ -193,7 +193,8 @@ static void put_phases(struct text *out, const struct run *r)
                     mem_printf(r->p->t, "%d kernels, %.0f %% of a step%s", n[i],
                                total > 0 ? 100 * us[i] / total : 0,
                                i == BACKWARD && again
-                                   ? mem_printf(r->p->t, "; %d compute again", again)
+                                   ? mem_printf(r->p->t, "; %d compute%s again", again,
+                                                again == 1 ? "s" : "")
                                    : ""));
     text_puts(out, "</dl>\n");
 }

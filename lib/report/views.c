@@ -1,5 +1,5 @@
 /* views.c - the sections of the page: figures, tables and the picture of memory over time, which
- * need no script. report.js draws what is in elements with an id and no content. */
+ * need no script. The scripts draw what is in elements with an id and no content. */
 #include "lib/report/report.h"
 
 #include "backends/program/program.h"
@@ -413,7 +413,9 @@ static void put_kernel(struct text *out, const struct page *p, int i)
     cell_number(out, flop, view_flop(p->t, flop));
     cell_number(out, nbytes, view_bytes(p->t, nbytes));
     cell_number(out, p->us[i] > 0 ? flop / p->us[i] / 1000 : 0,
-                p->us[i] > 0 ? mem_printf(p->t, "%.3g", flop / p->us[i] / 1000) : "");
+                p->us[i] > 0 ? mem_printf(p->t, flop / p->us[i] < 999.5e3 ? "%.3g" : "%.0f",
+                                          flop / p->us[i] / 1000)
+                             : "");
     cell_text(out, json_string(k, "limit"));
     text_puts(out, "</tr>\n");
 }

@@ -529,13 +529,18 @@ def _(folder):
 # --------------------------------------------------------------------------------------------- script
 
 
+def part_of(file, *titles):
+    """Parts of a script, by the titles of their lines."""
+    parts = dict(zip(*[iter(re.split(r"/\* -+ ([a-z, ]+) \*/\n", (ROOT / "lib/report" / file).read_text())[1:])] * 2))
+    return "".join(parts[title] for title in titles)
+
+
 @case("layers, and places in a row")
 def _(folder):
     node = shutil.which("node")
     if not node:
         raise Skip("no node")
-    script = (ROOT / "lib/report/report.js").read_text()
-    part = script[script.index("const NODE_W"):script.index("/* ---------------------------------------------------------------------------------------- the graph")]
+    part = part_of("graph.js", "layers of a graph")
     (folder / "layout.js").write_text(part + """
 const assert = require("assert");
 const graph = (n, edges) => arrange({nodes: Array.from({length: n}, () => ({})), edges});
@@ -561,6 +566,48 @@ assert(Date.now() - start < 20000);
     for words in ([node, "--check", ROOT / "lib/report/report.js"], [node, "layout.js"]):
         done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
         expect(done.returncode == 0, done.stderr[-2000:])
+
+
+@case("two graphs as one: what was added, removed, changed")
+def _(folder):
+    node = shutil.which("node")
+    if not node:
+        raise Skip("no node")
+    tgc(folder, MODEL, "-o", "a.json")
+    tgc(folder, deep(folder), "-o", "b.json", "-O2")
+    tgc(folder, MODEL, "-o", "c.json", "--target=opencl", "--cpu=generic-gpu", "--train", "--loss=cross_entropy", "--optimizer=adam")
+    (folder / "pairs.js").write_text("const doc = JSON.parse(require('fs').readFileSync(process.argv[2]));\n" +
+                                     part_of("passes.js", "the texts", "a graph of a text", "two graphs as one") + r"""
+const assert = require("assert"), text = s => readGraph(s.trim().split("\n"));
+const head = 'tg 1\nweight %weight1 : f32[4, 4] "w)("\ninput  %input0 : f32[N, 4] "x"\n%5 : f32[N, 4] = add(%input0, %weight1)   loc("a")\n';
+const tail = (k, op) => `%${k} : f32[N, 4] = ${op}(%5)   loc("b")\n%${k + 1} : f32[N, 4] = mul(%${k}, N%2)   loc("c")\n` +
+  `%${k + 2} : f32[4] = reduce(%${k + 1}) {op=add, axes=[0]}   loc("d")\noutput %${k + 2} as "y"`;
+const said = g => g.nodes.filter(v => v.mark).map(v => `${v.mark} ${v.title} ${v.name}`).sort().join(", ");
+const pair = (a, b) => uniteGraphs(text(a), text(b));
+assert.strictEqual(said(pair(head + tail(6, "exp"), head + tail(6, "exp"))), "");
+assert.strictEqual(said(pair(head + tail(6, "exp"), head + tail(16, "exp"))), "");                        /* other numbers alone */
+assert.strictEqual(said(pair(head + tail(6, "exp"), head + tail(16, "tanh"))), "add tanh b, change mul c, del exp b");
+assert.strictEqual(text(head)[0].group, "a");                                                          /* a weight is of what reads it */
+assert.deepStrictEqual(readLine('%7 : f32[N//2] = mul(%6, (N + 1)%2, "a %9 (", %3) {k=1}   loc("x\\\"y")').src, ["%6", "%3"]);
+const joined = pair(head + tail(6, "exp"), head + tail(16, "tanh")), marks = joined.edges.map(e => e[2]);
+assert(marks.includes("add") && marks.includes("del") && marks.includes(undefined));
+assert.strictEqual(markedPart(joined).nodes.length, 5);
+let n = 0;
+graphHistory().forEach(({pass, lines}, i) => {
+  const before = i ? readGraph(graphHistory()[i - 1].lines) : null, after = readGraph(lines), g = uniteGraphs(before, after);
+  assert.strictEqual(after.length, lines.filter(s => s && s !== "tg 1").length, "a line that is not read");
+  assert.strictEqual(g.nodes.filter(v => v.after).length, after.length);
+  if (before) assert.strictEqual(g.nodes.filter(v => v.before).length, before.length);
+  if (before) assert(g.nodes.some(v => v.mark), `pass ${pass} marks nothing`);
+  for (const v of g.nodes) assert.strictEqual(v.mark === "add", !v.before), assert.strictEqual(v.mark === "del", !v.after);
+  for (const [a, b] of g.edges) assert(a >= 0 && b >= 0 && a < g.nodes.length && b < g.nodes.length);
+  n++;
+});
+assert(n > (process.argv[2] === "b.json" ? 0 : 1), "no pass changed the graph");
+""")
+    for name in "abc":
+        done = subprocess.run([node, "pairs.js", f"{name}.json"], cwd=folder, capture_output=True, text=True)
+        expect(done.returncode == 0, f"{name}: {done.stderr[-2000:]}")
 
 
 @case("ten questions of users, each answered by the page")
@@ -619,7 +666,7 @@ def _(folder):
         for scheme in ("light", "dark"):
             for width in (1400, 400):
                 for view, wanted in (("overview", "layers"), ("graph", "graph-view"), ("kernels", "kernel-table"), ("memory", "arena-view"), ("passes", "pass-table"),
-                                     ("kernels/conv2d_2", "kernel-detail"), ("passes/winograd", "pass-view")):
+                                     ("kernels/conv2d_2", "kernel-detail"), ("passes/winograd", "pass-view"), ("passes/frontend", "pass-view")):
                     b.open(folder / "m.html", f"#{view}", width, 900, scheme)
                     shown = b.run("[...document.querySelectorAll('main > section')].filter(s => s.offsetHeight).map(s => s.id)")
                     expect(shown == [view.split("/")[0]], f"{view}: {shown} are shown")
@@ -690,6 +737,58 @@ def _(folder):
         for mode in ("light", "dark"):
             b.run("document.getElementById('theme').click()")
             expect(b.run("document.documentElement.dataset.theme") == mode, mode)
+        quiet(b)
+
+
+@case("the graph before and after a pass, step by step")
+def _(folder):
+    need_browser()
+    page_of(folder, MODEL)
+    with Browser() as b:
+        b.open(folder / "m.html", "#passes/winograd")
+        under = lambda: b.run("document.querySelector('.graph .under').textContent")
+        marks = lambda: b.run("[...document.querySelectorAll('.graph .mark')].map(m => m.textContent)")
+        count = lambda: int(under().split()[0])
+        title = lambda: b.run("document.querySelector('#pass-view h3').textContent")
+        shown = lambda: b.run("[...document.querySelectorAll('.joined [aria-pressed=true]')].map(e => e.textContent).join()")
+        first = marks()
+        expect([m[0] for m in first] == ["+", "\u2212", "~"] and int(re.search(r"\d+", first[0])[0]) > 3, f"{first}")
+        expect(shown() == "Both, marked" and b.run("document.querySelector('.graph select').value") == "marked", shown())
+        both = count()
+        b.run("document.querySelector('.graph canvas').focus()")
+        b.key("d")
+        expect(re.match(r"(added|removed|changed): [+-] ", under()), under())
+        seen = {under().split(":")[0]}
+        for _ in range(both):
+            b.key("d")
+            seen.add(under().split(":")[0])
+        expect({"added", "removed"} <= seen <= {"added", "removed", "changed"}, f"{seen}")
+        b.key("Escape")
+        picture = lambda: b.run("document.querySelector('.graph canvas').toDataURL()")
+        pictures, counts = set(), {}
+        for key, side in (("b", "Before"), ("a", "After"), ("m", "Both, marked")):
+            b.key(key)
+            b.frame()
+            pictures.add(picture())
+            counts[side] = count()
+            expect(shown() == side, f"{key}: {shown()}")
+        expect(len(pictures) == 3 and counts["Both, marked"] == both > max(counts["Before"], counts["After"]), f"{counts}")
+        for value in ("blocks", "all"):
+            b.run(f"(s => {{ s.value = '{value}'; s.dispatchEvent(new Event('change')); }})(document.querySelector('.graph select'))")
+            expect(count() > 5, f"{value}: {under()}")
+        steps = b.run("[...document.querySelectorAll('.steps a')].map(a => a.textContent)")
+        at = steps.index("winograd")
+        expect(steps[0] == "frontend" and at > 0, f"{steps}")
+        b.run("document.querySelector('.graph canvas').focus()")
+        for key, step in (("p", at - 1), ("n", at), *([("n", at + 1)] if at + 1 < len(steps) else [])):
+            b.key(key)
+            expect(title() == steps[step] and b.run("location.hash") == f"#passes/{steps[step]}" and b.run("document.activeElement.tagName") == "CANVAS", f"{key}: {title()}")
+        b.run("location.hash = '#passes/frontend'")
+        b.frame()
+        expect(not marks() and "shown of" in under(), "marks in the graph as it was read")
+        b.run("location.hash = '#passes/emit_steps'")
+        b.frame()
+        expect("Pictures are of the graph alone" in b.run("document.getElementById('pass-view').textContent"), "a pass of kernels")
         quiet(b)
 
 
@@ -789,7 +888,7 @@ def write_pictures(folder):
     tgc(out, MODEL, "-o", "mnist_cnn.html")
     tgc(out, MODEL, "-o", "step.html", "--train", "--loss=cross_entropy", "--optimizer=adam")
     with Browser() as b:
-        for name, view, height in (("overview", "overview", 860), ("kernel", "kernels/conv2d_2", 720), ("memory", "memory", 780), ("training", "training", 640)):
+        for name, view, height in (("overview", "overview", 860), ("kernel", "kernels/conv2d_2", 720), ("memory", "memory", 780), ("pass", "passes/winograd", 960), ("training", "training", 640)):
             b.open(out / ("step.html" if name == "training" else "mnist_cnn.html"), f"#{view}", 1200, height)
             b.shot(Path(folder) / f"report-{name}.webp")
 
