@@ -487,10 +487,40 @@ def _(folder):
         quiet(b)
 
 
+def check_trace(path):
+    """What the Trace Event Format asks of complete ("X"), counter ("C") and metadata ("M") events, the ones that are written, as Perfetto's importer
+    reads them: fields and their types, spans of a row that nest or follow, each row and process named once, and before what happens in it."""
+    trace = json.loads(Path(path).read_text())
+    expect(trace["displayTimeUnit"] in ("ms", "ns") and set(trace) == {"displayTimeUnit", "traceEvents"}, f"{set(trace)}")
+    fields = {"X": {"pid", "tid", "ts", "dur", "name"}, "C": {"pid", "ts", "name", "args"}, "M": {"pid", "tid", "name", "args"}}
+    named, rows, counters = set(), {}, {}
+    is_number = lambda v: isinstance(v, (int, float)) and not isinstance(v, bool)
+    for e in trace["traceEvents"]:
+        expect(e["ph"] in fields and fields[e["ph"]] <= set(e) <= fields[e["ph"]] | {"ph", "args"}, f"fields: {e}")
+        expect(isinstance(e["name"], str) and e["name"] and isinstance(e["pid"], int) and isinstance(e.get("tid", 0), int), f"types: {e}")
+        if e["ph"] == "M":
+            expect(e["name"] in ("process_name", "thread_name") and isinstance(e["args"]["name"], str), f"{e}")
+            key = (e["name"], e["pid"], e["tid"] if e["name"] == "thread_name" else 0)
+            expect(key not in named, f"named twice: {e}")
+            named.add(key)
+            continue
+        expect(is_number(e["ts"]) and e["ts"] >= 0 and ("process_name", e["pid"], 0) in named, f"{e}")
+        if e["ph"] == "C":
+            expect(all(map(is_number, e["args"].values())) and e["ts"] >= counters.get((e["pid"], e["name"]), 0), f"{e}")
+            counters[e["pid"], e["name"]] = e["ts"]
+            continue
+        expect(is_number(e["dur"]) and e["dur"] >= 0 and ("thread_name", e["pid"], e["tid"]) in named, f"{e}")
+        begin, end = round(1000 * e["ts"]), round(1000 * (e["ts"] + e["dur"]))       # nanoseconds
+        expect(begin >= rows.get((e["pid"], e["tid"]), 0), f"spans of a row overlap: {e}")
+        rows[e["pid"], e["tid"]] = end
+    expect(rows and {("thread_name", *row) for row in rows} <= named, "a row without a name")
+    return trace
+
+
 @case("a run as a trace that Perfetto reads")
 def _(folder):
     tgc(folder, "bench", MODEL, "--dim", "B=1", "-o", "m.json", "--trace", "t.json")
-    d, trace = (json.loads((folder / n).read_text()) for n in ("m.json", "t.json"))
+    d, trace = json.loads((folder / "m.json").read_text()), check_trace(folder / "t.json")
     spans = [e for e in trace["traceEvents"] if e["ph"] == "X"]
     kernels = [e for e in spans if e["tid"] == 2]
     expect([e["name"] for e in kernels] == [s[4:] for s in d["steps"] if s.startswith("run ")], f"{kernels}")
@@ -500,12 +530,11 @@ def _(folder):
     expect([e["name"] for e in spans if e["tid"] == 1] == ["c1", "c2", "p2", "l1", "l2", "y"], "layers")
     alive = [e["args"]["alive"] for e in trace["traceEvents"] if e["ph"] == "C"]
     expect(max(alive) == d["live_bytes"] and len(alive) == len(kernels), f"{alive}")
-    expect(all(e["ph"] in "XCM" and isinstance(e["pid"], int) for e in trace["traceEvents"]), "events")
     tgc(folder, "report", "m.json", "--trace", "u.json")
     expect((folder / "u.json").read_bytes() == (folder / "t.json").read_bytes(), "the trace of the saved document differs")
     tgc(folder, MODEL, "-o", "s.json", "--train", "--loss=mse", "--optimizer=sgd")
     tgc(folder, "report", "s.json", "--trace", "v.json")
-    rows = [e["args"]["name"] for e in json.loads((folder / "v.json").read_text())["traceEvents"] if e["name"] == "process_name"]
+    rows = [e["args"]["name"] for e in check_trace(folder / "v.json")["traceEvents"] if e["name"] == "process_name"]
     expect(rows == [e["name"] for e in json.loads((folder / "s.json").read_text())["entries"]], f"{rows}")
 
 
@@ -563,8 +592,8 @@ const start = Date.now();
 graph(20000, Array.from({length: 40000}, (_, i) => [i >> 1, Math.min(19999, (i >> 1) + 1 + random(30))]));
 assert(Date.now() - start < 20000);
 """)
-    for words in ([node, "--check", ROOT / "lib/report/report.js"], [node, "layout.js"]):
-        done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
+    for words in (*(["--check", ROOT / "lib/report" / name] for name in ("report.js", "graph.js", "passes.js")), ["layout.js"]):
+        done = subprocess.run([node, *words], cwd=folder, capture_output=True, text=True)
         expect(done.returncode == 0, done.stderr[-2000:])
 
 
