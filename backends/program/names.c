@@ -7,7 +7,6 @@
  */
 #include "backends/program/program.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -303,60 +302,6 @@ void text_literal(struct text *out, const void *p, size_t n)
                 text_putc(out, '\\');
                 text_puts(out, octal + 1 + skip);
             }
-        }
-        text_putc(out, '"');
-        if (n == 0)
-            break;
-    }
-}
-
-/* Not characters that compilers warn of or editors hide, or that are invalid: controls,
- * bidirectional marks, zero-width ones, surrogates, non-characters. */
-static bool is_plain_unit(unsigned c)
-{
-    return c >= 0xa0 && c != 0x61c && !(c >= 0x200b && c <= 0x200f) &&
-           !(c >= 0x2028 && c <= 0x202e) && !(c >= 0x2060 && c <= 0x206f) &&
-           !(c >= 0xd800 && c < 0xe000) && !(c >= 0xfdd0 && c < 0xfdf0) && c != 0xfeff &&
-           c < 0xfff0;
-}
-
-static void put_utf8(struct text *out, unsigned c)
-{
-    if (c >= 0x800)
-        text_putc(out, (char)(0xe0 | c >> 12));
-    text_putc(out, (char)(c >= 0x800 ? 0x80 | (c >> 6 & 0x3f) : 0xc0 | c >> 6));
-    text_putc(out, (char)(0x80 | (c & 0x3f)));
-}
-
-/* An escape extends over all digits that follow; `digit_follows`: the next character is one,
- * decimal or hexadecimal. */
-static void put_unit(struct text *out, unsigned c, bool digit_follows)
-{
-    if (c == '"' || c == '\\' || c == '?')
-        text_printf(out, "\\%c", (char)c);
-    else if (c >= 0x20 && c < 0x7f)
-        text_putc(out, (char)c);
-    else if (is_plain_unit(c))
-        put_utf8(out, c);
-    else if (c < 0x100)
-        text_printf(out, digit_follows ? "\\%03o" : "\\%o", c);
-    else
-        text_printf(out, digit_follows ? "\\x%x\"u\"" : "\\x%x", c);
-}
-
-void text_units(struct text *out, const void *p, size_t nbytes)
-{
-    enum { UNITS_A_LINE = 70 };
-    const unsigned char *s = p;
-    size_t n = nbytes / 2 + nbytes % 2;
-    for (size_t i = 0; i < n || i == 0;) {
-        text_puts(out, "\n    u\"");
-        for (size_t end = i + UNITS_A_LINE; i < n && i < end; i++) {
-            unsigned high = 2 * i + 1 < nbytes ? s[2 * i + 1] : 0;
-            bool ends = i + 1 == n || i + 1 == end;
-            unsigned char next = ends ? 0 : s[2 * i + 2];
-            bool is_ascii = !ends && (2 * i + 3 >= nbytes || s[2 * i + 3] == 0);
-            put_unit(out, s[2 * i] | high << 8, is_ascii && next < 0x80 && isxdigit(next));
         }
         text_putc(out, '"');
         if (n == 0)
