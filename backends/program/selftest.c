@@ -325,7 +325,7 @@ static void write_symbols(struct program *p, const struct program_vectors *v, st
     for (int i = 0; i < s->nvar; i++)
         if (!s->var[i]->is_counter)
             text_printf(out, "%lld, ",
-                        (long long)(v && v->var ? v->var[i] : symbol_value(s->var[i])));
+                        (long long)(v->var ? v->var[i] : symbol_value(s->var[i])));
     text_puts(out, "0};\n");
 }
 
@@ -584,7 +584,7 @@ static void write_main(struct program *p, const struct program_vectors *v, const
         write_tools(p, out);
     if (!v)
         text_printf(out, "static const char selftest_why[] = \"%s\";\n", why);
-    if (symbols)
+    if (v && symbols)
         write_symbols(p, v, out);
     if (v) {
         text_puts(out, "struct vector { const void *data; size_t nbytes; };\n");

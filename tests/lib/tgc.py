@@ -347,10 +347,16 @@ def quickly():
     return {} if "--all" in sys.argv else {"CC": f"cc {LEVEL}{shared('ahead-run', parse_ahead_for_run)}"}
 
 
-def compile_main(folder, tgc, stem, compiler, flags, options=("--cpu=generic",)):
+def compile_main(folder, tgc, stem, compiler, flags, options=("--cpu=generic",), states=False):
     """The object of the main program that emitted files of that stem hold. All that it knows
-    of a model, but for its selftest, it asks the library; so one serves all of a target."""
-    emit(tgc, ROOT / "models" / "dot_product.tg", folder / f"{stem}.c", *options)
+    of a model, but for its selftest, it asks the library; so that of whole_main.tg, which needs
+    all parts of it, serves all models of a target without states, or with them."""
+    source = (Path(__file__).parent / "whole_main.tg").read_text()
+    is_device = any(o.startswith("--target=") and o != "--target=c" for o in options)
+    left_out = "|".join(["string|%t"] * is_device + ["state|keep|%next"] * (not states))
+    source = "".join(line for line in source.splitlines(True) if not left_out or not re.search(rf"({left_out})\b", line))
+    (folder / "whole_main.tg").write_text(source if states else source.replace("%kept", "1.0"))
+    emit(tgc, folder / "whole_main.tg", folder / f"{stem}.c", "--vectors=never", *options)
     text = (folder / f"{stem}.c").read_text()
     library, main = text.split(f"\n#ifdef {stem.upper()}_MAIN\n")
     text = "".join(re.findall("^#include.*\n", library, re.M)) + main.rpartition("#endif")[0]
@@ -374,7 +380,8 @@ def build(source, exe, compiler="gcc", flags=None, timeout=300, libraries=(), ma
     source = Path(source)
     flags = flags or (level_by_turns(source) if main_by else LEVEL,)
     if main_by:
-        main = shared("main", compile_main, main_by, source.stem, compiler, tuple(flags), main_options)
+        states = f"{source.stem}_reset(" in source.with_suffix(".h").read_text()
+        main = shared("main", compile_main, main_by, source.stem, compiler, tuple(flags), main_options, states)
     else:
         main = f"-D{source.stem.upper()}_MAIN"
     return must(run([compiler, *WARNINGS, *flags, source.name, main, "-o", Path(exe).resolve(),
