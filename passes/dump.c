@@ -10,13 +10,13 @@
 #include <string.h>
 
 /* What was last printed of the graph, of the plan or of a kernel, by subject, to print differences
- * alone. A uop keeps its number, so an unchanged one keeps its line. */
-struct dump { struct pass_log *log; struct dict last; struct text now; };
+ * alone. graph: of the graph, with the numbers that uops have. */
+struct dump { struct pass_log *log; struct dict last; struct text now, kept; const char *graph; };
 
 struct dump *dump_new(struct tgc *t, struct pass_log *log)
 {
     struct dump *d = MEM_NEW(t, struct dump);
-    *d = (struct dump){.log = log, .now = {.t = t}};
+    *d = (struct dump){.log = log, .now = {.t = t}, .kept = {.t = t}};
     return d;
 }
 
@@ -137,12 +137,139 @@ static void dump_text(struct tgc *t, struct dump *d, const char *subject, const 
                    : mem_printf(t, "\n%s", text));
 }
 
+/* ------------------------------------------------------------------------------ numbers that stay
+ *
+ * Each uop that depends on one that changed is a new one, with a new number, though it computes the
+ * same. What computes the same as a line before, of the same operands, keeps its number here; so
+ * does what alone is of its op, type and node, of other operands. Differences then are what a pass
+ * has changed. */
+
+/* Of "%12 : f32[3] = ..." what follows the number; NULL: the line defines no value. */
+static const char *after_number(const char *line, size_t *number)
+{
+    char *end;
+    if (line[0] != '%' || line[1] < '0' || line[1] > '9')
+        return NULL;
+    *number = strtoul(line + 1, &end, 10);
+    return end;
+}
+
+/* Whether a % at s begins a value's name: it is no remainder, "N%2". */
+static bool begins_name(const char *s, const char *line)
+{
+    char c = s > line ? s[-1] : ' ';
+    bool is_word = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                   c == '_' || c == ')' || c == ']';
+    return s[1] >= '0' && s[1] <= '9' && !is_word;
+}
+
+/* The text with other numbers of values; name: by number, 0: its own, else less 1; NULL: without
+ * numbers. */
+static void put_renamed(struct text *out, const char *line, const size_t *name, size_t nname)
+{
+    bool quoted = false;
+    for (const char *s = line; *s; s++) {
+        size_t number;
+        const char *end = !quoted && begins_name(s, line) ? after_number(s, &number) : NULL;
+        if (end) {
+            s = end - 1;
+            if (name && number < nname && name[number])
+                number = name[number] - 1;
+            if (name)
+                text_printf(out, "%%%zu", number);
+            continue;
+        }
+        if (quoted && *s == '\\' && s[1])
+            text_putc(out, *s++);
+        else if (*s == '"')
+            quoted = !quoted;
+        text_putc(out, *s);
+    }
+}
+
+static const char *without_numbers(struct tgc *t, const char *rest)
+{
+    struct text x = {.t = t};
+    put_renamed(&x, rest, NULL, 0);
+    return x.s;
+}
+
+/* Of the lines of nodes, by what they are without numbers, the number + 1; SIZE_MAX: of several. */
+static struct dict find_alone(struct tgc *t, const struct lines *l)
+{
+    struct dict found = {0};
+    for (size_t i = 0, number; i < l->n; i++) {
+        const char *rest = after_number(l->at[i], &number);
+        if (!rest || !strstr(rest, "   loc(\""))
+            continue;
+        void **is = dict_enter(t, &found, without_numbers(t, rest));
+        *is = (void *)(*is ? (uintptr_t)SIZE_MAX : (uintptr_t)(number + 1));
+    }
+    return found;
+}
+
+/* Of two graphs' lines that are alone of their kind in both, the number of the older; 0: none. */
+static size_t number_alone(struct tgc *t, const struct dict *old, const struct dict *now,
+                           const char *rest)
+{
+    const char *key = without_numbers(t, rest);
+    uintptr_t before = (uintptr_t)dict_get(old, key), after = (uintptr_t)dict_get(now, key);
+    return before && before != SIZE_MAX && after && after != SIZE_MAX ? before : 0;
+}
+
+/* From d->now to d->kept. before: the lines of the last one. */
+static void keep_numbers(struct tgc *t, struct dump *d, const char *before)
+{
+    struct mem_mark mark = scratch_mark(t);
+    struct lines old = cut_lines(t, before), now = cut_lines(t, d->now.s);
+    struct dict of = {0};               /* what follows a number -> the number + 1 */
+    const struct dict was = find_alone(t, &old), is_now = find_alone(t, &now);
+    struct text line = {.t = t};
+    size_t most = t->nuop, number;
+    const char *rest;
+    for (size_t i = 0; i < old.n; i++)
+        if ((rest = after_number(old.at[i], &number)) != NULL) {
+            *dict_enter(t, &of, rest) = (void *)(uintptr_t)(number + 1);
+            most = number > most ? number : most;
+        }
+    size_t nname = most + now.n + 2, fresh = most + 1;
+    size_t *name = scratch_array(t, nname, sizeof *name);
+    bool *taken = scratch_array(t, nname, sizeof *taken);
+    for (size_t i = 0; i < now.n; i++) {
+        line.n = 0;
+        rest = after_number(now.at[i], &number);
+        put_renamed(&line, rest ? rest : now.at[i], name, nname);
+        if (rest) {
+            size_t same = (uintptr_t)dict_get(&of, line.s);
+            same = same ? same : number_alone(t, &was, &is_now, rest);
+            size_t is = same ? same - 1 : number;
+            is = taken[is] ? number : is;
+            is = taken[is] ? fresh++ : is;
+            taken[is] = true;
+            name[number] = is + 1;
+            text_printf(&d->kept, "%%%zu", is);
+        }
+        text_printf(&d->kept, "%s\n", line.s);
+    }
+    scratch_release(t, mark);
+}
+
 void dump_graph(struct tgc *t, struct dump *d, const struct graph *g, const char *after)
 {
+    const char *before = dict_get(&d->last, "graph");
     if (is_full(d))
         return;
     d->now.n = 0;
     graph_print(&d->now, t, g);
+    if (before && strcmp(d->graph, d->now.s) == 0)
+        return;
+    d->graph = mem_str(t, d->now.s);
+    if (before) {
+        d->kept.n = 0;
+        keep_numbers(t, d, before);
+        d->now.n = 0;
+        text_write(&d->now, d->kept.s, d->kept.n);
+    }
     dump_text(t, d, "graph", NULL, after);
 }
 

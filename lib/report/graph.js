@@ -109,7 +109,7 @@ class Stage {
 
 /* ----------------------------------------------------------------------------- layers of a graph */
 
-const NODE_W = 156, NODE_H = 38, GAP_X = 20, LAYER_H = 74, SWEEPS = 6;
+const NODE_W = 156, NODE_H = 38, GAP_X = 20, LAYER_H = 74, SWEEPS = 6, LARGE = 20000;
 
 /* The longest path from a source, by node; a cycle, which only a foreign document has, is cut. */
 function layersOf(n, into, outOf) {
@@ -159,7 +159,7 @@ function arrange(graph) {
   });
   for (let i = 0; i < rows.length; i++) rows[i] = rows[i] || [];
   for (const row of rows) row.forEach((v, i) => { graph.nodes[v].x = (i - (row.length - 1) / 2) * (NODE_W + GAP_X); });
-  for (let sweep = 0; sweep < SWEEPS; sweep++) {
+  for (let sweep = 0; sweep < (n > LARGE ? 2 : SWEEPS); sweep++) {
     const down = sweep % 2 === 0;
     for (const row of down ? rows : [...rows].reverse()) {
       for (const v of row) {

@@ -2,8 +2,8 @@
    after each pass, which graph.js draws.
 
    A picture is of both graphs at once, so that nothing moves from before to after. It is made of their
-   texts (ir/print.c) when it is looked at. A uop keeps its number as long as it and all that it is
-   computed from stay, so the number pairs most; the others are paired by what they compute.
+   texts (ir/print.c) when it is looked at. What computes the same as before keeps its number in them
+   (passes/dump.c), so numbers pair most; the others are paired by what they compute.
 
    Parts, in order: the texts; a graph of a text; two graphs as one; the picture; the view. */
 "use strict";
@@ -167,9 +167,8 @@ function uniteGraphs(before, after) {
     if (!edge) edges.set(key, [a, b, mark]);
     else if (edge[2] !== mark) edge[2] = undefined;
   };
-  for (const n of before || after) for (const k of n.src) put(was.get(k), was.get(n.key), "del");
-  for (const n of after) for (const k of n.src) put(at.get(k), at.get(n.key), "add");
-  if (!before) for (const edge of edges.values()) edge[2] = undefined;
+  for (const n of before || []) for (const k of n.src) put(was.get(k), was.get(n.key), "del");
+  for (const n of after) for (const k of n.src) put(at.get(k), at.get(n.key), before ? "add" : undefined);
   return {nodes, edges: [...edges.values()]};
 }
 
