@@ -9,13 +9,14 @@ writes what it was asked for; C compiles, a model that was written is read.
 A case is determined by its seed, its kind too: a model of ONNX (changed in its bytes and in its meaning: dims,
 attributes, element types, edges, operators, the integers that shapes are made of), a .tg, a library of operators, choices of
 tgc tune, an array for tgc run and for an emitted program, options, derivatives, models written as ONNX or text, samples
-and options of tgc train, documents of reports. tgc gets 10 seconds of a processor and 512 MB, six
+and options of tgc train, documents of reports (JSON, changed in its meaning). tgc gets 10 seconds of a processor and 512 MB, six
 times as much under sanitizers. What fails stays in a folder, with the command that repeats it. What was found once stands
 in tests/cli/bad_inputs.py or tests/fuzz/regressions.py.
 """
 
 import collections
 import functools
+import json
 import re
 import shlex
 import shutil
@@ -182,6 +183,7 @@ class Fuzzer:
         self.seconds = SECONDS * (6 if sanitize else 1)
         self.lock = threading.Lock()
         self.program = None
+        self.found_documents = {}
 
     def environment(self):
         options = "detect_leaks=0:allocator_may_return_null=1:hard_rss_limit_mb=3000" if self.sanitize else ""
@@ -269,11 +271,17 @@ class Fuzzer:
         return "trained.tg", "train", ["train", "model.tg", *options, "-o", M.pick(random, ["out.onnx", "out.tg", "out.safetensors"])]
 
     def make_report(self, random, folder):
-        """The page of a saved document, or of two."""
-        text = self.open_document()
-        for name in ("m.json", "n.json"):
-            (folder / name).write_bytes(M.mutate_text(random, text, [text]) if name == "m.json" or random.random() < 0.5 else text)
-        return "document", "report", ["report", "m.json", *(["n.json"] if random.random() < 0.3 else []), "-o", "out.html"]
+        """The page of a saved document, of two, or of logs; a trace."""
+        found = self.documents()
+        name = M.pick(random, list(found))
+        for file in ("m.json", "n.json"):
+            text = found[name]
+            if file == "m.json" or random.random() < 0.5:
+                json_alone = name != "log" and random.random() < 0.8
+                text = M.mutate_json(random, text, found[M.pick(random, [n for n in found if n != "log"])]) if json_alone else M.mutate_text(random, text, [text])
+            (folder / file).write_bytes(text)
+        more = M.pick(random, [[], ["n.json"], ["--trace=out.trace.json"]])
+        return name, "report", ["report", "m.json", *more, "-o", "out.html"]
 
     def make_npy(self, random, folder):
         self.write_arrays(random, folder)
@@ -292,14 +300,23 @@ class Fuzzer:
         path = folder / f"{name}.npy"
         path.write_bytes(M.mutate_array(random, path.read_bytes(), []))
 
-    @functools.cache
-    def open_document(self):
-        """What a report of OPEN is made of."""
+    def documents(self):
+        """What reports are made of, by name: of a processor, a device, a training, as if measured; a training's log."""
         with self.lock:
-            folder = T.scratch(self.scratch / "document")
-            (folder / "open.tg").write_text(OPEN)
-            T.must(T.run([self.tgc, "open.tg", "-o", "open.json"], cwd=folder, env=self.environment()))
-            return (folder / "open.json").read_bytes()
+            if not self.found_documents:
+                folder = T.scratch(self.scratch / "documents")
+                (folder / "trained.tg").write_text(TRAINED)
+                training = ["--train", "--loss=mse", "--optimizer=adam"]
+                for name, words in (("plain", []), ("device", ["--target=opencl"]), ("training", training)):
+                    T.must(T.run([self.tgc, "trained.tg", "-o", f"{name}.json", *words], cwd=folder, env=self.environment()))
+                    self.found_documents[name] = (folder / f"{name}.json").read_bytes()
+                measured = json.loads(self.found_documents["plain"])
+                names = [k["name"] for k in measured["kernel_list"]]
+                measured["bench"] = {"ran_by": "nobody", "kernel_times": [{"us": 1.5} for _ in names]}
+                measured["assembly"] = {"by": "nobody", "kernels": [{"kernel": n, "isa": "generic", "text": "nop\n", "lines": [1]} for n in names]}
+                self.found_documents["measured"] = json.dumps(measured).encode()
+                self.found_documents["log"] = b"".join(json.dumps({"epoch": i, "step": 9 * i, "loss": 2.0 / i, "seconds": 1, "accuracy": 0.5}).encode() + b"\n" for i in range(1, 6))
+            return self.found_documents
 
     def open_program(self):
         """The emitted program of OPEN, under sanitizers: built once."""
@@ -336,7 +353,7 @@ class Fuzzer:
             if kind != "program" and "error:" not in done.err:
                 return f"no message: {done.describe()}"
             return "an output file in spite of an error" if outputs else None
-        return self.judge_c(folder, words) or self.judge_model(folder)
+        return self.judge_c(folder, words) or self.judge_page(folder) or self.judge_model(folder)
 
     def judge_c(self, folder, words):
         out = folder / "out.c"
@@ -344,6 +361,18 @@ class Fuzzer:
             return None
         built = T.run(["gcc", *T.WARNINGS, "-fsyntax-only", "out.c"], cwd=folder, timeout=120)
         return f"the C does not compile: {built.describe()}" if built.status else None
+
+    def judge_page(self, folder):
+        """Markup of a document's is text in its page; a trace is JSON."""
+        page, trace = folder / "out.html", folder / "out.trace.json"
+        scripts = re.findall(rb"<script[^>]*>", page.read_bytes()) if page.exists() else []
+        if scripts not in ([], [b"<script>"], [b'<script type="application/json" id="document">', b"<script>"]):
+            return f"the page has the scripts {scripts}"
+        try:
+            json.loads(trace.read_bytes() if trace.exists() else b"{}")
+        except ValueError as wrong:
+            return f"the trace is no JSON: {wrong}"
+        return None
 
     def judge_model(self, folder):
         """A model that was written is read again, unless its sizes are beyond what may be computed, which the writer does not look at."""

@@ -1,7 +1,9 @@
-"""What the fuzzer changes at random: ONNX models in their meaning, texts by their words, files by their bytes,
+"""What the fuzzer changes at random: ONNX models and JSON in their meaning, texts by their words, files by their bytes,
 command lines by their values. Each is determined by the generator that it is given."""
 
+import copy
 import gzip
+import json
 import re
 import zlib
 
@@ -264,6 +266,55 @@ def mutate_text(random, content, others):
             continue
         content = b"\n".join(lines)
     return content
+
+
+# --------------------------------------------------------------------------------------- JSON
+
+JSON_VALUES = [None, True, False, 0, -1, 1, 0.5, -1e300, 1e300, 1 << 31, (1 << 31) - 1, 1 << 53, float("nan"), float("inf"), "", "x", "run nothing",
+               "</script><script>bad()</script>", "\u202e\ud800\u2028", "\x01\x7f", "L" * 5000, [], {}, [[]], [{}], [None], [[-1, 1 << 40]], [0.5], {"x": {"y": []}}]
+
+
+def spot_of(random, value):
+    """Some (container, key) within a value, those further up more often; None: it holds nothing."""
+    found = None
+    while isinstance(value, (list, dict)) and value and (found is None or random.random() < 0.75):
+        key = pick(random, list(value)) if isinstance(value, dict) else int(random.integers(len(value)))
+        found, value = (value, key), value[key]
+    return found
+
+
+def change_json(random, whole, other):
+    spot = spot_of(random, whole)
+    if not spot:
+        return
+    container, key = spot
+    old, kind = container[key], int(random.integers(8))
+    if kind == 0:
+        del container[key]
+    elif kind == 1 and isinstance(old, list):
+        container[key] = old * 2 if len(old) < 50 else old[:len(old) // 2]
+    elif kind == 2 and isinstance(old, (int, float)):
+        container[key] = pick(random, NUMBERS + [old + 1, -old, old / 3])
+    elif kind in (3, 4):
+        from_other = spot_of(random, other if kind == 3 else whole)
+        container[key] = copy.deepcopy(from_other[0][from_other[1]])
+    elif kind == 5 and isinstance(container, dict):
+        container[str(pick(random, JSON_VALUES))] = container.pop(key)
+    elif kind == 6:
+        for _ in range(int(random.integers(1, 80))):
+            old = [old]
+        container[key] = old
+    else:
+        container[key] = pick(random, JSON_VALUES)
+
+
+def mutate_json(random, content, other):
+    """A document whose values are of other kinds, out of range, elsewhere, left out; sometimes no JSON."""
+    whole, other = json.loads(content), json.loads(other)
+    for _ in range(int(random.integers(1, 5))):
+        change_json(random, whole, other)
+    content = json.dumps(whole, ensure_ascii=bool(random.random() < 0.5)).encode("utf-8", "surrogatepass")
+    return mutate_text(random, content, [content]) if random.random() < 0.1 else content
 
 
 # -------------------------------------------------------------------------------- arrays, words
