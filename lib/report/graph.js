@@ -123,8 +123,12 @@ function layersOf(n, into, outOf) {
       if (open[v] > 0 && --open[v] === 0) queue.push(v);
     }
   }
-  for (let i = 0; i < n; i++)    /* a source stands right above what it feeds */
-    if (!into[i].length && outOf[i].length) layer[i] = Math.max(0, Math.min(...outOf[i].map(v => layer[v])) - 1);
+  const chain = new Uint8Array(n);
+  for (const v of queue) chain[v] = outOf[v].length === 1 && into[v].length < 2 && into[v].every(u => chain[u]) ? 1 : 0;
+  for (let at = queue.length; at-- > 0;) {      /* a source, and a chain of one, stand right above what they feed */
+    const v = queue[at];
+    if (outOf[v].length && (chain[v] || !into[v].length)) layer[v] = Math.max(layer[v], outOf[v].reduce((least, u) => Math.min(least, layer[u]), n) - 1);
+  }
   return layer;
 }
 

@@ -292,14 +292,14 @@ function showPass(name) {
   if (picture) picture.view.show(picture.view.choice.value);
   if (subjects.length) draw();
   heading.focus({preventScroll: true});
-  (document.querySelector(".steps") || pane).scrollIntoView({block: "start"});
+  (byId("passes").querySelector(".lead") || pane).scrollIntoView({block: "start"});
 }
 
 views.passes = {
   draw() {
     const left = doc.changes_left_out, steps = graphHistory();
     byId("pass-view").before(
-      make("p", {class: "lead"}, "Choose a pass to see the graph before and after it, its text, and the rules that fired", left ? `. ${left} later changes are left out, since the document would be too large.` : "."),
+      make("p", {class: "lead"}, "Choose a pass to see the graph before and after it, its text, and the rules that fired", left ? `. ${left} later change${left > 1 ? "s are" : " is"} left out, since the document would be too large.` : "."),
       ...(steps.length ? [make("div", {class: "steps", role: "group", "aria-label": "Passes that changed the graph"}, ...steps.flatMap((h, i) => [i ? make("span", {class: "muted", "aria-hidden": "true"}, "→") : null, make("a", {href: `#passes/${passName(h.pass)}`}, passName(h.pass))]))] : []));
   },
   show: showPass,

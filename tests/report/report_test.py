@@ -580,6 +580,7 @@ const graph = (n, edges) => arrange({nodes: Array.from({length: n}, () => ({})),
 const rows = g => g.nodes.map(v => v.layer);
 assert.deepStrictEqual(rows(graph(4, [[0, 1], [1, 2], [2, 3]])), [0, 1, 2, 3]);
 assert.deepStrictEqual(rows(graph(5, [[0, 1], [1, 2], [0, 2], [3, 2], [2, 4]])), [0, 1, 2, 1, 3]);      /* a source stands above what it feeds */
+assert.deepStrictEqual(rows(graph(6, [[0, 1], [1, 2], [2, 3], [4, 5], [5, 3]])), [0, 1, 2, 3, 1, 2]);           /* and so does a chain of one */
 assert.deepStrictEqual(rows(graph(3, [[0, 1], [1, 0], [1, 2]])).length, 3);                                     /* a cycle ends */
 assert.deepStrictEqual(rows(graph(2, [[0, 9], [0, 0], [-1, 1]])), [0, 0]);                                      /* no such nodes */
 assert.deepStrictEqual(spread([0, 0, 0], 2), [-2, 0, 2]);
