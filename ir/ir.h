@@ -177,6 +177,9 @@ struct var {
     bool is_found;               /* the frontend says: a host call gives it its value */
 };
 
+/* Integers x that stand for (x - zero) * scale. */
+struct quantization { double scale; int64_t zero; };
+
 /* Memory. Identity is the pointer. */
 enum buffer_kind {
     BUFFER_INPUT,
@@ -224,6 +227,7 @@ struct buffer {
     struct uop *dim[MAX_RANK];
     const char *name;            /* the model's name, unescaped; NULL for intermediates */
     int id;
+    const struct quantization *quantization;      /* of an input; NULL: it stands for itself */
     /* BUFFER_WEIGHT: nbytes of little-endian elements, row-major in the storage order */
     const void *data;
     size_t nbytes;               /* at the dimensions' upper bounds; 0 until known */
@@ -845,7 +849,10 @@ struct uop *tensor_element(struct tgc *t, struct uop *x, const int64_t *index);
 /* ---------------------------------------------------------------------------------------- graph */
 /* Elements of the last axis of an output, which have a name of their own. */
 struct graph_slice { const char *name; int64_t begin, size; };
-struct graph_output { const char *name; struct uop *value; int nslice; struct graph_slice *slice; };
+struct graph_output {
+    const char *name; struct uop *value; int nslice; struct graph_slice *slice;
+    const struct quantization *quantization;      /* NULL: it stands for itself */
+};
 /* What a program says of itself: a key and its value. */
 struct graph_meta { const char *key, *value; };
 /* One of several runs that a program has over one context and its states. Inputs, outputs and host

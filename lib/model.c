@@ -1,6 +1,7 @@
 /* model.c - the first steps of most commands: from the file to a graph, and to a schedule. */
 #include "frontend/library.h"
 #include "lib/lib.h"
+#include "passes/analysis/quantization.h"
 
 #include <string.h>
 
@@ -512,6 +513,7 @@ bool model_optimize(struct tgc *t, const struct options *o, const char *name, st
     graph_settle(t, m->graph, true);
     if (!state_apply(t, m->graph, o->state, o->nstate, o->model))
         return false;
+    quantization_find(t, m->graph);
     m->root = graph_roots(t, m->graph, &m->nroot);
     m->schedule = passes_run(t, m->graph, &compile_options);
     if (!m->schedule || t->nerror ||

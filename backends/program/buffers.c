@@ -74,3 +74,19 @@ int program_count_outputs(const struct schedule *s)
     const struct graph_entry *e = run_entry_of(s);
     return e ? e->noutput : s->noutput;
 }
+
+bool program_is_bare(const struct program *p)
+{
+    return p->o->small && !p->backend->device && !program_training(p->s);
+}
+
+bool program_has_selftest(const struct program *p)
+{
+    return !p->o->no_main && !program_training(p->s);
+}
+
+void program_include_header(const struct program *p, struct text *out)
+{
+    text_printf(out, "#include \"%s\"\n",
+                p->o->header ? p->o->header : mem_printf(p->t, "%s.h", p->name));
+}

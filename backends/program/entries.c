@@ -63,7 +63,8 @@ static void write_struct(struct program *p, int entry, bool output, struct text 
     const struct schedule *s = p->s;
     struct struct_fields f = entries_fields(p, entry, output);
     int n = f.n;
-    text_puts(out, "typedef struct {\n");
+    text_printf(out, "typedef struct %s_%s {\n", function_of(p, entry),
+                output ? "outputs" : "inputs");
     for (int i = 0; i < f.n; i++) {
         size_t start = out->n;
         const char *type = output ? mem_printf(p->t, "%s *", dtype_ctype(f.b[i]->dtype))
@@ -128,11 +129,13 @@ void entries_write_header(struct program *p, struct text *out)
         write_struct(p, e, false, out);
         write_struct(p, e, true, out);
         for (int enqueue = 0; enqueue < 1 + (p->backend->device != NULL); enqueue++) {
+            text_printf(out, "%s_API ", p->upper);
             write_signature(p, e, enqueue, out);
             text_puts(out, ";\n");
         }
         for (int output = 0; output < 2; output++)
             if (has_bind(p, e, output)) {
+                text_printf(out, "%s_API ", p->upper);
                 write_bind_signature(p, e, output, out);
                 text_puts(out, ";\n");
             }

@@ -5,6 +5,9 @@
  *      #define MNIST_IMAGE_BYTES 3136
  *      #define MNIST_IMAGE_RANK 4
  *      #define MNIST_IMAGE_DIMS {1, 1, 28, 28}
+ *      #define MNIST_IMAGE_DTYPE MNIST_F32    of enum mnist_dtype
+ *      #define MNIST_IMAGE_SCALE 0.0078125f   of quantized tensors: (x - zero point) * scale
+ *      #define MNIST_IMAGE_ZERO_POINT 128
  */
 #include "backends/program/program.h"
 
@@ -13,7 +16,8 @@
 static void name_macros(struct program *p, bool output)
 {
     static const struct macro_form form[] = {
-        {"", "_SIZE"}, {"", "_BYTES"}, {"", "_RANK"}, {"", "_DIMS"}};
+        {"", "_SIZE"}, {"", "_BYTES"}, {"", "_RANK"},      {"", "_DIMS"},
+        {"", "_DTYPE"}, {"", "_SCALE"}, {"", "_ZERO_POINT"}};
     const struct schedule *s = p->s;
     for (int i = 0; i < (output ? s->noutput : s->ninput); i++) {
         const struct buffer *b = output ? s->output[i] : s->input[i];
@@ -43,17 +47,25 @@ static size_t count_elements(const struct buffer *b)
     return n;
 }
 
-static void write_macros_of(struct program *p, const struct buffer *b, struct text *out)
+static void write_macros_of(struct program *p, const struct buffer *b,
+                            const struct quantization *q, struct text *out)
 {
     const char *name = mem_printf(p->t, "%s_%s", p->upper, p->macro_name[b->id]);
     text_printf(out, "#define %s_SIZE %zu\n#define %s_BYTES %zu\n#define %s_RANK %d\n", name,
                 count_elements(b), name, count_elements(b) * dtype_nbytes(b->dtype), name, b->ndim);
-    if (b->ndim == 0)
+    if (b->ndim > 0) {
+        text_printf(out, "#define %s_DIMS {", name);
+        for (int a = 0; a < b->ndim; a++)
+            text_printf(out, "%s%lld", a ? ", " : "", (long long)dim_bound(b->dim[a]));
+        text_puts(out, "}\n");
+    }
+    text_printf(out, "#define %s_DTYPE %s_%s\n", name, p->upper,
+                name_upper(p->t, dtype_name(b->dtype)));
+    if (!q)
         return;
-    text_printf(out, "#define %s_DIMS {", name);
-    for (int a = 0; a < b->ndim; a++)
-        text_printf(out, "%s%lld", a ? ", " : "", (long long)dim_bound(b->dim[a]));
-    text_puts(out, "}\n");
+    text_printf(out, "#define %s_SCALE ", name);
+    text_float(out, (float)q->scale);
+    text_printf(out, "\n#define %s_ZERO_POINT %lld\n", name, (long long)q->zero);
 }
 
 void example_write_macros(struct program *p, struct text *out)
@@ -64,11 +76,13 @@ void example_write_macros(struct program *p, struct text *out)
     if (ninput + noutput > 0)
         text_puts(out, "/* Of each tensor, where every dimension is at its upper bound. */\n");
     for (int i = 0; i < ninput; i++)
-        write_macros_of(p, s->input[i], out);
+        write_macros_of(p, s->input[i], s->input[i]->quantization, out);
     for (int i = 0; i < noutput; i++)
-        write_macros_of(p, s->output[i], out);
+        write_macros_of(p, s->output[i],
+                        s->graph && i < s->graph->noutput ? s->graph->output[i].quantization : NULL,
+                        out);
     if (target)
-        write_macros_of(p, target, out);
+        write_macros_of(p, target, NULL, out);
 }
 
 /* ---------------------------------------------------------------------------------- the example */

@@ -28,7 +28,7 @@ static void write_inputs(struct program *p, bool of_all, struct text *out)
     text_puts(out, of_all ? "/* What the entries take: each of them its own. */\n"
                           : "/* In the order of the model; run-time dimensions follow the tensors. "
                             "*/\n");
-    text_puts(out, "typedef struct {\n");
+    text_printf(out, "typedef struct %s_%sinputs {\n", p->name, of_all ? "all_" : "");
     for (int i = 0; i < ninput; i++) {
         const struct buffer *b = s->input[i];
         size_t start = out->n;
@@ -60,7 +60,7 @@ static void write_outputs(struct program *p, bool of_all, struct text *out)
                        "memory must hold the\n"
                        " * bound, and the run writes the shape beside the pointer. Inputs and "
                        "outputs must not overlap. */\n");
-    text_puts(out, "typedef struct {\n");
+    text_printf(out, "typedef struct %s_%soutputs {\n", p->name, of_all ? "all_" : "");
     for (int i = 0; i < noutput; i++) {
         const struct buffer *b = s->output[i];
         const char *field = p->buffer_name[b->id], *type = dtype_ctype(b->dtype);
@@ -162,7 +162,7 @@ static void write_statuses(struct program *p, struct text *out)
 }
 
 static const char options_text[] =
-    "typedef struct {\n"
+    "typedef struct model_options {\n"
     "    int threads;                    /* of a run, at most as compiled; 0: as compiled */\n"
     "    const void *weights;            /* --weights=file: what model_.weights holds, 64-byte "
     "aligned */\n"
@@ -220,12 +220,12 @@ static const char functions_text[] =
     " * MODEL_ARENA_ALIGN, untouched until model_close. options may be NULL. Several models may "
     "run at\n"
     " * once, each in its own arena. */\n"
-    "int model_init(model_self **made, void *arena, size_t arena_bytes, const model_options "
+    "MODEL_API int model_init(model_self **made, void *arena, size_t arena_bytes, const model_options "
     "*options);\n"
-    "int model_run(model_self *self, const model_inputs *in, model_outputs *out);\n"
-    "void model_close(model_self *self);\n"
-    "const char *model_strerror(int status);\n"
-    "const struct model_info *model_describe(void);\n\n";
+    "MODEL_API int model_run(model_self *self, const model_inputs *in, model_outputs *out);\n"
+    "MODEL_API void model_close(model_self *self);\n"
+    "MODEL_API const char *model_strerror(int status);\n"
+    "MODEL_API const struct model_info *model_describe(void);\n\n";
 
 /* -Os */
 static const char bare_text[] =
@@ -237,7 +237,7 @@ static const char selftest_text[] =
     " * MODEL_ARENA_ALIGN, on inputs that it draws, and compares with what tgc computed of them:\n"
     " * MODEL_OK, MODEL_WRONG_RESULT, MODEL_NO_REFERENCE, or what failed. options may be NULL. */\n"
     "#define MODEL_SELFTEST_BYTES NBYTES\n"
-    "int model_selftest(void *memory, size_t memory_bytes, const model_options *options);\n\n";
+    "MODEL_API int model_selftest(void *memory, size_t memory_bytes, const model_options *options);\n\n";
 
 static const char device_functions_text[] =
     "/* The run without waiting for its end: inputs and results must stay until then. event, "
@@ -250,15 +250,15 @@ static const char device_functions_text[] =
     " * states are as before them. If states grow, or have two places, model_enqueue waits for the "
     "run before, and\n"
     " * returns its MODEL_BAD_VALUE in place of a run. */\n"
-    "int model_enqueue(model_self *self, const model_inputs *in, model_outputs *out, void "
+    "MODEL_API int model_enqueue(model_self *self, const model_inputs *in, model_outputs *out, void "
     "**event);\n"
-    "int model_wait(model_self *self);     /* for the end of all runs */\n"
+    "MODEL_API int model_wait(model_self *self);     /* for the end of all runs */\n"
     "/* Binds the input or output of this number in model_inputs or model_outputs to\n"
     " * BUFFER_HANDLE of the model's context, from byte `at` on, a multiple of 128. The\n"
     " * following runs use it in place of a pointer. It has room for an output's bound, or an\n"
     " * input's size in each run. NULL: a pointer again. */\n"
-    "int model_bind_input(model_self *self, int input, void *buffer, size_t at);\n"
-    "int model_bind_output(model_self *self, int output, void *buffer, size_t at);\n\n";
+    "MODEL_API int model_bind_input(model_self *self, int input, void *buffer, size_t at);\n"
+    "MODEL_API int model_bind_output(model_self *self, int output, void *buffer, size_t at);\n\n";
 
 static const char info_text[] =
     "/* What model_describe() returns, for tools. The layout does not depend on the model. */\n"
@@ -348,6 +348,37 @@ static void write_selftest(const struct program *p, struct text *out)
     program_write_words(p, out, selftest_text, word);
 }
 
+static const char api_text[] =
+    "/* Of the tgc that wrote this file. */\n"
+    "#define MODEL_TGC_VERSION \"NUMBER\"\n\n"
+    "/* Stands before each function: define it as __declspec(dllexport) or the like. */\n"
+    "#ifndef MODEL_API\n#define MODEL_API\n#endif\n\n";
+
+/* "0.1.0" of "tgc 0.1.0" */
+static const char *version_of(const char *producer)
+{
+    const char *blank = strrchr(producer, ' ');
+    return blank ? blank + 1 : producer;
+}
+
+/* The numbers are ONNX's. */
+static void write_dtypes(const struct program *p, struct text *out)
+{
+    static const struct { const char *name; int number; } row[] = {
+#define DTYPE(name, text, ctype, bits, kind, onnx) {#name, onnx},
+#include "ir/dtypes.def"
+#undef DTYPE
+    };
+    text_printf(out,
+                "/* What the _DTYPE of a tensor is: ONNX's numbers. */\nenum %s_dtype {\n    ",
+                p->name);
+    struct text_list list = {.out = out, .separator = ",", .line = out->n - 4, .indent = 4};
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+        if (row[i].number)
+            list_put(&list, mem_printf(p->t, "%s_%s = %d", p->upper, row[i].name, row[i].number));
+    text_puts(out, "\n};\n\n");
+}
+
 static void write_head(struct program *p, struct text *out)
 {
     const char *n = p->name;
@@ -380,6 +411,9 @@ void header_write(struct program *p, struct text *out)
     text_printf(out, "#ifndef %s_H\n#define %s_H\n\n#include <stddef.h>\n#include <stdint.h>\n\n",
                 p->upper, p->upper);
     text_puts(out, "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n");
+    const struct text_word word[] = {{"NUMBER", version_of(p->o->producer)}, {NULL, NULL}};
+    program_write_words(p, out, api_text, word);
+    write_dtypes(p, out);
     write_macros(p, out);
     text_printf(out, "typedef struct %s %s;           /* lives at the start of the arena */\n\n", n,
                 n);

@@ -86,6 +86,9 @@ static const struct { enum taken kind; const char *word; } taken_words[] = {
 #define TAKEN_CALL(word) {OF_DRIVER, #word},
 #define TAKEN_OWN(word) {OWN, #word},
 #define STATUS(name, value, text) {OWN, #name},
+#define DTYPE(name, text, ctype, bits, kind, onnx) {OWN, #name},
+#include "ir/dtypes.def"
+#undef DTYPE
 #include "backends/taken.inc"
 #include "backends/program/statuses.def"
 #undef TAKEN
@@ -319,7 +322,8 @@ void program_name_all(struct program *p)
         "init",         "run",        "close",       "strerror", "describe", "inputs",  "outputs",
         "options",      "info",       "tensor",      "dim",      "symbol",   "kernel",  "status",
         "weights_data", "reset",      "save",        "restore",  "state",    "enqueue", "entry",
-        "wait",         "bind_input", "bind_output", "slice",    "meta",     "selftest"};
+        "wait",         "bind_input", "bind_output", "slice",    "meta",     "selftest",
+        "dtype"};
     static const char *const of_training[] = {
         "params_init", "parameter", "train_inputs", "train", "gradients",
         "update",      "evaluate",  "all_inputs",   "all_outputs", "upload", "download"};

@@ -117,11 +117,6 @@ static const char bare_end_text[] = "#else\n#define KERNEL_NAME(index) \"\"\n#en
 static const char bare_status_text[] = "#if defined MODEL_STRINGS || defined MODEL_MAIN\n";
 static const char bare_status_end_text[] = "#else\n    (void)status;\n    return \"\";\n#endif\n";
 
-bool program_is_bare(const struct program *p)
-{
-    return p->o->small && !p->backend->device && !program_training(p->s);
-}
-
 static void write_description(struct program *p, struct text *out)
 {
     if (program_is_bare(p))
@@ -330,12 +325,6 @@ static const char no_contraction[] =
     "#elif defined __GNUC__\n"
     "#pragma GCC optimize(\"fp-contract=off\")\n"
     "#endif\n\n";
-
-void program_include_header(const struct program *p, struct text *out)
-{
-    text_printf(out, "#include \"%s\"\n",
-                p->o->header ? p->o->header : mem_printf(p->t, "%s.h", p->name));
-}
 
 static void write_includes(struct program *p, struct text *out)
 {

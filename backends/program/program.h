@@ -51,9 +51,6 @@ void text_html(struct text *out, const char *s, size_t most);
 void text_dot(struct text *out, const char *s);                  /* inside a quoted DOT string */
 /* bytes as a C string literal of several lines */
 void text_literal(struct text *out, const void *p, size_t nbytes);
-/* bytes as a u"" literal of several lines, two bytes per unit, the lower first: 1.5 to 1.6
- * characters a byte, where octal escapes take 2.7 */
-void text_units(struct text *out, const void *p, size_t nbytes);
 /* blanks until out->n - column_start == width */
 void text_pad(struct text *out, size_t column_start, size_t width);
 /* indents each line by four blanks per depth; empty lines stay empty */
@@ -330,6 +327,8 @@ const struct buffer *feeds_buffer(const struct schedule *s, int i);
 /* Whether NAME_selftest() is there, with -DNAME_SELFTEST; the memory that it needs. */
 bool program_has_selftest(const struct program *p);
 size_t selftest_bytes(const struct program *p);
+size_t selftest_place(const struct program *p, int i);
+size_t program_bound_nelem(const struct buffer *b);
 /* The -DNAME_MAIN program at the end of NAME.c; the file of --main. */
 void selftest_write(struct program *p, const struct program_vectors *v, struct text *out);
 void selftest_write_apart(struct program *p, const struct program_vectors *v, struct text *out);

@@ -331,40 +331,6 @@ static void write_symbols(struct program *p, const struct program_vectors *v, st
 
 /* ------------------------------------------------------------------------------ NAME_selftest() */
 
-bool program_has_selftest(const struct program *p)
-{
-    return !p->o->no_main && !program_training(p->s);
-}
-
-static size_t bound_nelem(const struct buffer *b)
-{
-    size_t n = 1;
-    for (int a = 0; a < b->ndim; a++)
-        if (!size_mul(n, (size_t)dim_bound(b->dim[a]), &n))
-            return SIZE_MAX;
-    return n;
-}
-
-/* Where the memory has tensor i, of the inputs, then of the outputs, behind the arena; for the
- * index after the last one: its size. SIZE_MAX: none is large enough. */
-static size_t selftest_place(const struct program *p, int i)
-{
-    const struct schedule *s = p->s;
-    size_t at = program_arena_bytes(p->t, s), n;
-    for (int k = 0; k < i; k++) {
-        const struct buffer *b = k < s->ninput ? s->input[k] : s->output[k - s->ninput];
-        if (!size_mul(bound_nelem(b), dtype_nbytes(b->dtype), &n) || !size_add(at, n, &at) ||
-            !size_align(at, 64, &at))
-            return SIZE_MAX;
-    }
-    return at;
-}
-
-size_t selftest_bytes(const struct program *p)
-{
-    return selftest_place(p, p->s->ninput + p->s->noutput);
-}
-
 static const char selftest_begin[] =
     "/* Runs the model on inputs that it draws, once, and compares; no files, no printing. */\n"
     "int model_selftest(void *memory, size_t memory_bytes, const model_options *options)\n"
@@ -407,7 +373,7 @@ static void write_fields(struct program *p, const struct program_vectors *v, str
         const char *field = p->buffer_name[b->id], *type = dtype_ctype(b->dtype);
         size_t at = selftest_place(p, i);
         text_printf(out, "    fill_random(\"%s\", place + %zu, %zu, %zu, %d, %lld, %lld);\n",
-                    dtype_name(b->dtype), at, dtype_nbytes(b->dtype), bound_nelem(b), i + 1,
+                    dtype_name(b->dtype), at, dtype_nbytes(b->dtype), program_bound_nelem(b), i + 1,
                     (long long)feed[i].least, (long long)feed[i].most);
         text_printf(out, "    in.%s = (const %s *)(const void *)(place + %zu);\n", field, type, at);
     }

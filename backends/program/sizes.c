@@ -121,6 +121,35 @@ size_t program_arena_bytes(struct tgc *t, const struct schedule *s)
     return n;
 }
 
+size_t program_bound_nelem(const struct buffer *b)
+{
+    size_t n = 1;
+    for (int a = 0; a < b->ndim; a++)
+        if (!size_mul(n, (size_t)dim_bound(b->dim[a]), &n))
+            return SIZE_MAX;
+    return n;
+}
+
+/* Where the memory has tensor i, of the inputs, then of the outputs, behind the arena; for the
+ * index after the last one: its size. SIZE_MAX: none is large enough. */
+size_t selftest_place(const struct program *p, int i)
+{
+    const struct schedule *s = p->s;
+    size_t at = program_arena_bytes(p->t, s), n;
+    for (int k = 0; k < i; k++) {
+        const struct buffer *b = k < s->ninput ? s->input[k] : s->output[k - s->ninput];
+        if (!size_mul(program_bound_nelem(b), dtype_nbytes(b->dtype), &n) ||
+            !size_add(at, n, &at) || !size_align(at, 64, &at))
+            return SIZE_MAX;
+    }
+    return at;
+}
+
+size_t selftest_bytes(const struct program *p)
+{
+    return selftest_place(p, p->s->ninput + p->s->noutput);
+}
+
 /* ---------------------------------------------------------------------------------------- stack */
 
 enum { RUN = 64, ALIGN = 56 /* to 64; of a stack to 8 */, PART = 192, TURN = 256, WORD = 8 };

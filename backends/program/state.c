@@ -551,9 +551,9 @@ static const char header_text[] =
     "BLOCK_KEPT"
     " * - each state in the order of the table, at a multiple of 64 bytes, with room for its\n"
     " *   bounds. */\n"
-    "int model_reset(model_self *self);\n"
-    "int model_save(CONSTmodel_self *self, void *block);\n"
-    "int model_restore(model_self *self, const void *block);\n\n";
+    "MODEL_API int model_reset(model_self *self);\n"
+    "MODEL_API int model_save(CONSTmodel_self *self, void *block);\n"
+    "MODEL_API int model_restore(model_self *self, const void *block);\n\n";
 
 void state_write_header(struct program *p, struct text *out)
 {

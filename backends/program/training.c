@@ -136,11 +136,14 @@ static const char device_header_text[] =
     "/* The blocks are in the device's memory, where runs change them; yours are copies. These make\n"
     " * the device's those that you have, as model_init and model_params_init do with blocks that\n"
     " * are begun, and yours the device's: before a block is kept or looked at. */\n"
+    "MODEL_API "
     "int model_upload(model_self *self);\n"
+    "MODEL_API "
     "int model_download(model_self *self);\n"
     "/* Binds the input of this number in model_inputs, of all functions, to\n"
     " * BUFFER_HANDLE of the model's context, from byte `at` on, a multiple of 128: runs read it\n"
     " * in place of a pointer. NULL, and after a failure: a pointer again. */\n"
+    "MODEL_API "
     "int model_bind_input(model_self *self, int input, void *buffer, size_t at);\n\n";
 
 static const char options_text[] =
@@ -156,7 +159,7 @@ const char *training_options(const struct program *p)
 
 static const char header_text[] =
     "/* Training: LOSS_NAME, by OPTIMIZER_NAME. What a run takes beside the model's inputs. */\n"
-    "typedef struct {\n"
+    "typedef struct model_train_inputs {\n"
     "    model_inputs data;\n"
     "    const WEIGHT_TYPE *sample_weight;     /* [samples]: what each counts in the loss; NULL: "
     "their mean */\n"
@@ -168,25 +171,31 @@ static const char header_text[] =
     " * are kept in a file and given again need no model_params_init: training goes on as without\n"
     " * the break.\n"
     " * A block of another model, or one that was not begun, is the status MODEL_BAD_STATE. */\n"
+    "MODEL_API "
     "int model_params_init(model_self *self, uint64_t seed);\n"
     "/* One step. targets: TARGET_SHAPE. *loss is that before the step.\n"
     " * A target that is no class is MODEL_BAD_VALUE, and changes nothing. */\n"
+    "MODEL_API "
     "int model_train(model_self *self, const model_train_inputs *in, const TARGET_TYPE *targets,\n"
     "                LOSS_TYPE *loss);\n"
     "/* Adds gradients to the block of these. Of several runs that make a step, sample_weight is\n"
     " * of all of them: 1 / (runs x samples) is their mean.AND_SCALE */\n"
+    "MODEL_API "
     "int model_gradients(model_self *self, const model_train_inputs *in,\n"
     "                    const TARGET_TYPE *targets, LOSS_TYPE *loss);\n"
     "/* The step by the sums of gradients, which are 0 then. Reads learning_rate, weight_decay\n"
     " * and step. */\n"
+    "MODEL_API "
     "int model_update(model_self *self, const model_train_inputs *in);\n"
     "/* The loss, and nothing changes. *correct, unless correct is NULL: the samples whose class\n"
     " * is right, of those that count; -1: there are no classes. */\n"
+    "MODEL_API "
     "int model_evaluate(model_self *self, const model_train_inputs *in, const TARGET_TYPE "
     "*targets,\n"
     "                   LOSS_TYPE *loss, LOSS_TYPE *correct);\n"
     "/* A parameter, from 0 on, then running statistics: name, dtype, shape, and the offset of\n"
     " * its data in the block. NULL: there are no more. */\n"
+    "MODEL_API "
     "const struct model_tensor *model_parameter(int index);\n\n";
 
 static const char scale_text[] =

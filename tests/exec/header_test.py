@@ -9,6 +9,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path[:0] = [str(HERE.parent / "lib"), str(HERE.parent / "onnx")]
 
+import numpy as np
 import onnx
 
 import graphs as G
@@ -129,6 +130,46 @@ output %z as "z"
     for name, (size, nbytes, rank, dims) in want.items():
         got = tuple(macros.get(f"{name}_{word}") for word in ("SIZE", "BYTES", "RANK", "DIMS"))
         expect(got == (str(size), str(nbytes), str(rank), dims), f"{name}: {got}")
+
+
+@case("dtypes, the version, struct tags, the export macro")
+def _(folder):
+    header = check(folder, """tg 1
+input %a : i8[4] as "a"
+%y = cast(%a) {to=f32}
+output %y as "y"
+""")
+    macros = macros_of(header)
+    expect(macros["A_DTYPE"] == "NET_I8" and macros["Y_DTYPE"] == "NET_F32" and "A_SCALE" not in macros, f"{macros}")
+    expect(re.search(r" NET_I8 = 3,", header) and re.search(r" NET_F32 = 1,", header), "the numbers are not ONNX's")
+    version = T.must(T.run([TGC, "--version"])).out.decode().split()[1]
+    expect(macros["TGC_VERSION"] == f'"{version}"', f"{macros['TGC_VERSION']}, not {version}")
+    for name in ("inputs", "outputs", "options"):
+        expect(f"typedef struct net_{name} {{" in header, f"struct net_{name} has no tag")
+    flags = ["-DNET_API=__attribute__((visibility(\"default\")))", "-fvisibility=hidden", "-fPIC", "-shared"]
+    T.must(T.run(["gcc", "-std=c11", "-O0", *WARNINGS, *flags, "net.c", "-o", "net.so", "-lm"], cwd=folder))
+    exported = set(re.findall(r" T (net_\w+)", T.must(T.run(["nm", "-D", "net.so"], cwd=folder)).out.decode()))
+    declared = set(re.findall(r"^NET_API .*?\b(net_\w+)\(", header, re.M)) - {"net_selftest"}
+    expect(exported == declared and "net_run" in exported, f"{exported} are exported, {declared} declared")
+
+
+@case("scales and zero points of quantized inputs and outputs")
+def _(folder):
+    F, U = onnx.TensorProto.FLOAT, onnx.TensorProto.UINT8
+    w = lambda name, value, dtype: G.weight(name, np.array(value, dtype))
+    nodes = [G.node("DequantizeLinear", ["x", "sx", "zx"], ["d"]), G.node("Tanh", ["d"], ["t"]), G.node("QuantizeLinear", ["t", "sy", "zy"], ["y"]),
+             G.node("DequantizeLinear", ["u", "sx"], ["e"]), G.node("Exp", ["e"], ["f"]), G.node("QuantizeLinear", ["f", "sv", "zv"], ["v"]),
+             G.node("Cast", ["plain"], ["p"], to=F)]
+    onnx.save(G.model(nodes, [G.value("x", [4], U), G.value("u", [3, 2], onnx.TensorProto.INT8), G.value("plain", [4], U)],
+                      [G.value("y", [4], U), G.value("v", [3, 2], onnx.TensorProto.INT8), G.value("p", [4])],
+                      [w("sx", 0.03125, np.float32), w("zx", 128, np.uint8), w("sy", 0.0078, np.float32), w("zy", 127, np.uint8),
+                       w("sv", 0.5, np.float32), w("zv", -3, np.int8)]), folder / "net.onnx")
+    T.emit(TGC, folder / "net.onnx", folder / "net.c", "--cpu=generic")
+    macros = macros_of((folder / "net.h").read_text())
+    got = {name: (macros.get(f"{name}_SCALE"), macros.get(f"{name}_ZERO_POINT")) for name in ("X", "Y", "U", "V", "PLAIN", "P")}
+    want = {"X": ("0.03125f", "128"), "Y": ("0.0078f", "127"), "U": ("0.03125f", "0"), "V": ("0.5f", "-3"), "PLAIN": (None, None), "P": (None, None)}
+    expect(got == want, f"{got}")
+    T.must(run_example(folder))
 
 
 @case("strings, weights in a file, threads, several entries, training")

@@ -243,7 +243,7 @@ def buffers(folder):
     draw("mlp", folder)
     device.emit(*WORDS)
     text = (folder / "net.h").read_text()
-    expect(re.search(r"int net_upload\(net \*self\);\s+int net_download\(net \*self\);", text) and "net_bind_input" in text and "net_enqueue" not in text,
+    expect(re.search(r"int net_upload\(net \*self\);\s+NET_API int net_download\(net \*self\);", text) and "net_bind_input" in text and "net_enqueue" not in text,
            "the header has other functions")
     T.must(T.run(["g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-x", "c++", "-c", "net.c"], cwd=folder, timeout=300))
 
