@@ -29,8 +29,10 @@ bool lib_activation_parse(const char *name, enum activation *a)
 
 static struct uop *sigmoid(const struct lib *l, struct uop *x)
 {
-    return lib_unary(l, OP_RECIP,
-                     lib_binaryf(l, OP_ADD, lib_unary(l, OP_EXP, lib_unary(l, OP_NEG, x)), 1));
+    struct uop *e = lib_unary(l, OP_EXP, lib_unary(l, OP_NEG, x));
+    struct uop *y = lib_unary(l, OP_RECIP, lib_binaryf(l, OP_ADD, e, 1));
+    uop_name_value(l->t, y, "sigmoid");
+    return y;
 }
 
 static struct uop *softplus(const struct lib *l, struct uop *x)
@@ -287,10 +289,12 @@ struct uop *lib_attention(const struct lib *l, struct uop *q, struct uop *k, str
     if (!s)
         return NULL;
     s = uop_cast(t, soft, s);
+    uop_name_value(t, s, "scores");
     struct uop *low = uop_constf(t, soft, -(double)INFINITY), *zero = uop_constf(t, soft, 0);
     if (seen && !(s = lib_where(l, seen, s, low)))
         return NULL;
     struct uop *top = tensor_max(t, s, 1u << 4, true);
+    uop_name_value(t, top, "row_max");
     /* A row may have no visible key: then its maximum is -inf and its sum 0. Not if each query sees
      * the key at its own position. */
     bool own = !mask && !a->nkeys && (!a->offset || uop_is_int(a->offset, 0)) &&

@@ -28,15 +28,26 @@ static struct uop *reduced_count(const struct lib *l, enum dtype d, const struct
     return lib_float_of(l, d, n);
 }
 
-static struct uop *mean_of(const struct lib *l, struct uop *x, uint32_t axes)
+static struct uop *mean_of(const struct lib *l, struct uop *x, uint32_t axes, const char *word)
 {
-    return lib_div(l, tensor_sum(l->t, x, axes, true), reduced_count(l, x->dtype, x, axes));
+    struct uop *mean = lib_div(l, tensor_sum(l->t, x, axes, true),
+                               reduced_count(l, x->dtype, x, axes));
+    uop_name_value(l->t, mean, word);
+    return mean;
+}
+
+/* The maximum over the axes, which stay, of size 1. */
+static struct uop *row_max(const struct lib *l, struct uop *x, uint32_t axes)
+{
+    struct uop *most = tensor_max(l->t, x, axes, true);
+    uop_name_value(l->t, most, "row_max");
+    return most;
 }
 
 /* The maximum over axes, or 0 if it is infinite: subtracted from exponents. */
 static struct uop *finite_max(const struct lib *l, struct uop *x, uint32_t axes)
 {
-    struct uop *m = tensor_max(l->t, x, axes, true), *inf = lib_scalar(l, x, (double)INFINITY);
+    struct uop *m = row_max(l, x, axes), *inf = lib_scalar(l, x, (double)INFINITY);
     struct uop *finite = uop_binary(l->t, OP_LT, uop_unary(l->t, OP_ABS, m), inf);
     return lib_where(l, uop_binary(l->t, OP_OR, finite, uop_unary(l->t, OP_ISNAN, m)), m,
                      lib_scalar(l, x, 0));
@@ -69,7 +80,7 @@ struct uop *lib_reduce(const struct lib *l, enum reduction r, struct uop *x, uin
         x = uop_cast(t, DTYPE_F64, x);
     switch (r) {
     case REDUCE_SUM: x = uop_reduce(t, OP_ADD, x, axes); break;
-    case REDUCE_MEAN: x = mean_of(l, x, axes); break;
+    case REDUCE_MEAN: x = mean_of(l, x, axes, "mean"); break;
     case REDUCE_PROD: x = uop_reduce(t, OP_MUL, x, axes); break;
     case REDUCE_MAX: x = uop_reduce(t, boolean ? OP_OR : OP_MAX, x, axes); break;
     case REDUCE_MIN: x = uop_reduce(t, boolean ? OP_AND : OP_MIN, x, axes); break;
@@ -209,14 +220,16 @@ struct uop *lib_row_sum(const struct lib *l, struct uop *x, uint32_t axes)
             n = sym_mul(l->t, n, x->dim[a]);
     bool stepwise = x->dtype != DTYPE_F16 && n->vmax <= FEW;
     enum dtype d = x->dtype, wide = stepwise ? d : lib_acc_dtype(d);
-    return uop_cast(l->t, d, uop_reduce(l->t, OP_ADD, uop_cast(l->t, wide, x), axes));
+    struct uop *sum = uop_reduce(l->t, OP_ADD, uop_cast(l->t, wide, x), axes);
+    uop_name_value(l->t, sum, "row_sum");
+    return uop_cast(l->t, d, sum);
 }
 
 struct uop *lib_softmax(const struct lib *l, struct uop *x, uint32_t axes)
 {
     if (!x || !floating(l, "softmax", x))
         return NULL;
-    struct uop *e = lib_unary(l, OP_EXP, lib_sub(l, x, tensor_max(l->t, x, axes, true)));
+    struct uop *e = lib_unary(l, OP_EXP, lib_sub(l, x, row_max(l, x, axes)));
     return lib_div(l, e, lib_row_sum(l, e, axes));
 }
 
@@ -226,8 +239,9 @@ struct uop *lib_log_softmax(const struct lib *l, struct uop *x, uint32_t axes)
         return NULL;
     enum dtype d = x->dtype;
     x = uop_cast(l->t, lib_acc_dtype(d), x);
-    struct uop *shifted = lib_sub(l, x, tensor_max(l->t, x, axes, true));
+    struct uop *shifted = lib_sub(l, x, row_max(l, x, axes));
     struct uop *sum = tensor_sum(l->t, lib_unary(l, OP_EXP, shifted), axes, true);
+    uop_name_value(l->t, sum, "row_sum");
     return lib_cast(l, d, lib_sub(l, shifted, lib_unary(l, OP_LOG, sum)));
 }
 
@@ -254,9 +268,10 @@ struct uop *lib_normalize(const struct lib *l, struct uop *x, uint32_t axes, dou
     if (!x || !floating(l, "normalization", x))
         return NULL;
     x = uop_cast(l->t, lib_acc_dtype(x->dtype), x);
-    struct uop *m = mean_of(l, x, axes);
+    struct uop *m = mean_of(l, x, axes, "mean");
     struct uop *centered = lib_sub(l, x, m);
-    struct uop *inv = inverse_root(l, mean_of(l, lib_mul(l, centered, centered), axes), eps);
+    struct uop *var = mean_of(l, lib_mul(l, centered, centered), axes, "variance");
+    struct uop *inv = inverse_root(l, var, eps);
     if (mean)
         *mean = m;
     if (inv_std)
@@ -299,7 +314,7 @@ struct uop *lib_rms_norm(const struct lib *l, struct uop *x, struct uop *scale, 
         return NULL;
     struct uop *u = uop_cast(l->t, lib_acc_dtype(x->dtype), x);
     struct uop *inv = inverse_root(
-        l, mean_of(l, lib_mul(l, u, u), lib_all_axes(x) & ~((1u << a) - 1)), eps);
+        l, mean_of(l, lib_mul(l, u, u), lib_all_axes(x) & ~((1u << a) - 1), "mean_square"), eps);
     return affine(l, "rms_norm", lib_mul(l, u, inv), scale, NULL, x->dtype);
 }
 

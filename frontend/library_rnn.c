@@ -35,9 +35,11 @@ static struct uop *clipped(const struct cell *c, struct uop *x)
     return lib_binaryf(c->l, OP_MIN, lib_binaryf(c->l, OP_MAX, x, -c->a->clip), c->a->clip);
 }
 
-static struct uop *act(const struct cell *c, int i, struct uop *x)
+static struct uop *act(const struct cell *c, int i, struct uop *x, const char *word)
 {
-    return lib_activate(c->l, c->act[i].kind, clipped(c, x), c->act[i].alpha, c->act[i].beta);
+    x = lib_activate(c->l, c->act[i].kind, clipped(c, x), c->act[i].alpha, c->act[i].beta);
+    uop_name_value(c->l->t, x, word);
+    return x;
 }
 
 /* Gate i of [.., gates*h]. */
@@ -63,13 +65,14 @@ static void lstm_step(const struct cell *c, struct uop *x, struct uop *const *st
 {
     const struct lib *l = c->l;
     struct uop *z = lib_add(l, x, of_state(c, state[0]));
-    struct uop *in = act(c, 0, with_peephole(c, gate(c, z, 0), state[1], 0));
+    struct uop *in = act(c, 0, with_peephole(c, gate(c, z, 0), state[1], 0), "gate_i");
     struct uop *forget = c->a->input_forget
                              ? (in ? lib_sub(l, lib_scalar(l, in, 1), in) : NULL)
-                             : act(c, 0, with_peephole(c, gate(c, z, 2), state[1], 2));
+                             : act(c, 0, with_peephole(c, gate(c, z, 2), state[1], 2), "gate_f");
     struct uop *cell = lib_add(l, lib_mul(l, forget, state[1]),
-                               lib_mul(l, in, act(c, 1, gate(c, z, 3))));
-    struct uop *out = act(c, 0, with_peephole(c, gate(c, z, 1), cell, 1));
+                               lib_mul(l, in, act(c, 1, gate(c, z, 3), "gate_c")));
+    uop_name_value(l->t, cell, "cell");
+    struct uop *out = act(c, 0, with_peephole(c, gate(c, z, 1), cell, 1), "gate_o");
     next[0] = lib_mul(l, out,
                       lib_activate(l, c->act[2].kind, cell, c->act[2].alpha, c->act[2].beta));
     next[1] = cell;
@@ -82,15 +85,15 @@ static void gru_step(const struct cell *c, struct uop *x, struct uop *const *sta
     struct uop *h = state[0], *two = sym_muli(l->t, c->h, 2), *zero = uop_int(l->t, 0), *wide;
     struct uop *r_zr = lib_narrow(l, c->r, 0, zero, two), *r_h = lib_narrow(l, c->r, 0, two, c->h);
     wide = lib_linear(l, h, c->a->linear_before_reset ? c->r : r_zr, NULL);
-    struct uop *update = act(c, 0, lib_add(l, gate(c, x, 0), gate(c, wide, 0)));
-    struct uop *reset = act(c, 0, lib_add(l, gate(c, x, 1), gate(c, wide, 1))), *inner;
+    struct uop *update = act(c, 0, lib_add(l, gate(c, x, 0), gate(c, wide, 0)), "gate_z");
+    struct uop *reset = act(c, 0, lib_add(l, gate(c, x, 1), gate(c, wide, 1)), "gate_r"), *inner;
     if (c->a->linear_before_reset) {
         inner = gate(c, wide, 2);
         inner = lib_mul(l, reset, c->rbias ? lib_add(l, inner, c->rbias) : inner);
     } else {
         inner = lib_linear(l, lib_mul(l, reset, h), r_h, NULL);
     }
-    struct uop *fresh = act(c, 1, lib_add(l, gate(c, x, 2), inner));
+    struct uop *fresh = act(c, 1, lib_add(l, gate(c, x, 2), inner), "gate_h");
     struct uop *keep = update ? lib_sub(l, lib_scalar(l, update, 1), update) : NULL;
     next[0] = lib_add(l, lib_mul(l, keep, fresh), lib_mul(l, update, h));
 }
@@ -103,7 +106,7 @@ static void rnn_step(const struct cell *c, struct uop *x, struct uop *const *sta
     else if (c->a->kind == RNN_GRU)
         gru_step(c, x, state, next);
     else
-        next[0] = act(c, 0, lib_add(c->l, x, lib_linear(c->l, state[0], c->r, NULL)));
+        next[0] = act(c, 0, lib_add(c->l, x, lib_linear(c->l, state[0], c->r, NULL)), "state");
 }
 
 /* x [t, b, n] with time reversed: each row within its own length, if there are lengths. It is its

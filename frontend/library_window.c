@@ -135,7 +135,7 @@ static struct uop *pool_view(const struct lib *l, struct uop *x, struct uop *val
         text_printf(&names, " o%s", window_axis_name(s, i));
     }
     for (int i = 0; i < s; i++)
-        text_printf(&names, " k%s", window_axis_name(s, i));
+        text_printf(&names, " p%s", window_axis_name(s, i));
     x = uop_permute(l->t, x, perm);
     uop_name_axes(l->t, x, names.s);
     return x;
@@ -233,7 +233,7 @@ struct uop *lib_pool(const struct lib *l, enum pool_kind kind, struct uop *x,
     uop_name_axes(l->t, u, names);
     u = tensor_sum(l->t, u, axes, false);
     if (kind == POOL_AVERAGE)
-        u = lib_div(l, u, pool_divisor(l, x, acc, a, &p));
+        uop_name_value(l->t, u = lib_div(l, u, pool_divisor(l, x, acc, a, &p)), "mean");
     else if (power != 1)
         u = power == 2 ? lib_unary(l, OP_SQRT, u) : lib_binaryf(l, OP_POW, u, 1 / power);
     return lib_cast(l, d, u);

@@ -261,6 +261,7 @@ struct buffer {
     /* BUFFER_SCRATCH: all blocks of a grid share it; counts: as counters of TICKETs, which are 0
      * before and after each run */
     bool is_global, counts;
+    const char *word;            /* BUFFER_SCRATCH: what it holds, as uop_name_value(); or NULL */
     bool is_register;            /* BUFFER_SCRATCH: each element belongs to one thread of a block,
                                   * which alone accesses it */
     bool is_own;               /* likewise, in linear programs: it has the elements of one thread */
@@ -576,6 +577,8 @@ struct tgc {
     char last_node[256];         /* the node during which memory ran out, for the message */
     int *uop_origin; size_t cap_uop_origin;              /* by uop id */
     const char **uop_axes; size_t cap_uop_axes;          /* by uop id */
+    const char **uop_word; size_t cap_uop_word;          /* by uop id */
+    struct merged **uop_merged; size_t cap_uop_merged;   /* by uop id */
     bool bug;                    /* tgc_stop() was called by tgc_bug() */
     bool cancelled;              /* ... since the listener wanted it */
     bool exhausted;              /* a limit of memory, or the system's, is reached */
@@ -702,6 +705,7 @@ struct origin {
     const struct origin *of;
     const char *step;
     bool is_adjoint;
+    bool is_past;                /* of a walk over the model that was begun again */
 };
 /* also becomes current */
 int origin_new(struct tgc *t, const char *node, const char *op_type, int index);
@@ -711,12 +715,27 @@ void origin_begin_step(struct tgc *t, const char *text);
 void origin_begin_adjoint(struct tgc *t, const struct uop *u);
 const struct origin *uop_get_origin(const struct tgc *t, const struct uop *u);     /* NULL: none */
 bool uop_is_adjoint(const struct tgc *t, const struct uop *u); /* of the derivative of its origin */
+/* 'Conv "conv_3"', not escaped */
+const char *origin_title(struct tgc *t, const struct origin *o);
+/* The order of nodes in the model's file. 0: they are one node, of which an unrolled loop or a call
+ * made several. */
+int origin_compare(const struct origin *a, const struct origin *b);
+/* The model's nodes in this order, each once. */
+const struct origin **origin_list(struct tgc *t, int *n);
+/* A node whose computation became a part of a uop's, which has the origin of another one: a Relu
+ * before a Clip is a part of the Clip. Lists are immutable. */
+struct merged { const struct origin *node; struct merged *next; };
+const struct merged *uop_get_merged(const struct tgc *t, const struct uop *u);     /* NULL: none */
 const char *uop_get_step(const struct tgc *t, const struct uop *u);                /* NULL: none */
-/* if it has none */
+/* The origin of `from`, and its word, for u if it has none. */
 void uop_set_origin(struct tgc *t, const struct uop *u, const struct uop *from);
 /* Names of a tensor's axes for loops in emitted code: "n oc oy ox ic ky kx", one word an axis. */
 void uop_name_axes(struct tgc *t, const struct uop *u, const char *words);
 const char *uop_get_axes(const struct tgc *t, const struct uop *u);
+/* What a value is, for its name in emitted code: "row_max", "gate_i". Movement and casts of it are
+ * named, too; the last word counts. u NULL: nothing. */
+void uop_name_value(struct tgc *t, const struct uop *u, const char *word);
+const char *uop_get_word(const struct tgc *t, const struct uop *u);                /* NULL: none */
 
 /* ------------------------------------------------------------- symbolic.c: integers with bounds */
 /* Arguments are INDEX-typed scalars. Results are in the fold rules' normal form, so equal

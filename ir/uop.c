@@ -7,6 +7,7 @@
  */
 #include "ir/device_ops.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 struct op_info { const char *name; enum opclass class; int nsrc; enum argkind arg; };
@@ -255,6 +256,55 @@ static void origin_inherit(struct tgc *t, const struct uop *u)
     t->uop_origin[u->id] = t->current_origin;
 }
 
+static bool is_computed(const struct uop *u)
+{
+    return (op_is_elementwise(u->op) || u->op == OP_REDUCE) && u->dtype != DTYPE_INDEX &&
+           u->op != OP_CAST && u->op != OP_BITCAST;
+}
+
+static void merge_node(struct tgc *t, const struct uop *u, const struct origin *node)
+{
+    if (!node || node == uop_get_origin(t, u) || !is_computed(u))
+        return;
+    for (const struct merged *m = uop_get_merged(t, u); m; m = m->next)
+        if (m->node == node)
+            return;
+    t->uop_merged = mem_grow(t, t->uop_merged, &t->cap_uop_merged, (size_t)u->id + 1,
+                             sizeof *t->uop_merged);
+    struct merged *m = MEM_NEW(t, struct merged);
+    *m = (struct merged){node, t->uop_merged[u->id]};
+    t->uop_merged[u->id] = m;
+}
+
+static void merge_list(struct tgc *t, const struct uop *u, const struct uop *from)
+{
+    for (const struct merged *m = uop_get_merged(t, from); m; m = m->next)
+        merge_node(t, u, m->node);
+}
+
+static bool is_within(const struct uop *u, const struct uop *of, int depth)
+{
+    bool found = u == of;
+    for (int i = 0; i < of->nsrc && depth > 0 && !found; i++)
+        found = is_within(u, of->src[i], depth - 1);
+    return found;
+}
+
+/* A rule made r of u, which depends on one value alone: if r does not, it computes that, too. */
+static void merge_operand(struct tgc *t, const struct uop *r, const struct uop *u)
+{
+    enum { DEPTH = 3 };
+    const struct uop *only = NULL;
+    int n = 0;
+    for (int i = 0; i < u->nsrc; i++)
+        if (op_class(u->src[i]->op) != CLASS_LEAF && u->src[i]->op != OP_RANGE) {
+            only = u->src[i];
+            n++;
+        }
+    if (n == 1 && is_computed(u) && is_computed(only) && !is_within(only, r, DEPTH))
+        merge_node(t, r, uop_get_origin(t, only)), merge_list(t, r, only);
+}
+
 /* NULL: there is none yet. */
 static struct uop *table_find(const struct tgc *t, uint32_t hash, enum op op, enum dtype dtype,
                               struct uop *const *src, int nsrc, union arg arg)
@@ -327,6 +377,8 @@ struct uop *uop_new(struct tgc *t, enum op op, enum dtype dtype, struct uop *con
     if (!t->fold || u->nsrc == 0)
         return u;
     struct uop *r = t->fold(t, u);
+    if (r != u && t->norigin)
+        merge_operand(t, r, u);
     if (r != u && (r->dtype != u->dtype || r->ndim != u->ndim))
         TGC_BUG(t, "fold of %s changed dtype or rank", op_name(u->op));
     if (r != u)
@@ -806,15 +858,75 @@ bool uop_is_adjoint(const struct tgc *t, const struct uop *u)
     return o && o->is_adjoint;
 }
 
+const struct merged *uop_get_merged(const struct tgc *t, const struct uop *u)
+{
+    return u->id < t->cap_uop_merged ? t->uop_merged[u->id] : NULL;
+}
+
 const char *uop_get_step(const struct tgc *t, const struct uop *u)
 {
     const struct origin *o = origin_of(t, u);
     return o ? o->step : NULL;
 }
 
+const char *origin_title(struct tgc *t, const struct origin *o)
+{
+    return *o->node ? mem_printf(t, "%s \"%s\"", o->op_type, o->node) : o->op_type;
+}
+
+int origin_compare(const struct origin *a, const struct origin *b)
+{
+    int order = a->index < b->index ? -1 : a->index > b->index;
+    order = order ? order : strcmp(a->op_type, b->op_type);
+    return order ? order : strcmp(a->node, b->node);
+}
+
+static int compare_origins(const void *a, const void *b)
+{
+    return origin_compare(*(const struct origin *const *)a, *(const struct origin *const *)b);
+}
+
+const struct origin **origin_list(struct tgc *t, int *n)
+{
+    const struct origin **list = mem_array(t, t->norigin + 1, sizeof *list);
+    int all = 0;
+    *n = 0;
+    for (size_t i = 0; i < t->norigin; i++)
+        if (!t->origin[i]->of && !t->origin[i]->is_past)
+            list[all++] = t->origin[i];
+    qsort(list, (size_t)all, sizeof *list, compare_origins);
+    for (int i = 0; i < all; i++)
+        if (*n == 0 || origin_compare(list[i], list[*n - 1]) != 0)
+            list[(*n)++] = list[i];
+    return list;
+}
+
+static void set_word(struct tgc *t, const struct uop *u, const char *word)
+{
+    t->uop_word = mem_grow(t, t->uop_word, &t->cap_uop_word, (size_t)u->id + 1,
+                           sizeof *t->uop_word);
+    t->uop_word[u->id] = word;
+}
+
+void uop_name_value(struct tgc *t, const struct uop *u, const char *word)
+{
+    while (u && op_class(u->op) != CLASS_LEAF) {
+        set_word(t, u, word);
+        u = op_class(u->op) == CLASS_MOVE || u->op == OP_CAST ? u->src[0] : NULL;
+    }
+}
+
+const char *uop_get_word(const struct tgc *t, const struct uop *u)
+{
+    return u->id < t->cap_uop_word ? t->uop_word[u->id] : NULL;
+}
+
 void uop_set_origin(struct tgc *t, const struct uop *u, const struct uop *from)
 {
+    if (uop_get_word(t, from) && !uop_get_word(t, u) && op_class(u->op) != CLASS_LEAF)
+        set_word(t, u, uop_get_word(t, from));
     int o = from->id < t->cap_uop_origin ? t->uop_origin[from->id] : 0;
+    merge_list(t, u, from);
     if (!o || uop_get_origin(t, u) || op_class(u->op) == CLASS_LEAF)
         return;
     t->uop_origin = mem_grow(t, t->uop_origin, &t->cap_uop_origin, (size_t)u->id + 1,

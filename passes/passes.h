@@ -32,6 +32,9 @@ struct kernel {
     const char *name;            /* C identifier, unique in the program: "conv2_1", "softmax_3" */
     /* one line for a person: 'Conv "conv_3", Relu "relu_4": f32[1,64,56,56]'; not escaped */
     const char *title;
+    /* all nodes of which `title` names the first ones, a line each, in the order of their
+     * computation */
+    const char *nodes;
     /* the steps of a node's computation that it makes: 'Winograd F(4x4, 3x3): Y = A'MA', a line
      * each; NULL: none */
     const char *steps;
@@ -55,6 +58,7 @@ struct kernel {
     /* threads cannot share it: its nests depend on each other, or it stores at data-dependent
      * offsets */
     bool is_serial;
+    bool is_copy;                /* it moves values, and computes none */
     bool by_blocks;              /* attention that becomes online softmax, see online_softmax.c */
     bool is_disjoint; /* its nests store to disjoint parts of a tensor */
     bool stores_twice;  /* stores some elements twice, so its operands must not be overwritten */
@@ -91,6 +95,7 @@ enum step_kind {
 struct step {
     enum step_kind kind;
     struct kernel *kernel;       /* KERNEL */
+    const struct origin *node;   /* HOST, IF, LOOP: the model's node that this is; NULL: of none */
     struct host_call *host;      /* HOST */
     struct buffer **arg; int narg;         /* HOST: inputs, then outputs */
     /* IF, BREAK_UNLESS: bool scalar kernel expression (LOAD of a buffer, VARs) */

@@ -164,7 +164,7 @@ static const struct kernel *named_reader(const struct program *p, const struct k
 {
     for (int i = k->index + 1; i < p->s->nkernel; i++) {
         const struct kernel *r = p->s->kernel[i];
-        for (int j = r->noutput; j < r->nbuffer && r->title && *r->title; j++)
+        for (int j = r->noutput; j < r->nbuffer && r->nnode > 0; j++)
             for (int o = 0; o < k->noutput; o++)
                 if (buffer_root(r->buffer[j]) == buffer_root(k->buffer[o]))
                     return r;
@@ -175,8 +175,8 @@ static const struct kernel *named_reader(const struct program *p, const struct k
 /* The model's nodes that the kernel computes; of a copy, those that read it. */
 static void write_nodes(const struct program *p, const struct kernel *k, struct text *out)
 {
-    const struct kernel *reader = k->title && *k->title ? NULL : named_reader(p, k);
-    text_comment(out, k->title && *k->title ? k->title : program_kernel_name(p, k));
+    const struct kernel *reader = k->nnode > 0 ? NULL : named_reader(p, k);
+    nodes_write(k->nodes && *k->nodes ? k->nodes : program_kernel_name(p, k), out);
     if (reader) {
         text_puts(out, ", for ");
         text_comment(out, reader->title);

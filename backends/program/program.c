@@ -624,6 +624,7 @@ bool program_write_c(struct tgc *t, const struct schedule *s, const struct progr
         text_puts(c, "#ifdef __GNUC__\n#pragma GCC diagnostic ignored \"-Wshadow\"\n#endif\n\n");
     write_pieces(p, c);
     put_section(c, "kernels");
+    nodes_write_others(p, c);
     write_kernels(p, &kernels, c);
     if (o->kernels)
         text_puts(o->kernels, kernels.s ? kernels.s : "");

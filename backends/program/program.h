@@ -289,6 +289,11 @@ struct backend {
 extern const struct backend backend_c, backend_llvm, backend_opencl, backend_cuda, backend_metal,
     backend_amd;
 
+/* nodes.c: a kernel's nodes, a line each, within a comment; a comment with those of the model that
+ * no kernel and no step computes, if there are any. */
+void nodes_write(const char *nodes, struct text *out);
+void nodes_write_others(const struct program *p, struct text *out);
+
 /* lines.c: in[from..] belongs to the nodes of that title; `from` was appended to `to` just now; the
  * file is complete. */
 void lines_mark(struct program *p, const struct text *in, size_t from, const char *title);

@@ -155,6 +155,11 @@ static void write_steps(struct program *p, struct text *out)
         struct text line = {.t = p->t};
         if (p->backend->device && is_of_host(p->t, step))
             p->backend->device->to_host(p, step, &line);
+        if (step->node) {
+            text_puts(&line, "/* ");
+            text_comment(&line, origin_title(p->t, step->node));
+            text_puts(&line, " */\n");
+        }
         switch (step->kind) {
         case STEP_KERNEL:
             if (p->backend->device) {

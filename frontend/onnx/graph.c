@@ -292,12 +292,15 @@ struct graph *onnx_lower(struct tgc *t, struct onnx_model *m,
     if (!lower_check_operators(&l))
         return NULL;
     for (int round = 0; round < MAX_ROUNDS; round++) {
+        size_t first = t->norigin;
         l = start;
         tg_library_begin(options ? options->library : NULL);
         l.option_used = mem_array(t, options ? (size_t)options->ndim + 1 : 1, sizeof(bool));
         out = lower_once(&l);
         if (!l.learned || round + 1 == MAX_ROUNDS)
             break;
+        for (size_t i = first; i < t->norigin; i++)
+            t->origin[i]->is_past = true;
         t->ndiag = ndiag;
         t->nerror = nerror;
     }

@@ -290,6 +290,7 @@ static void emit_reduce(struct linear *l, struct uop *u)
     int nlane = lanes_in(l, deps_of(l, u) & ~l->open, acc_src + 1);
     struct uop *acc = uop_intern(t, OP_ACC, u->dtype, acc_src, 1 + nlane,
                                  (union arg){.i = l->next_acc++});
+    uop_set_origin(t, acc, u);
     linear_push(l, acc);
     struct uop *begin = begin_of(l, u);
     if (begin)

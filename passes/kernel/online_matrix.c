@@ -51,10 +51,10 @@ static struct uop *factor_of(const struct online *x, struct uop *u)
 
 static bool is_half(const struct online *x) { return dtype_bits(x->tiles->factor) == 16; }
 
-static struct buffer *new_factor(struct online *x, int64_t rows, int64_t wide)
+static struct buffer *new_factor(struct online *x, int64_t rows, int64_t wide, const char *word)
 {
     return online_new_scratch(x, is_half(x) ? DTYPE_U16 : x->tiles->factor,
-                              rows * (wide + x->tiles->pad));
+                              rows * (wide + x->tiles->pad), word);
 }
 
 /* 16-bit floats are kept in shared memory as bits. */
@@ -88,7 +88,7 @@ static bool put_query(struct tiles *y)
                *q = factor_of(x, x->query);
     if (!q)
         return false;
-    y->query = new_factor(x, x->rows, y->features);
+    y->query = new_factor(x, x->rows, y->features, "queries");
     q = uop_substitute(t, online_for_row(x, q, r[0]), x->dot->src[1], r[1]);
     if (n < y->features) {
         struct uop *some = sym_lt(t, r[1], uop_int(t, n));
@@ -256,7 +256,7 @@ static bool put_weights(struct tiles *y)
     }
     if (x->tiles->own)
         return false;
-    y->weights = new_factor(x, x->rows, x->step);
+    y->weights = new_factor(x, x->rows, x->step, "weights");
     online_put(x, KEYS, y->weights, row_at(x, r[0], x->step + x->tiles->pad, r[1]),
                as_stored(x, weight), r, 2);
     return true;
@@ -359,12 +359,12 @@ bool online_put_tiles(struct online *x)
                       .factor = 1,
                       .columns = whole(ncolumns, tile->columns),
                       .features = whole(x->dot->src[1]->src[0]->arg.i, tile->k)};
-    y.top = online_new_scratch(x, DTYPE_F32, rows);
-    y.less = online_new_scratch(x, DTYPE_F32, rows);
-    y.now = online_new_scratch(x, DTYPE_F32, rows);
-    y.parts = online_new_scratch(x, DTYPE_F32, rows * tile->n);
-    y.scores = online_new_scratch(x, DTYPE_F32, rows * x->step);
-    y.product = online_new_scratch(x, DTYPE_F32, rows * y.columns);
+    y.top = online_new_scratch(x, DTYPE_F32, rows, "row_max");
+    y.less = online_new_scratch(x, DTYPE_F32, rows, "rescale");
+    y.now = online_new_scratch(x, DTYPE_F32, rows, "new_max");
+    y.parts = online_new_scratch(x, DTYPE_F32, rows * tile->n, "parts");
+    y.scores = online_new_scratch(x, DTYPE_F32, rows * x->step, "scores");
+    y.product = online_new_scratch(x, DTYPE_F32, rows * y.columns, "acc");
     put_first(&y, low);
     if (!put_query(&y))
         return false;

@@ -33,10 +33,12 @@ enum { BLOCK_MOST = 256 };
 
 /* --------------------------------------------------------------------------------- what is made */
 
-struct buffer *online_new_scratch(struct online *x, enum dtype d, int64_t n)
+struct buffer *online_new_scratch(struct online *x, enum dtype d, int64_t n, const char *word)
 {
     struct uop *dim = uop_int(x->t, n);
-    return buffer_new(x->t, BUFFER_SCRATCH, d, &dim, 1, NULL);
+    struct buffer *b = buffer_new(x->t, BUFFER_SCRATCH, d, &dim, 1, NULL);
+    b->word = word;
+    return b;
 }
 
 struct uop *online_range(struct online *x, struct uop *size, const char *name)
@@ -125,7 +127,7 @@ static struct uop *in_tile(struct online *x, struct uop *u, bool most)
     if (known)
         return known;
     /* u is not monotone: take it over all rows */
-    struct buffer *b = online_new_scratch(x, DTYPE_INDEX, 1);
+    struct buffer *b = online_new_scratch(x, DTYPE_INDEX, 1, "bound");
     struct uop *src[2] = {online_for_row(x, u, r), r};
     src[0] = sym_max(t, sym_min(t, src[0], x->nkey), uop_int(t, 0));
     online_put(x, TILE, b, uop_int(t, 0),
@@ -146,7 +148,7 @@ static struct uop *may_hide(struct online *x, struct bound *b, struct uop *row, 
     if (value < 0 || !uop_depends_on(t, b->at, x->row))
         return NULL;
     struct uop *r = online_rows(x), *at = online_for_row(x, b->at, r);
-    struct buffer *kept = online_new_scratch(x, DTYPE_F32, x->rows);
+    struct buffer *kept = online_new_scratch(x, DTYPE_F32, x->rows, "bounds");
     at = sym_max(t, sym_min(t, at, x->nkey), uop_int(t, 0));
     online_put(x, TILE, kept, r, uop_cast(t, DTYPE_F32, at), &r, 1);
     *seen = uop_binary(t, OP_LT, uop_cast(t, DTYPE_F32, key), online_load(x, kept, row));
@@ -260,12 +262,12 @@ static struct uop *outweighs_mask(struct online *x, struct buffer *query, struct
     struct uop *e = x->dot->src[1], *row = online_range(x, uop_int(t, x->rows), "row"), *src[2],
                *gap;
     union arg add = {.i = ARG_PACK(REDUCE, OP_ADD, 0)}, max = {.i = ARG_PACK(REDUCE, OP_MAX, 0)};
-    struct buffer *least = online_new_scratch(x, DTYPE_F32, 1);
+    struct buffer *least = online_new_scratch(x, DTYPE_F32, 1, "least");
     gap = uop_binary(t, OP_ADD, online_load(x, seen, row),
                      uop_constf(t, DTYPE_F32, -x->visible.value));
     if (x->visible.factor > 0) {
-        struct buffer *keys = online_new_scratch(x, DTYPE_F32, e->src[0]->arg.i),
-                      *reach = online_new_scratch(x, DTYPE_F32, x->rows);
+        struct buffer *keys = online_new_scratch(x, DTYPE_F32, e->src[0]->arg.i, "key_max"),
+                      *reach = online_new_scratch(x, DTYPE_F32, x->rows, "reach");
         struct uop *j = online_range(x, x->nkey, "j"), *f = online_range(x, e->src[0], "e"),
                    *r = online_rows(x);
         src[0] = uop_substitute(t, uop_substitute(t, x->keys, x->key, j), e, f);
@@ -307,7 +309,7 @@ struct uop *online_compare_bounds(struct online *x, struct uop *scores, struct u
         if (!uop_depends_on(t, b->at, x->row) || b->is_apart)
             continue;
         struct uop *r = online_rows(x), *at = online_for_row(x, b->at, r);
-        struct buffer *kept = online_new_scratch(x, DTYPE_F32, x->rows);
+        struct buffer *kept = online_new_scratch(x, DTYPE_F32, x->rows, "bounds");
         /* clamping to the range of keys changes no comparison, and is exact in a float */
         at = sym_max(t, sym_min(t, at, x->nkey), uop_int(t, 0));
         online_put(x, TILE, kept, r, uop_cast(t, DTYPE_F32, at), &r, 1);
@@ -330,7 +332,7 @@ static struct buffer *put_query(struct online *x)
 {
     struct tgc *t = x->t;
     struct uop *e = x->dot->src[1], *copy[2] = {online_rows(x), online_range(x, e->src[0], "e")};
-    struct buffer *query = online_new_scratch(x, DTYPE_F32, x->rows * e->src[0]->arg.i);
+    struct buffer *query = online_new_scratch(x, DTYPE_F32, x->rows * e->src[0]->arg.i, "queries");
     struct uop *q = uop_substitute(t, online_for_row(x, x->query, copy[0]), e, copy[1]);
     online_put(x, TILE, query, sym_add(t, sym_muli(t, copy[1], x->rows), copy[0]), q, copy, 2);
     return query;
@@ -360,7 +362,7 @@ struct uop *online_for_key(struct online *x, struct uop *u, struct uop *place, s
 static struct buffer *put_scores(struct online *x, struct buffer *query)
 {
     struct tgc *t = x->t;
-    struct buffer *scores = online_new_scratch(x, DTYPE_F32, x->rows * x->most_keys);
+    struct buffer *scores = online_new_scratch(x, DTYPE_F32, x->rows * x->most_keys, "scores");
     struct uop *range[3] = {online_range(x, sym_ceildiv(t, x->n, x->align), "j"),
                             online_range(x, uop_int(t, x->align), "key"), online_rows(x)};
     struct uop *place = sym_add(t, sym_muli(t, range[0], x->align), range[1]),
@@ -384,7 +386,8 @@ static struct buffer *put_scores(struct online *x, struct buffer *query)
 static struct uop *fold_keys(struct online *x, enum op op, struct buffer *scores, struct uop *row)
 {
     struct tgc *t = x->t;
-    struct buffer *parts = online_new_scratch(x, DTYPE_F32, x->group * x->rows);
+    struct buffer *parts = online_new_scratch(x, DTYPE_F32, x->group * x->rows,
+                                              op == OP_MAX ? "max_parts" : "sum_parts");
     struct uop *range[2] = {online_range(x, uop_int(t, x->group), "key"), online_rows(x)};
     struct uop *j = online_range(x, sym_ceildiv(t, x->n, x->group), "j"), *src[2];
     struct uop *place = sym_add(t, sym_muli(t, j, x->group), range[0]);
@@ -467,11 +470,11 @@ void online_put_rows(struct online *x, enum level level, struct buffer *b, int64
 static struct running put_first(struct online *x, int64_t ncolumns, struct uop *low)
 {
     int64_t rows = x->rows;
-    struct running b = {.most = online_new_scratch(x, DTYPE_F32, rows),
-                        .now = online_new_scratch(x, DTYPE_F32, rows),
-                        .less = online_new_scratch(x, DTYPE_F32, rows),
-                        .sum = online_new_scratch(x, DTYPE_F32, rows),
-                        .product = online_new_scratch(x, DTYPE_F32, rows * ncolumns)};
+    struct running b = {.most = online_new_scratch(x, DTYPE_F32, rows, "row_max"),
+                        .now = online_new_scratch(x, DTYPE_F32, rows, "new_max"),
+                        .less = online_new_scratch(x, DTYPE_F32, rows, "rescale"),
+                        .sum = online_new_scratch(x, DTYPE_F32, rows, "row_sum"),
+                        .product = online_new_scratch(x, DTYPE_F32, rows * ncolumns, "acc")};
     struct uop *zero = uop_constf(x->t, DTYPE_F32, 0);
     online_put_rows(x, TILE, b.most, rows, low);
     online_put_rows(x, TILE, b.sum, rows, zero);
@@ -564,7 +567,7 @@ static void put_attention(struct online *x)
     struct running b = put_first(x, ncolumns, low);
     struct buffer *query = put_query(x);
     if (x->visible.is_finite) {
-        b.seen = online_new_scratch(x, DTYPE_F32, x->rows);
+        b.seen = online_new_scratch(x, DTYPE_F32, x->rows, "seen_max");
         online_put_rows(x, TILE, b.seen, x->rows, low);
     }
     open_blocks(x, b.seen ? outweighs_mask(x, query, b.seen) : NULL);
@@ -615,7 +618,11 @@ bool pass_online_softmax(struct tgc *t, struct schedule *s, struct kernel *k)
     k->by_blocks = blocks != NULL;
     if (!blocks)
         return true;
+    const struct kernel was = *k;
     k->ast = blocks;
     kernel_describe(t, k);
+    /* the same nodes, by other uops */
+    k->name = was.name, k->title = was.title, k->nodes = was.nodes, k->steps = was.steps;
+    k->node = was.node, k->nnode = was.nnode, k->cap_node = was.cap_node;
     return true;
 }

@@ -79,9 +79,10 @@ struct online_tiles { enum dtype factor; int64_t k, n, columns, pad; bool direct
  * blocks of keys; NULL: it is no attention of the known form. */
 struct uop *online_blocks(struct tgc *t, struct uop *ast, const struct online_shape *shape);
 
-/* Helpers of the forms of the kernel. online_new_scratch(): new scratch. The others make ranges (0
- * for one iteration): a plain one, a band with the names of `like`, one of the tile's queries. */
-struct buffer *online_new_scratch(struct online *x, enum dtype d, int64_t n);
+/* Helpers of the forms of the kernel. online_new_scratch(): new scratch, by the name of `word`. The
+ * others make ranges (0 for one iteration): a plain one, a band with the names of `like`, one of
+ * the tile's queries. */
+struct buffer *online_new_scratch(struct online *x, enum dtype d, int64_t n, const char *word);
 struct uop *online_range(struct online *x, struct uop *size, const char *name);
 struct uop *online_band(struct online *x, struct uop *size, const struct uop *like);
 struct uop *online_rows(struct online *x);

@@ -45,6 +45,7 @@ struct kernel *kernel_of_nests(struct tgc *t, const struct kernel *from, struct 
     k->name = number > 0 ? mem_printf(t, "%s_%d", from->name, number) : from->name;
     if (!*k->title) {                                        /* a copy computes nothing */
         k->title = from->title;
+        k->nodes = from->nodes;
         k->node = from->node;
         k->nnode = from->nnode;
         k->cap_node = from->cap_node;
@@ -52,6 +53,7 @@ struct kernel *kernel_of_nests(struct tgc *t, const struct kernel *from, struct 
     if (n == 1 && store[0]->src[2]->op == OP_CONST) {
         k->name = mem_printf(t, "fill_%d", from->index);
         k->title = mem_printf(t, "the padding for %s", from->title);
+        k->nodes = mem_printf(t, "the padding for %s", from->nodes);
     }
     return k;
 }

@@ -321,7 +321,7 @@ static struct kernel *split(struct tgc *t, struct kernel *k, struct parts *p)
     dim[p->nrow] = uop_int(t, p->n);
     dim[p->nrow + 1] = uop_int(t, p->columns);
     p->part = buffer_new(t, BUFFER_TEMP, DTYPE_F32, dim, p->nrow + 2, NULL);
-    const char *name = k->name, *title = k->title;
+    const char *name = k->name, *title = k->title, *nodes = k->nodes;
     first->ast = make_parts(p);
     k->ast = make_result(p);
     first->by_blocks = k->by_blocks = false;
@@ -329,8 +329,10 @@ static struct kernel *split(struct tgc *t, struct kernel *k, struct parts *p)
     kernel_describe(t, k);
     first->name = mem_printf(t, "%s_parts", name);
     first->title = mem_printf(t, "%lld parts of the keys of %s", (long long)p->n, title);
+    first->nodes = mem_printf(t, "%lld parts of the keys of %s", (long long)p->n, nodes);
     k->name = name;
     k->title = title;
+    k->nodes = nodes;
     return first;
 }
 

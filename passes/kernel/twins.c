@@ -272,6 +272,7 @@ void twin_follow(struct tgc *t, struct kernel *k)
     k->index = was.index;
     k->name = was.name;
     k->title = was.title;
+    k->nodes = was.nodes;
     k->node = was.node;
     k->nnode = was.nnode;
     k->cap_node = was.cap_node;

@@ -10,12 +10,26 @@
 
 /* ---- kernels */
 
-enum { TITLE_NODES = 8, TITLE_SEEN = 256 };
+enum { TITLE_NODES = 8 };
 
 static bool is_computation(const struct uop *u)
 {
     return u->op == OP_REDUCE ||
            (op_is_elementwise(u->op) && u->dtype != DTYPE_INDEX && u->dtype != DTYPE_BOOL);
+}
+
+/* Marks conditions on values, as opposed to those on indices, which say where a value lies. */
+static void note_conditions(struct uop_map *of_values, struct uop *const *order, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const struct uop *u = order[i];
+        bool any = u->op == OP_LOAD;
+        for (int s = 0; s < u->nsrc && u->dtype == DTYPE_BOOL && !any; s++)
+            any = u->src[s]->dtype == DTYPE_BOOL ? map_get(of_values, u->src[s]) != NULL
+                                                 : u->src[s]->dtype != DTYPE_INDEX;
+        if (u->dtype == DTYPE_BOOL && any)
+            map_set(of_values, u, order[i]);
+    }
 }
 
 /* The first computation with a weight names the node that reads it. */
@@ -38,41 +52,49 @@ static void note_readers(struct tgc *t, const struct kernel *k)
         }
 }
 
+static void add_node(struct tgc *t, struct kernel *k, bool *seen, const struct origin *o)
+{
+    if (!o || seen[o->id])
+        return;
+    seen[o->id] = true;
+    VEC_PUSH(t, k->node, k->nnode, k->cap_node, o);
+}
+
 /* The model's nodes that a kernel computes, without those of its inputs, in their order. */
 static void find_nodes(struct tgc *t, struct kernel *k, struct uop *const *order, int n)
 {
-    bool computes = false;
+    bool computes = false, *seen = scratch_array(t, t->norigin + 1, sizeof *seen);
+    struct uop_map condition = {.t = t, .scratch = true};
+    note_conditions(&condition, order, n);
     k->nnode = 0;
     k->cap_node = 0;
     k->node = NULL;
     for (int i = 0; i < n; i++)
         computes |= is_computation(order[i]);
-    for (int i = 0; i < n && k->nnode < TITLE_SEEN; i++) {
-        const struct origin *o = computes && !is_computation(order[i])
-                                     ? NULL
-                                     : uop_get_origin(t, order[i]);
-        int j = 0;
-        while (j < k->nnode && k->node[j] != o)
-            j++;
-        if (o && j == k->nnode)
-            VEC_PUSH(t, k->node, k->nnode, k->cap_node, o);
+    k->is_copy = !computes;
+    for (int i = 0; i < n; i++) {
+        bool counts = !computes || is_computation(order[i]) ||
+                      (op_is_elementwise(order[i]->op) && map_get(&condition, order[i]));
+        if (!counts)
+            continue;
+        for (const struct merged *m = computes ? uop_get_merged(t, order[i]) : NULL; m; m = m->next)
+            add_node(t, k, seen, m->node);
+        add_node(t, k, seen, uop_get_origin(t, order[i]));
     }
 }
 
-/* 'Conv "conv_3", Relu "relu_4"'; 'gradient of Conv "conv_3"' */
-static const char *kernel_title(struct tgc *t, const struct kernel *k)
+/* 'Conv "conv_3", Relu "relu_4"', 'gradient of Conv "conv_3"': the first `most` of them. */
+static const char *list_nodes(struct tgc *t, const struct kernel *k, int most,
+                              const char *separator)
 {
-    struct text title = {.t = t};
+    struct text list = {.t = t};
     if (k->is_adjoint && k->nnode)
-        text_puts(&title, "gradient of ");
-    for (int i = 0; i < k->nnode && i < TITLE_NODES; i++) {
-        const struct origin *o = k->node[i];
-        text_printf(&title, "%s%s%s%s%s", i ? ", " : "", o->op_type, *o->node ? " \"" : "",
-                    o->node, *o->node ? "\"" : "");
-    }
-    if (k->nnode > TITLE_NODES)
-        text_printf(&title, ", and %d more", k->nnode - TITLE_NODES);
-    return title.n ? title.s : "";
+        text_puts(&list, "gradient of ");
+    for (int i = 0; i < k->nnode && i < most; i++)
+        text_printf(&list, "%s%s", i ? separator : "", origin_title(t, k->node[i]));
+    if (k->nnode > most)
+        text_printf(&list, "%sand %d more", separator, k->nnode - most);
+    return list.n ? list.s : "";
 }
 
 /* The steps of a node's computation that are in a kernel, in their order. */
@@ -153,6 +175,29 @@ static const char *kernel_name(struct tgc *t, const struct origin *o, int number
     return mem_printf(t, "%s_%d", n ? word : "kernel", number);
 }
 
+/* A copy's values have the origins of the nodes that computed them: those are not its nodes. */
+static void forget_computed(struct tgc *t, const struct schedule *s)
+{
+    bool *computed = mem_array(t, t->norigin + 1, sizeof *computed);
+    for (int i = 0; i < s->nkernel; i++)
+        for (int j = 0; j < s->kernel[i]->nnode && !s->kernel[i]->is_copy; j++)
+            computed[s->kernel[i]->node[j]->id] = true;
+    for (int i = 0; i < s->nkernel; i++) {
+        struct kernel *k = s->kernel[i];
+        const char *title = mem_printf(t, "a copy of %s", k->title);
+        int n = 0, all = k->is_copy ? k->nnode : 0;
+        for (int j = 0; j < all; j++)
+            if (!computed[k->node[j]->id])
+                k->node[n++] = k->node[j];
+        if (n == all)
+            continue;
+        k->nnode = n;
+        k->name = kernel_name(t, n ? k->node[0] : NULL, k->index);
+        k->title = n ? list_nodes(t, k, TITLE_NODES, ", ") : title;
+        k->nodes = n ? list_nodes(t, k, n, "\n") : title;
+    }
+}
+
 static void kernel_add_buffer(struct tgc *t, struct kernel *k, struct buffer *b, size_t *cap)
 {
     for (int i = 0; i < k->nbuffer; i++)
@@ -207,7 +252,8 @@ void kernel_describe(struct tgc *t, struct kernel *k)
     find_adjoints(t, k, order, n);
     const struct origin *first = main_node(t, k, order, n);
     find_nodes(t, k, order, n);
-    k->title = kernel_title(t, k);
+    k->title = list_nodes(t, k, TITLE_NODES, ", ");
+    k->nodes = list_nodes(t, k, k->nnode, "\n");
     k->steps = kernel_steps(t, order, n);
     put_first(k, first);
     note_readers(t, k);
@@ -305,6 +351,7 @@ static void emit_host(struct emission *e, struct node *n)
     for (int k = 0; k < h->nresult; k++)
         add_var(e, h->result[k]);
     emit(e, (struct step){.kind = STEP_HOST,
+                          .node = uop_get_origin(e->p->t, n->u),
                           .host = (struct host_call *)(uintptr_t)n->u->arg.p,
                           .arg = arg,
                           .narg = narg});
@@ -325,7 +372,9 @@ static void emit_block(struct emission *e, struct block *b)
         if (it->node->op == OP_HOST) {
             emit_host(e, n);
         } else if (it->node->op == OP_IF) {
-            emit(e, (struct step){.kind = STEP_IF, .cond = lower_scalar(e->p, it->node->src[0])});
+            emit(e, (struct step){.kind = STEP_IF,
+                                  .node = uop_get_origin(e->p->t, n->u),
+                                  .cond = lower_scalar(e->p, it->node->src[0])});
             emit_block(e, n->side[0]);
             if (n->side[1]->nitem) {
                 emit(e, (struct step){.kind = STEP_ELSE});
@@ -336,6 +385,7 @@ static void emit_block(struct emission *e, struct block *b)
             const struct loop *l = it->node->arg.p;
             struct buffer *cond = n->state[l->ncarried];
             emit(e, (struct step){.kind = STEP_LOOP,
+                                  .node = uop_get_origin(e->p->t, n->u),
                                   .counter = l->counter,
                                   .trip = lower_scalar(e->p, it->node->src[0])});
             if (cond)
@@ -394,5 +444,6 @@ void plan_emit_steps(struct plan *p)
     }
     if (g->nentry)
         plan_guard_shared(p->t, s, nshared);
+    forget_computed(p->t, s);
     schedule_collect_buffers(p->t, s);
 }

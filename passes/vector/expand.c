@@ -119,6 +119,7 @@ static void expand_value(struct expander *e, struct uop *u)
         v = uop_intern(e->t, u->op, u->dtype, src, u->nsrc, u->arg);
         v = expand_fuse_vector(e, v);
     }
+    uop_set_origin(e->t, v, u);
     expand_need(e, v);
     map_set(&e->value, u, v);
 }
@@ -324,9 +325,12 @@ static const struct uop *find_weights(const struct expander *e, const struct uop
     return NULL;
 }
 
-static struct uop *new_acc(struct expander *e, enum dtype d, struct uop *const *src, int nsrc)
+static struct uop *new_acc(struct expander *e, const struct uop *of, struct uop *const *src,
+                           int nsrc)
 {
-    struct uop *acc = uop_intern(e->t, OP_ACC, d, src, nsrc, (union arg){.i = e->next_acc++});
+    struct uop *acc = uop_intern(e->t, OP_ACC, of->dtype, src, nsrc,
+                                 (union arg){.i = e->next_acc++});
+    uop_set_origin(e->t, acc, of);
     expand_push(e, acc);
     return acc;
 }
@@ -350,14 +354,14 @@ static void expand_acc(struct expander *e, struct uop *u)
     src[0] = expand_splat(e, src[0], (int)lanes);
     struct accs a = {.acc = u, .each = mem_array(e->t, (size_t)n, sizeof *a.each)};
     for (int64_t i = 0; i < n; i++)
-        a.each[i] = new_acc(e, u->dtype, src, nsrc);
+        a.each[i] = new_acc(e, u, src, nsrc);
     a.weights = e->dot == INTRINSIC_DOT_CENTERED && lanes > 1 ? find_weights(e, u) : NULL;
     for (int k = 1; k < u->nsrc && a.weights; k++)
         nweights *=
             is_unrolled(u->src[k]) && is_of_weights(e, &a, k) ? u->src[k]->src[0]->arg.i : 1;
     a.less = a.weights ? mem_array(e->t, (size_t)nweights, sizeof *a.less) : NULL;
     for (int64_t i = 0; i < nweights && a.weights; i++)
-        a.less[i] = new_acc(e, u->dtype, src, nsrc);
+        a.less[i] = new_acc(e, u, src, nsrc);
     SCRATCH_PUSH(e->t, e->accs, e->naccs, e->cap_accs, a);
 }
 

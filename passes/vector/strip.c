@@ -271,6 +271,7 @@ static void open_parts(struct strip *s, int lanes, int n)
         for (int j = 0; j < n; j++) {
             s->sum[k].part[j] = uop_intern(s->e->t, OP_ACC, DTYPE_F32, &init, 1,
                                            (union arg){.i = s->e->next_acc++});
+            uop_set_origin(s->e->t, s->sum[k].part[j], s->sum[k].acc);
             expand_push(s->e, s->sum[k].part[j]);
         }
     }
