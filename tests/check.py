@@ -69,6 +69,7 @@ SUITES = [
     ("constants", "tests/exec/constants_test.py", 300, 300, 3,
      "passes/graph/fold_constants.c passes/graph/constant_axes.c backends/program/weights.c"),
     ("sequences", "tests/exec/sequences_test.py", 300, 300, 7, "frontend/onnx/lower_sequence.c frontend/onnx/lower_index.c passes/graph/onehot.c"),
+    ("readable", "tests/exec/readable_test.py", 300, 1200, 12, "backends/cstyle/ backends/program/nodes.c backends/c/ passes/plan/emit_steps.c"),
     ("header", "tests/exec/header_test.py", 300, 1800, 14, "backends/program/header.c backends/program/example.c backends/program/naming.c"),
     ("zero", "tests/exec/zero_test.py", 300, 300, 5, "backends/program/sizes.c frontend/library_index.c"),
     ("numbers", "tests/exec/numbers_test.py", 300, 300, 11, "runtime/number.c runtime/math.c ir/dtype backends/cstyle/convert.c docs/ulp.md"),

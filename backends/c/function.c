@@ -28,6 +28,29 @@ static const char *pointer_to(const struct function *f, const struct parameter *
                                : const_pointer(a->b->dtype);
 }
 
+/* "const float " */
+static const char *pointer_base(const struct function *f, const struct parameter *a)
+{
+    const char *pointer = pointer_to(f, a);
+    return mem_printf(f->p->t, "%.*s", (int)strlen(pointer) - 1, pointer);
+}
+
+/* "(float (*)[26])", before an argument of the function; "": it is a pointer to elements. */
+static const char *cast_to(const struct function *f, const struct parameter *a)
+{
+    const char *dims = f->array[a->at].dims;
+    return dims ? mem_printf(f->p->t, "(%s(*)%s)", pointer_base(f, a), dims) : "";
+}
+
+/* "float (*restrict x)[26]" and "float *restrict x" */
+static const char *declaration(const struct function *f, const struct parameter *a)
+{
+    const char *dims = f->array[a->at].dims, *name = f->buffer_name[a->at],
+               *alone = parameter_is_restrict(f->k, a) ? "restrict " : "";
+    return dims ? mem_printf(f->p->t, "%s(*%s%s)%s", pointer_base(f, a), alone, name, dims)
+                : mem_printf(f->p->t, "%s%s%s", pointer_to(f, a), alone, name);
+}
+
 /* --------------------------------------------------------------------------------- the function */
 
 /* The text without line breaks and indentation. */
@@ -65,9 +88,7 @@ static void write_signature(struct function *f, struct text *out)
     size_t from = out->n;
     list.indent = from - list.line;
     for (int i = 0; i < n; i++)
-        list_put(&list, a[i].b ? mem_printf(p->t, "%s%s%s", pointer_to(f, &a[i]),
-                                            parameter_is_restrict(k, &a[i]) ? "restrict " : "",
-                                            f->buffer_name[a[i].at])
+        list_put(&list, a[i].b ? declaration(f, &a[i])
                                : mem_printf(p->t, "%s %s", var_type(a[i].v),
                                             program_var(p, a[i].v)));
     if (k->is_shared) {
@@ -89,9 +110,11 @@ static void write_locals(const struct function *f, struct text *out)
     for (int i = 0; i < k->nbuffer + k->nscratch; i++) {
         const struct buffer *b = i < k->nbuffer ? k->buffer[i] : k->scratch[i - k->nbuffer];
         bool local = i >= k->nbuffer && scratch_is_on_stack(b);
+        struct array_type array = f->array[i];
+        size_t n = b->nbytes / dtype_nbytes(b->dtype);
         if (local && f->is_used[i])
-            text_printf(out, "    %s %s[%zu];\n", dtype_ctype(b->dtype), f->buffer_name[i],
-                        b->nbytes / dtype_nbytes(b->dtype));
+            text_printf(out, "    %s %s[%zu]%s;\n", dtype_ctype(b->dtype), f->buffer_name[i],
+                        array.dims ? n / (size_t)array.stride : n, array.dims ? array.dims : "");
         else if (!local && !f->is_used[i])
             text_printf(out, "    (void)%s;\n", f->buffer_name[i]);
     }
@@ -124,13 +147,29 @@ static void write_task(const struct function *f)
     for (int i = 0; i < n; i++) {
         const char *name = a[i].b ? f->buffer_name[a[i].at] : program_var(p, a[i].v);
         bool own = a[i].b && a[i].at >= k->nbuffer;   /* each thread has its own scratch */
-        list_put(&list, own ? mem_printf(p->t, "t->%s + part * %zu", name,
-                                         scratch_stride(a[i].b) / dtype_nbytes(a[i].b->dtype))
-                            : mem_printf(p->t, "t->%s", name));
+        const char *cast = a[i].b ? cast_to(f, &a[i]) : "";
+        if (own)
+            name = mem_printf(p->t, *cast ? "(t->%s + part * %zu)" : "t->%s + part * %zu", name,
+                              scratch_stride(a[i].b) / dtype_nbytes(a[i].b->dtype));
+        else
+            name = mem_printf(p->t, "t->%s", name);
+        list_put(&list, mem_printf(p->t, "%s%s", cast, name));
     }
     list_put(&list, "(unsigned)part");
     list_put(&list, "(unsigned)t->self->parts");
     text_puts(out, ");\n}\n\n");
+}
+
+/* For the calls of the function. */
+static void note_casts(const struct function *f)
+{
+    struct program *p = f->p;
+    int n;
+    const struct parameter *a = kernel_parameters(p->t, f->k, &n);
+    const char **cast = mem_array(p->t, (size_t)n + 1, sizeof *cast);
+    for (int i = 0; i < n; i++)
+        cast[i] = a[i].b ? cast_to(f, &a[i]) : "";
+    p->casts[f->k->index] = cast;
 }
 
 static void render_kernel(struct program *p, const struct kernel *k, const struct variant *v,
@@ -153,12 +192,20 @@ static void render_kernel(struct program *p, const struct kernel *k, const struc
         tiles_begin(&f, out);
     text_lines(out, body, 1);
     text_puts(out, tiles_are_used(&f.tiles) ? "    end_tiles();\n}\n\n" : "}\n\n");
+    if (!v)
+        note_casts(&f);
     if (k->is_shared && !v)
         write_task(&f);
     scratch_release(p->t, mark);
 }
 
 /* ------------------------------------------------------------------------------------- the call */
+
+/* A cast binds tighter than a sum. */
+static const char *cast_argument(struct program *p, const char *cast, const char *s)
+{
+    return *cast ? mem_printf(p->t, strchr(s, ' ') ? "%s(%s)" : "%s%s", cast, s) : s;
+}
 
 static void render_call(struct program *p, const struct kernel *k, struct text *out)
 {
@@ -176,7 +223,8 @@ static void render_call(struct program *p, const struct kernel *k, struct text *
     }
     list.indent = out->n - list.line;
     for (int i = 0; i < n; i++)
-        list_put(&list, a[i].b ? program_buffer(p, a[i].b)
+        list_put(&list, a[i].b ? cast_argument(p, k->is_shared ? "" : p->casts[twin][i],
+                                               program_buffer(p, a[i].b))
                                : mem_printf(p->t, "%s%s", var_is_int(a[i].v) ? "(int)" : "",
                                             program_var_in_run(p, a[i].v)));
     if (k->is_shared)
@@ -186,4 +234,5 @@ static void render_call(struct program *p, const struct kernel *k, struct text *
         text_puts(out, ");\n");
 }
 
-const struct backend backend_c = {.name = "c", .kernel = render_kernel, .call = render_call};
+const struct backend backend_c = {
+    .name = "c", .has_arrays = true, .kernel = render_kernel, .call = render_call};

@@ -115,6 +115,10 @@ bool tiles_are_used(const struct tile_registers *r);
 
 /* ------------------------------------------------------------------------------------- kernel.c */
 
+/* How a buffer is declared: "[26][26]", the dimensions after the first one, and how many elements
+ * they are. dims NULL: as a pointer to, or an array of, elements. */
+struct array_type { const char *dims; int64_t stride; };
+
 /* A kernel, or a variant of it, as a C function. */
 struct function {
     struct program *p;
@@ -123,6 +127,7 @@ struct function {
     struct names *names;         /* of parameters and locals */
     const char **buffer_name;    /* by position: the kernel's buffers, then its scratch */
     bool *is_used;               /* likewise: the body reads or writes it */
+    struct array_type *array;    /* likewise */
     const char *exchanged;       /* shared memory by which threads exchange values;
                                   * NULL: none is needed */
     struct tile_registers tiles;
@@ -151,6 +156,16 @@ void kernel_name_parameters(struct function *f);
 const char *parameter_name(struct function *f, const char *stem);
 /* The comment above a kernel: the model's nodes, the shapes, the work. */
 void kernel_write_comment(const struct function *f, struct text *out);
+
+/* -------------------------------------------------------------------------------------- stems.c */
+
+/* Stems of names: of parameter i; of scratch, of which the parameters are named before; of an
+ * accumulator in a linear program of n uops; of a value, loaded: of the buffer of that name; NULL:
+ * computed. */
+const char *stem_of_parameter(const struct function *f, int i);
+const char *stem_of_tile(const struct function *f, const struct buffer *b);
+const char *stem_of_acc(struct tgc *t, struct uop *const *linear, int n, const struct uop *acc);
+const char *stem_of_value(struct tgc *t, const struct uop *u, const char *loaded, bool is_index);
 
 /* ------------------------------------------------------------------------------------- render.c */
 

@@ -89,18 +89,10 @@ void kernel_name_parameters(struct function *f)
         names_add(f->names, "thread");
         names_add(f->names, "threads");
     }
-    for (int i = 0; i < k->nbuffer; i++) {
-        const struct buffer *b = k->buffer[i];
-        bool weight = b->kind == BUFFER_WEIGHT;
-        f->buffer_name[i] = parameter_name(f, i < k->noutput ? "y"
-                                              : !weight      ? "x"
-                                              : b->ndim > 1  ? "w"
-                                                             : "b");
-    }
+    for (int i = 0; i < k->nbuffer; i++)
+        f->buffer_name[i] = parameter_name(f, stem_of_parameter(f, i));
     for (int i = 0; i < k->nscratch; i++)
-        f->buffer_name[k->nbuffer + i] = parameter_name(f, k->scratch[i]->counts      ? "counter"
-                                                           : k->scratch[i]->is_global ? "part"
-                                                                                      : "tile");
+        f->buffer_name[k->nbuffer + i] = parameter_name(f, stem_of_tile(f, k->scratch[i]));
 }
 
 /* ------------------------------------------------------------------------------------- comment */

@@ -196,30 +196,6 @@ void loops_guard(struct writer *w, const struct uop *u)
 
 /* --------------------------------------------------------------------------------- accumulators */
 
-/* The op that updates an accumulator, from its first ASSIGN. */
-static enum op acc_op(const struct writer *w, const struct uop *acc)
-{
-    for (int i = w->position; i < w->nlinear; i++) {
-        const struct uop *u = w->linear[i];
-        if (u->op == OP_ASSIGN && u->src[0] == acc)
-            return (u->src[1]->op == OP_CAST ? u->src[1]->src[0] : u->src[1])->op;
-    }
-    return OP_ASSIGN;
-}
-
-static const char *acc_stem(enum op op, enum dtype d)
-{
-    switch (op) {
-    case OP_ADD: case OP_MULACC: return d == DTYPE_BOOL ? "any" : "sum";
-    case OP_MUL: return d == DTYPE_BOOL ? "all" : "product";
-    case OP_MAX: return d == DTYPE_BOOL ? "any" : "largest";
-    case OP_MIN: return d == DTYPE_BOOL ? "all" : "smallest";
-    case OP_OR: return "any";
-    case OP_AND: return "all";
-    default: return "acc";
-    }
-}
-
 static void write_tile(struct writer *w, const struct uop *u, struct value *v, const char *init)
 {
     struct text declaration = {.t = w->t};
@@ -256,7 +232,7 @@ void loops_acc(struct writer *w, const struct uop *u)
     struct value *v = scratch_array(w->t, 1, sizeof *v);
     writer_operands(w, u, 1, &init);
     init = expr_resolve(w->p, init);
-    v->e = expr_name(writer_local(w, acc_stem(acc_op(w, u), u->dtype)),
+    v->e = expr_name(writer_local(w, stem_of_acc(w->t, w->linear, w->nlinear, u)),
                      u->lanes > 1 ? init.kind : expr_kind(u->dtype));
     v->e.lanes = init.lanes;
     /* its name may be repeated, but not moved across its ASSIGN */

@@ -39,6 +39,14 @@ static const char *use_place(struct writer *w, const struct buffer *b)
     return writer_place_name(w, b);
 }
 
+/* The element that u loads or stores. */
+static const char *place_of(struct writer *w, const struct uop *u, const char *name,
+                            const struct expr *offset)
+{
+    return map_get(&w->places, u) ? arrays_write(w, u, name)
+                                  : mem_printf(w->t, "%s[%s]", name, offset->s);
+}
+
 static int image_shift(const struct writer *w, const struct buffer *b)
 {
     return device_image_shift(w->t, b->nbytes / dtype_nbytes(b->dtype));
@@ -70,7 +78,7 @@ static void write_load(struct writer *w, const struct uop *u)
     struct expr src[4] = {{0}, {0}, {0}, {0}};
     const char *name = use_place(w, b);
     writer_operands(w, u, u->nsrc, src);
-    const char *place = mem_printf(w->t, "%s[%s]", name, src[1].s);
+    const char *place = place_of(w, u, name, &src[1]);
     bool bits = is_read_as_bits(w, u), image = VECTOR_IS_IMAGE(u->arg.i),
          or_zeros = image && u->nsrc > 2 && load_is_zero_elsewhere(u);
     if (image)
@@ -123,7 +131,7 @@ static void write_store(struct writer *w, const struct uop *u)
     writer_operands(w, u, guarded ? 4 : 3, src);
     if (guarded)
         writer_open(w, mem_printf(w->t, "if (%s)", src[3].s), NULL);
-    const char *place = mem_printf(w->t, "%s[%s]", name, src[1].s);
+    const char *place = place_of(w, u, name, &src[1]);
     if (u->src[2]->lanes > 1)
         writer_put(w, expr_store_vector(w->p, space_of(b), place, &src[2], u->arg.i), false);
     else
@@ -392,6 +400,11 @@ static void write_uop(struct writer *w, const struct uop *u)
     }
 }
 
+static void count_use(struct writer *w, const struct uop *u)
+{
+    map_set(&w->nuse, u, (void *)((intptr_t)map_get(&w->nuse, u) + 1));
+}
+
 /* Backwards, so that uses by dead values do not count. */
 static void count_uses(struct writer *w)
 {
@@ -406,8 +419,14 @@ static void count_uses(struct writer *w)
         int nsrc = u->op == OP_STORE ? (u->nsrc > 3 && u->src[3]->dtype == DTYPE_BOOL ? 4 : 3)
                    : u->op == OP_ACC ? 1
                                      : u->nsrc;
+        struct uop *term[ARRAY_TERMS];
+        bool is_array = map_get(&w->places, u) != NULL;
+        int nterm = is_array ? arrays_terms(w, u, term) : 0;
+        for (int s = 0; s < nterm; s++)
+            count_use(w, term[s]);
         for (int s = 0; s < nsrc; s++)
-            map_set(&w->nuse, u->src[s], (void *)((intptr_t)map_get(&w->nuse, u->src[s]) + 1));
+            if (!is_array || s != 1)
+                count_use(w, u->src[s]);
     }
 }
 
@@ -422,6 +441,7 @@ const char *render_body(struct function *f)
                                        .nlinear = w->nlinear};
     w->value = w->nuse = (struct uop_map){.t = p->t, .scratch = true};
     w->kept = stack_find_kept(p->t, f->v ? f->v->isa : ISA_GENERIC, w->linear, w->nlinear);
+    arrays_find(w);
     count_uses(w);
     writer_open(w, NULL, NULL);
     for (w->position = 0; w->position < w->nlinear; w->position++)

@@ -77,32 +77,6 @@ const char *writer_place_name(const struct writer *w, const struct buffer *b)
     return w->f->buffer_name[writer_place(w, b)];
 }
 
-/* The stem of a value's name, by its op; a cast to a narrow format only rounds or wraps one. */
-static const char *temporary_stem(const struct writer *w, const struct uop *u, bool is_index)
-{
-    if (u->op == OP_CAST && dtype_bits(u->dtype) < 32 && u->src[0]->op != OP_LOAD)
-        u = u->src[0];
-    if (u->op == OP_LOAD || u->op == OP_GATHER) {
-        const struct buffer *b = uop_buffer_of(u->src[0]);
-        return mem_printf(w->t, "%sv", writer_place_name(w, b));
-    }
-    if (u->op == OP_TICKET)
-        return "last";
-    if (u->dtype == DTYPE_BOOL)
-        return "inside";
-    if (u->dtype == DTYPE_INDEX || is_index)
-        return "at";
-    bool of_sum = (u->op == OP_MUL || u->op == OP_DIV) && u->src[0]->op == OP_ACC &&
-                  u->src[1]->op == OP_CONST;
-    bool difference = u->op == OP_SUB ||
-                      (u->op == OP_ADD && (u->src[1]->op == OP_NEG || u->src[1]->op == OP_MUL));
-    return of_sum              ? "mean"
-           : u->op == OP_EXP   ? "e"
-           : u->op == OP_RECIP ? "inverse"
-           : difference        ? "d"
-                               : "t";
-}
-
 const char *writer_local(struct writer *w, const char *stem)
 {
     const char *s = names_number(w->f->names, stem, "");
@@ -113,7 +87,10 @@ const char *writer_local(struct writer *w, const char *stem)
 /* Gives a value a name: it becomes a variable here. */
 static void write_temporary(struct writer *w, const struct uop *u, struct value *v)
 {
-    const char *name = writer_local(w, temporary_stem(w, u, v->e.is_index));
+    const char *loaded = u->op == OP_LOAD || u->op == OP_GATHER
+                             ? writer_place_name(w, uop_buffer_of(u->src[0]))
+                             : NULL;
+    const char *name = writer_local(w, stem_of_value(w->t, u, loaded, v->e.is_index));
     struct expr e = expr_resolve(w->p, v->e);
     const char *type = expr_type(w->p, &e);
     bool is_string = e.kind == 'S';
@@ -152,21 +129,37 @@ static bool reads_acc(const struct value *v, const struct uop *acc)
 /* Index arithmetic that is short enough to be repeated. */
 static bool is_short(const struct value *v) { return strlen(v->e.s) <= (v->nuse == 2 ? 9 : 6); }
 
+/* The values that u's text is made of: its first nsrc sources, but the terms of an array's indices
+ * in place of an offset. */
+static struct uop **values_of(const struct writer *w, const struct uop *u, int nsrc, int *n)
+{
+    struct uop **of = scratch_array(w->t, (size_t)nsrc + ARRAY_TERMS, sizeof *of);
+    *n = arrays_terms(w, u, of);
+    bool is_array = map_get(&w->places, u) != NULL;
+    for (int i = 0; i < nsrc; i++)
+        if (!is_array || i != 1)
+            of[(*n)++] = u->src[i];
+    return of;
+}
+
 /* The operands of u as text to inline: those that may not move here were named before; those that
  * are too long are named now. */
 void writer_operands(struct writer *w, const struct uop *u, int nsrc, struct expr *src)
 {
     size_t length = 0;
-    for (int i = 0; i < nsrc; i++)
-        length += strlen(writer_value(w, u->src[i])->e.s) + (u->src[i]->lanes > 1 ? 10 : 3);
-    while (length > (size_t)room(w) - 6) {
+    int n;
+    struct uop **of = values_of(w, u, nsrc, &n);
+    for (int i = 0; i < n; i++)
+        length += strlen(writer_value(w, of[i])->e.s) + (of[i]->lanes > 1 ? 10 : 3);
+    /* a name for what is assigned would have a line as long */
+    while (u->op != OP_ASSIGN && length > (size_t)room(w) - 6) {
         struct value *longest = NULL;
         const struct uop *which = NULL;
-        for (int i = 0; i < nsrc; i++) {
-            struct value *v = writer_value(w, u->src[i]);
+        for (int i = 0; i < n; i++) {
+            struct value *v = writer_value(w, of[i]);
             if (!v->written && !v->leaf && (!longest || strlen(v->e.s) > strlen(longest->e.s))) {
                 longest = v;
-                which = u->src[i];
+                which = of[i];
             }
         }
         if (!longest || strlen(longest->e.s) < 16)
@@ -176,21 +169,24 @@ void writer_operands(struct writer *w, const struct uop *u, int nsrc, struct exp
         length += strlen(longest->e.s);
     }
     /* a ? b : c inside arithmetic is hard to read */
-    for (int i = 0; i < nsrc; i++) {
-        struct value *v = writer_value(w, u->src[i]);
+    for (int i = 0; i < n; i++) {
+        struct value *v = writer_value(w, of[i]);
         if (v->e.prec == PREC_COND && !v->written && u->op != OP_STORE && u->op != OP_ASSIGN &&
             strlen(v->e.s) > 24)
-            write_temporary(w, u->src[i], v);
+            write_temporary(w, of[i], v);
     }
     for (int i = 0; i < nsrc; i++)
-        src[i] = writer_value(w, u->src[i])->e;
+        if (i != 1 || !map_get(&w->places, u))
+            src[i] = writer_value(w, u->src[i])->e;
 }
 
 /* u's text reads what its operands' texts read. */
 void writer_inherit(struct writer *w, struct value *v, const struct uop *u)
 {
-    for (int i = 0; i < u->nsrc; i++) {
-        const struct value *s = map_get(&w->value, u->src[i]);
+    int n;
+    struct uop **of = values_of(w, u, u->nsrc, &n);
+    for (int i = 0; i < n; i++) {
+        const struct value *s = map_get(&w->value, of[i]);
         if (!s || s->written)
             continue;
         v->reads_memory |= s->reads_memory;
@@ -207,15 +203,26 @@ static bool is_pure_index(const struct uop *u, const struct value *v)
            (v->e.is_index || u->dtype == DTYPE_INDEX || u->dtype == DTYPE_BOOL);
 }
 
+static bool is_made_of(const struct writer *w, const struct uop *x, const struct uop *u)
+{
+    struct uop *term[ARRAY_TERMS];
+    bool is_array = map_get(&w->places, x) != NULL, found = false;
+    int n = is_array ? arrays_terms(w, x, term) : 0;
+    for (int i = 0; i < n; i++)
+        found |= term[i] == u;
+    for (int i = 0; i < x->nsrc; i++)
+        found |= x->src[i] == u && (!is_array || i != 1);
+    return found;
+}
+
 /* Whether u, computed at w->position, can be inlined in its first use. */
 static bool can_wait(struct writer *w, const struct uop *u, const struct value *v, bool pure_index)
 {
     int depth = 0;
     for (int i = w->position + 1; i < w->nlinear; i++) {
         const struct uop *x = w->linear[i];
-        for (int s = 0; s < x->nsrc; s++)
-            if (x->src[s] == u)
-                return depth <= 0 || pure_index;
+        if (is_made_of(w, x, u))
+            return depth <= 0 || pure_index;
         depth += x->op == OP_RANGE ? 1 : x->op == OP_END ? -1 : 0;
         if (depth < 0)
             return false;
@@ -229,6 +236,19 @@ static bool can_wait(struct writer *w, const struct uop *u, const struct value *
     return true;
 }
 
+/* Whether a reader wants a line of its own for a value: it has a word, is long, and is a part of
+ * another one. */
+static bool deserves_name(struct writer *w, const struct uop *u, const struct value *v)
+{
+    enum { LONG = 20 };
+    if (!uop_get_word(w->t, u) || strlen(v->e.s) < LONG)
+        return false;
+    for (int i = w->position + 1; i < w->nlinear; i++)
+        if (is_made_of(w, w->linear[i], u))
+            return op_is_elementwise(w->linear[i]->op) && w->linear[i]->op != OP_CAST;
+    return false;
+}
+
 void writer_define(struct writer *w, const struct uop *u, struct value *v)
 {
     map_set(&w->value, u, v);
@@ -236,7 +256,8 @@ void writer_define(struct writer *w, const struct uop *u, struct value *v)
         return;
     bool pure_index = is_pure_index(u, v);
     bool repeatable = v->nuse == 1 || (pure_index && is_short(v));
-    if (v->nuse > 0 && (!repeatable || !can_wait(w, u, v, pure_index)))
+    if (v->nuse > 0 &&
+        (!repeatable || !can_wait(w, u, v, pure_index) || deserves_name(w, u, v)))
         write_temporary(w, u, v);
 }
 
@@ -259,7 +280,9 @@ void writer_leaf(struct writer *w, const struct uop *u)
 /* Leaves have values wherever they are used, whether or not the program lists them. */
 void writer_leaves(struct writer *w, const struct uop *u)
 {
-    for (int i = 0; i < u->nsrc; i++)
-        if (op_class(u->src[i]->op) == CLASS_LEAF && !map_get(&w->value, u->src[i]))
-            writer_leaf(w, u->src[i]);
+    int n;
+    struct uop **of = values_of(w, u, u->nsrc, &n);
+    for (int i = 0; i < n; i++)
+        if (op_class(of[i]->op) == CLASS_LEAF && !map_get(&w->value, of[i]))
+            writer_leaf(w, of[i]);
 }

@@ -43,6 +43,7 @@ struct writer {
     int next_block;
     int position;
     const bool *kept;            /* by position: loops that compilers must not unroll */
+    struct uop_map places;       /* arrays.c: accesses to arrays of several dimensions */
 };
 
 /* ------------------------------------------------------------------------------------- values.c */
@@ -69,6 +70,17 @@ void writer_leaves(struct writer *w, const struct uop *u);
 /* A buffer's index among the function's names of buffers; its name. */
 int writer_place(const struct writer *w, const struct buffer *b);
 const char *writer_place_name(const struct writer *w, const struct buffer *b);
+
+/* ------------------------------------------------------------------------------------- arrays.c */
+
+/* Decides which buffers are arrays of several dimensions: f->array, w->places. */
+void arrays_find(struct writer *w);
+/* Of an access to one: the values in its indices, which stand for its offset; how many. 0: it is
+ * an access to another one. */
+enum { ARRAY_TERMS = 64 };
+int arrays_terms(const struct writer *w, const struct uop *access, struct uop **term);
+/* x[i][j + 1] of such an access */
+const char *arrays_write(struct writer *w, const struct uop *access, const char *name);
 
 /* -------------------------------------------------------------------------------------- tiles.c */
 

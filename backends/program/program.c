@@ -599,6 +599,7 @@ bool program_write_c(struct tgc *t, const struct schedule *s, const struct progr
 
     struct text kernels = {.t = t}, lifetime = {.t = t};
     p->parameters = mem_array(t, (size_t)s->nkernel + 1, sizeof *p->parameters);
+    p->casts = mem_array(t, (size_t)s->nkernel + 1, sizeof *p->casts);
     for (int i = 0; i < s->nkernel; i++)
         if (!program_is_twin(p, s->kernel[i]))
             lines_write_kernel(p, s->kernel[i], program_variant_on_device(p, s->kernel[i]),

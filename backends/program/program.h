@@ -179,6 +179,7 @@ struct program {
     /* likewise: the kernel whose function it calls, itself or an earlier one */
     const struct kernel **twin;
     const char **parameters;     /* of the kernel's function, likewise */
+    const char *const **casts;   /* likewise, of C: of its arguments, each "" or a cast */
     /* likewise, if threads share the kernel: "conv1_task", "conv1_part" */
     const char **task_name, **part_name;
     /* by buffer->id: field of inputs/outputs/weights, or the local in NAME_run */
@@ -276,6 +277,9 @@ struct backend {
     /* A function of runtime/: of an f32, and of m, that of the block's thread whose number is t ^
      * m; NULL: there is one thread */
     const char *shuffle;
+    /* Whether tensors are arrays of several dimensions where all accesses are known to be inside of
+     * these */
+    bool has_arrays;
     const char *unroll;       /* a line before a loop that becomes straight-line code; NULL: none */
     /* where in dimension d of a kernel's grid a thread is; if the kernel has blocks, its block */
     const char *(*place)(struct program *p, const struct kernel *k, int d);
