@@ -6,6 +6,8 @@
  *     is written: another iteration needs it;
  *   - not in a branch of an IF that does not use it, if the other branch has its first write or its
  *     last read.
+ *   - not after its last access in the steps of one entry, if later steps that access it are of
+ *     other entries: no run makes both.
  * So a live range is a list of spans. A buffer that is a part of another one (a concat's source) is
  * accessed with it.
  */
@@ -171,6 +173,43 @@ static bool find_hole(const struct memory *m, const struct tenant *n, struct spa
     return false;
 }
 
+/* Whether r is the IF of some of the entries: in no other region, and not in all runs. */
+static bool is_of_entries(const struct memory *m, const struct region *r)
+{
+    uint64_t all = 0;
+    if (!m->s->graph || m->s->graph->nentry == 0)
+        return false;
+    for (int i = 0; i < m->s->nstep; i++)
+        all |= m->entries[i];
+    for (int i = 0; i < m->nregion; i++)
+        if (m->region[i].begin < r->begin && m->region[i].end > r->end)
+            return false;
+    return m->entries[r->begin] != all;
+}
+
+/* The steps of IF r, which is of some entries, after n's last access in it, if later steps that
+ * access n are of other entries. */
+static bool find_end_of_entry(const struct memory *m, const struct tenant *n, struct span life,
+                              const struct region *r, struct span *hole)
+{
+    uint64_t entries = m->entries[r->begin];
+    int last = -1;
+    if (life.begin >= r->begin || life.end <= r->end || !is_of_entries(m, r))
+        return false;
+    for (int i = 0; i < n->naccess; i++) {
+        const struct access *a = &n->access[i];
+        if (a->step > r->end && (m->entries[a->step] & entries))
+            return false;
+        last = a->step <= r->end ? a->step : last;
+    }
+    for (int i = 0; i < m->nregion; i++) {
+        const struct region *l = &m->region[i];
+        last = l->loop && l->begin <= last && l->end > last && l->begin > r->begin ? l->end : last;
+    }
+    *hole = (struct span){last >= r->begin ? last + 1 : r->begin, r->end};
+    return hole->begin <= hole->end;
+}
+
 /* Removes the hole from the spans; it is strictly inside one of them, or in an earlier hole. */
 static void cut_hole(struct memory *m, struct slot *p, size_t *cap, struct span hole)
 {
@@ -206,7 +245,8 @@ struct slot tenant_slot(struct memory *m, const struct tenant *n)
     }
     VEC_PUSH(m->t, p.span, p.nspan, cap, life);
     for (int i = 0; i < m->nregion && !kept; i++) {
-        if (!m->region[i].loop && find_hole(m, n, life, &m->region[i], &hole))
+        if (!m->region[i].loop && (find_hole(m, n, life, &m->region[i], &hole) ||
+                                   find_end_of_entry(m, n, life, &m->region[i], &hole)))
             cut_hole(m, &p, &cap, hole);
     }
     return p;
