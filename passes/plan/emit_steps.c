@@ -425,6 +425,47 @@ void schedule_collect_buffers(struct tgc *t, struct schedule *s)
             VEC_PUSH(t, s->weight, s->nweight, cap_weight, s->state[i]->in->first);
 }
 
+/* ---- updates of a training */
+
+static bool kernel_reads(const struct kernel *k, const struct buffer *b)
+{
+    for (int i = k->noutput; i < k->nbuffer; i++)
+        if (buffer_root(k->buffer[i]) == b)
+            return true;
+    return false;
+}
+
+/* The last of the kernels after step i, up to one that reads the new value, that reads the old one;
+ * i: none does. */
+static int last_reader(const struct schedule *s, int i, const struct state *st)
+{
+    int last = i;
+    for (int j = i + 1; j < s->nstep && s->step[j].kind == STEP_KERNEL; j++) {
+        if (kernel_reads(s->step[j].kernel, st->out))
+            break;
+        last = kernel_reads(s->step[j].kernel, st->in) ? j : last;
+    }
+    return last;
+}
+
+/* Updates that came before a kernel that still reads the old value follow it: nodes.c cannot know
+ * which values its kernel computes. Else the state would have two places. */
+static void delay_updates(struct schedule *s)
+{
+    for (int k = 0; k < s->nstate; k++)
+        for (int i = 0; i < s->nstep; i++) {
+            const struct kernel *own = s->step[i].kernel;
+            if (!own || own->noutput != 1 || buffer_root(own->buffer[0]) != s->state[k]->out)
+                continue;
+            struct step update = s->step[i];
+            int to = last_reader(s, i, s->state[k]);
+            for (int j = i; j < to; j++)
+                s->step[j] = s->step[j + 1];
+            s->step[to] = update;
+            i = to;
+        }
+}
+
 void plan_emit_steps(struct plan *p)
 {
     const struct graph *g = p->graph;
@@ -445,5 +486,7 @@ void plan_emit_steps(struct plan *p)
     if (g->nentry)
         plan_guard_shared(p->t, s, nshared);
     forget_computed(p->t, s);
+    if (p->trains)
+        delay_updates(s);
     schedule_collect_buffers(p->t, s);
 }

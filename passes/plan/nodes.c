@@ -1,8 +1,12 @@
 /* nodes.c - the plan's nodes: the graph's uops in topological order, and the loops on which each
  * depends. In a training a weight's gradient comes as soon as what it sums is there, which then
- * need not stay until the weights change.
+ * need not stay until the weights change. The new values of weights and of the optimizer's states
+ * come as soon as their gradient is there and nobody needs the old ones, so that the gradient need
+ * not stay either. Where a maximum is, a byte each, is stored with the maximum.
  */
 #include "passes/plan/plan.h"
+
+#include <limits.h>
 
 struct plan *plan_new(struct tgc *t, struct graph *g, bool noopt)
 {
@@ -82,8 +86,11 @@ struct ordering {
     struct uop **order; int n; size_t cap;
     uint32_t mark;
     struct uop_map nconsumer;
-    /* order[begin..end): a training's sum, and before it values of its kernel alone */
-    struct summed { int begin, end; } *sum; int nsum; size_t cap_sum;
+    /* order[begin..end): a training's sum, and before it values of its kernel alone; or the new
+     * value of a state, with what it alone is made of, which waits for the readers of `old` */
+    struct summed { int begin, end, entry; const struct uop *old; } *sum;
+    int nsum; size_t cap_sum;
+    struct uop **kept; int nkept; size_t cap_kept;              /* sums that get a buffer */
 };
 
 /* uop_toposort() with those edges, for one more root. */
@@ -141,6 +148,19 @@ static void order_sum(struct ordering *o, const struct uop *sum, struct uop *top
     VEC_PUSH(o->p->t, o->sum, o->nsum, o->cap_sum, s);
 }
 
+/* Orders a state's new value. */
+static void order_update(struct ordering *o, const struct state_part *part, struct uop *value)
+{
+    int before = o->n;
+    order_root(o, value);
+    struct summed s = {o->n, o->n, part->entry, uop_buffer(o->p->t, part->state->in)};
+    while (s.begin > before && (is_of_kernel(o->order[s.begin - 1]) ||
+                                o->order[s.begin - 1]->op == OP_REDUCE))
+        s.begin--;
+    if (part->entry >= 0 && s.begin < s.end)
+        VEC_PUSH(o->p->t, o->sum, o->nsum, o->cap_sum, s);
+}
+
 /* Whether u is made of leaves by a few elementwise ops and moves. */
 static bool is_of_leaves(struct uop *u)
 {
@@ -168,7 +188,7 @@ static void order_others(struct ordering *o, const struct uop *top)
 /* The sums of which a state's new value is an elementwise function, each with the value with
  * several consumers above it, or (others) what that one takes besides. A sum that is added to the
  * state is stored there. The new value of a weight itself waits: layers before it still read the
- * old one. */
+ * old one. So a sum that is for it alone, as by plain SGD, gets a buffer. */
 static void order_sums_of(struct ordering *o, struct uop *value, bool others)
 {
     enum { STEPS = 64 };
@@ -180,12 +200,17 @@ static void order_sums_of(struct ordering *o, struct uop *value, bool others)
         struct uop *u = at.u;
         if (u != value && (uintptr_t)map_get(&o->nconsumer, u) > 1)
             at.top = u;
-        if (u->op == OP_REDUCE && at.top && at.top->mark != o->mark && is_smaller(u) &&
+        bool is_single = u->op == OP_REDUCE && !at.top;
+        if (is_single)
+            at.top = u;
+        if (u->op == OP_REDUCE && at.top->mark != o->mark && is_smaller(u) &&
             value_nelem(at.top) == value_nelem(u)) {
             if (others)
                 order_others(o, at.top);
             else
                 order_sum(o, u, at.top);
+            if (is_single && !others)
+                VEC_PUSH(o->p->t, o->kept, o->nkept, o->cap_kept, u);
         }
         for (int k = 0; k < u->nsrc && n < STEPS; k++)
             if (op_is_elementwise(u->op) || (move_is(u, MOVES_ANY) && k == 0))
@@ -209,61 +234,273 @@ static void count_consumers(struct ordering *o)
     scratch_release(t, mark);
 }
 
-/* Moves each of the sums to where the last of what it sums has been computed, so that this need not
- * wait for the weight's turn. order[i] follows order[at[i]]. */
-static struct uop **order_sums_early(struct ordering *o)
+/* ---- places of the sums and updates */
+
+struct moving {
+    const struct ordering *o;
+    struct uop_map number;                /* uop -> its number in the order + 1 */
+    int *at;                              /* order[i] follows order[at[i]] */
+    int *inside;                          /* the outermost LOOP in whose body it is; 0: none */
+    int *first, *consumer;                /* those of i: consumer[first[i]..first[i + 1]) */
+    uint64_t *entries;                    /* whose results need it: a bit for each */
+};
+
+static int number_of(const struct moving *m, const struct uop *u)
 {
-    struct tgc *t = o->p->t;
-    struct uop_map number = {.t = t};
-    int *at = mem_array(t, (size_t)o->n + 1, sizeof *at);
-    int *first = mem_array(t, (size_t)o->n + 2, sizeof *first);
-    struct uop **order = mem_array(t, (size_t)o->n + 1, sizeof(struct uop *)), *c;
-    for (int i = 0; i < o->n; i++) {
-        at[i] = i;
-        map_set(&number, o->order[i], (void *)(uintptr_t)(i + 1));
+    return (int)(uintptr_t)map_get(&m->number, u) - 1;
+}
+
+static void find_consumers(struct moving *m)
+{
+    const struct ordering *o = m->o;
+    struct uop *c;
+    m->first = mem_array(o->p->t, (size_t)o->n + 2, sizeof *m->first);
+    for (int i = 0; i < o->n; i++)
+        for (int k = 0; (c = plan_child(o->p, o->order[i], k)); k++)
+            m->first[number_of(m, c) + 1]++;
+    for (int i = 0; i < o->n; i++)
+        m->first[i + 1] += m->first[i];
+    int *next = mem_array(o->p->t, (size_t)o->n + 1, sizeof *next);
+    m->consumer = mem_array(o->p->t, (size_t)m->first[o->n] + 1, sizeof *m->consumer);
+    ARRAY_COPY(next, m->first, o->n);
+    for (int i = 0; i < o->n; i++)
+        for (int k = 0; (c = plan_child(o->p, o->order[i], k)); k++)
+            m->consumer[next[number_of(m, c)]++] = i;
+}
+
+/* The entry that output i belongs to; -1: all of them. */
+static int entry_of_output(const struct graph *g, int i)
+{
+    int part = i - graph_count_outputs(g);
+    if (part >= 0)
+        return g->part[part]->entry;
+    for (int e = 0; e < g->nentry; e++)
+        if (i >= g->entry[e].output && i < g->entry[e].output + g->entry[e].noutput)
+            return e;
+    return -1;
+}
+
+static void find_entries(struct moving *m)
+{
+    enum { MOST = 64 };
+    const struct ordering *o = m->o;
+    const struct graph *g = o->p->graph;
+    m->entries = mem_array(o->p->t, (size_t)o->n + 1, sizeof *m->entries);
+    for (int i = 0; i < g->noutput; i++) {
+        int e = g->nentry <= MOST ? entry_of_output(g, i) : -1;
+        m->entries[number_of(m, g->output[i].value)] |= e < 0 ? UINT64_MAX : UINT64_C(1) << e;
     }
-    for (int k = 0; k < o->nsum; k++) {
-        int ready = 0;
-        for (int i = o->sum[k].begin; i < o->sum[k].end; i++)
-            for (int s = 0; (c = plan_child(o->p, o->order[i], s)); s++) {
-                int below = (int)(uintptr_t)map_get(&number, c) - 1;
-                if (below < o->sum[k].begin && at[below] > ready)
-                    ready = at[below];
-            }
-        for (int i = o->sum[k].begin; i < o->sum[k].end; i++)
-            at[i] = ready;
+    for (int i = 0; i < g->nhost; i++)
+        if (number_of(m, g->host[i]) >= 0)
+            m->entries[number_of(m, g->host[i])] = UINT64_MAX;
+    for (int i = o->n - 1; i >= 0; i--)
+        for (int k = m->first[i]; k < m->first[i + 1]; k++)
+            m->entries[i] |= m->entries[m->consumer[k]];
+}
+
+/* A LOOP follows its body, whose values depend on its parameters or its counter. */
+static void find_bodies(struct moving *m)
+{
+    const struct ordering *o = m->o;
+    struct tgc *t = o->p->t;
+    struct uop *c;
+    m->inside = mem_array(t, (size_t)o->n + 1, sizeof *m->inside);
+    for (int i = 0; i < o->n; i++) {
+        const struct loop *l = o->order[i]->op == OP_LOOP ? o->order[i]->arg.p : NULL;
+        for (int k = 0; l && k <= l->ncarried; k++) {
+            int x = number_of(m, k < l->ncarried ? uop_param(t, &l->param[k])
+                                                 : uop_var(t, l->counter));
+            if (x >= 0)
+                m->inside[x] = i;
+        }
     }
     for (int i = 0; i < o->n; i++)
-        first[at[i] + 1]++;
+        for (int k = 0; (c = plan_child(o->p, o->order[i], k)); k++) {
+            int in = m->inside[number_of(m, c)];
+            m->inside[i] = in > i && in > m->inside[i] ? in : m->inside[i];
+        }
+}
+
+/* The last place where a kernel likely reads what s replaces: of its readers, and of what may be
+ * computed in their kernels: elementwise values and moves, up to a sum and what follows it alone.
+ * INT_MAX: of too many. emit_steps.c corrects what the kernels turn out to compute. */
+static int last_read(const struct moving *m, const struct summed *s)
+{
+    enum { STEPS = 512 };
+    struct reader { int i; bool summed; } open[STEPS] = {{number_of(m, s->old), false}};
+    int last = 0, n = open[0].i >= 0;
+    for (int done = 0; done < n; done++) {
+        int i = open[done].i;
+        const struct uop *u = m->o->order[i];
+        int place = m->inside[i] > m->at[i] ? m->inside[i] : m->at[i];
+        int count = m->first[i + 1] - m->first[i];
+        bool is_sum = u->op == OP_REDUCE, summed = open[done].summed || is_sum;
+        last = place > last ? place : last;
+        if ((open[done].summed && is_sum) || (!is_sum && !is_of_kernel(u) && u->op != OP_INDEX) ||
+            (summed && count > 1))
+            continue;
+        for (int k = m->first[i]; k < m->first[i + 1]; k++) {
+            int to = m->consumer[k];
+            if ((to >= s->begin && to < s->end) ||
+                !(m->entries[to] >> s->entry % 64 & 1))
+                continue;
+            if (n == STEPS)
+                return INT_MAX;
+            open[n++] = (struct reader){to, summed};
+        }
+    }
+    return last;
+}
+
+/* Where all of it may be computed: what it takes is there. */
+static int ready_place(const struct moving *m, const struct summed *s)
+{
+    struct uop *c;
+    int ready = 0;
+    for (int i = s->begin; i < s->end; i++)
+        for (int k = 0; (c = plan_child(m->o->p, m->o->order[i], k)); k++) {
+            int below = number_of(m, c);
+            if (below < s->begin && m->at[below] > ready)
+                ready = m->at[below];
+        }
+    return ready;
+}
+
+/* Whether something after the comparison s reads x, or a view of it. */
+static bool is_read_after(const struct moving *m, const struct uop *x, const struct summed *s)
+{
+    enum { STEPS = 64 };
+    int open[STEPS] = {number_of(m, x)}, n = open[0] >= 0;
+    for (int done = 0; done < n; done++)
+        for (int k = m->first[open[done]]; k < m->first[open[done] + 1]; k++) {
+            int to = m->consumer[k];
+            bool is_view = move_is(m->o->order[to], MOVES_ANY);
+            if ((!is_view && to >= s->end) || (is_view && n == STEPS))
+                return true;
+            if (is_view)
+                open[n++] = to;
+        }
+    return n == 0;
+}
+
+/* The comparison at i, and moves before it for it alone. */
+static struct summed comparison_at(const struct moving *m, int i)
+{
+    struct summed s = {.begin = i, .end = i + 1};
+    bool is_own = true;
+    while (s.begin > 0 && move_is(m->o->order[s.begin - 1], MOVES_ANY)) {
+        for (int k = m->first[s.begin - 1]; k < m->first[s.begin]; k++)
+            is_own &= m->consumer[k] <= i;
+        if (!is_own)
+            break;
+        s.begin--;
+    }
+    return s;
+}
+
+/* What is equal to a maximum, as in a pooling's windows, takes a byte: it comes before the
+ * gradients if one of the floats that it compares need not stay otherwise. */
+static void compare_early(struct moving *m)
+{
+    for (int i = 0; i < m->o->n; i++) {
+        struct uop *u = m->o->order[i];
+        if ((u->op != OP_EQ && u->op != OP_NE) || u->ndim == 0 ||
+            !dtype_is_float(u->src[0]->dtype))
+            continue;
+        struct summed s = comparison_at(m, i);
+        int ready = ready_place(m, &s);
+        bool frees = false;
+        for (int k = 0; k < 2; k++) {
+            struct uop *x = value_behind(u->src[k], MOVES_ANY);
+            frees |= !value_is_leaf(x) && value_nelem(x) >= value_nelem(u) &&
+                     !is_read_after(m, x, &s);
+        }
+        for (int j = s.begin; j < s.end && frees && ready < s.begin; j++)
+            m->at[j] = ready;
+    }
+}
+
+/* What a new value is made of may be computed as soon as what that takes is there, which several of
+ * them may share; the value itself where the old one is read no more. */
+static void update_early(const struct moving *m, const struct summed *s)
+{
+    for (int i = s->begin; i < s->end; i++) {
+        struct summed one = {.begin = i, .end = i + 1};
+        int ready = ready_place(m, &one), last = i == s->end - 1 ? last_read(m, s) : 0;
+        ready = last > ready ? last : ready;
+        m->at[i] = ready < s->begin ? ready : i;
+    }
+}
+
+/* Whether there are branches, whose values are computed where the IF is. */
+static bool has_branches(const struct ordering *o)
+{
+    for (int i = 0; i < o->n; i++)
+        if (o->order[i]->op == OP_IF)
+            return true;
+    return false;
+}
+
+/* Moves each of the sums to where the last of what it sums has been computed, so that this need not
+ * wait for the weight's turn, and updates to where they may be. */
+static struct uop **order_early(struct ordering *o)
+{
+    struct tgc *t = o->p->t;
+    struct moving m = {.o = o, .number = {.t = t}};
+    int *first = mem_array(t, (size_t)o->n + 2, sizeof *first);
+    struct uop **order = mem_array(t, (size_t)o->n + 1, sizeof(struct uop *));
+    m.at = mem_array(t, (size_t)o->n + 1, sizeof *m.at);
+    for (int i = 0; i < o->n; i++) {
+        m.at[i] = i;
+        map_set(&m.number, o->order[i], (void *)(uintptr_t)(i + 1));
+    }
+    find_consumers(&m);
+    find_entries(&m);
+    find_bodies(&m);
+    const bool stays = has_branches(o);
+    if (!stays)
+        compare_early(&m);
+    for (int k = 0; k < o->nsum; k++) {
+        const struct summed *s = &o->sum[k];
+        int ready = s->old ? INT_MAX : ready_place(&m, s);
+        for (int i = s->begin; i < s->end && ready < s->begin; i++)
+            m.at[i] = ready;
+        if (s->old && !stays)
+            update_early(&m, s);
+    }
+    for (int i = 0; i < o->n; i++)
+        first[m.at[i] + 1]++;
     for (int i = 0; i < o->n; i++)
         first[i + 1] += first[i];
     for (int i = 0; i < o->n; i++)
-        order[first[at[i]]++] = o->order[i];
+        order[first[m.at[i]]++] = o->order[i];
     return order;
 }
 
 /* Checks first, so that they end a run early; then what the caller reads, then states. */
-static struct uop **plan_order(struct plan *p)
+static struct uop **plan_order(struct plan *p, struct ordering *o)
 {
     const struct graph *g = p->graph;
-    struct ordering o = {.p = p, .nconsumer = {.t = p->t}};
     int nown = graph_count_outputs(g);
     if (p->trains)
-        count_consumers(&o);
-    o.mark = ++p->t->mark;
+        count_consumers(o);
+    o->mark = ++p->t->mark;
     for (int i = 0; i < g->nhost; i++)
         if (uop_is_check(g->host[i]))
-            order_root(&o, g->host[i]);
+            order_root(o, g->host[i]);
     for (int i = 0; i < nown; i++)
-        order_root(&o, g->output[i].value);
+        order_root(o, g->output[i].value);
     for (int i = 0; i < 2 * (g->noutput - nown) && p->trains; i++) {
         bool others = i < g->noutput - nown;
-        order_sums_of(&o, g->output[nown + i % (g->noutput - nown)].value, others);
+        order_sums_of(o, g->output[nown + i % (g->noutput - nown)].value, others);
     }
     for (int i = nown; i < g->noutput; i++)
-        order_root(&o, g->output[i].value);
-    p->nnode = o.n;
-    return o.nsum > 0 ? order_sums_early(&o) : o.order;
+        if (p->trains)
+            order_update(o, g->part[i - nown], g->output[i].value);
+        else
+            order_root(o, g->output[i].value);
+    p->nnode = o->n;
+    return p->trains ? order_early(o) : o->order;
 }
 
 static void plan_finders(struct plan *p)
@@ -310,13 +547,16 @@ static void node_find_loops(struct plan *p, struct node *n, int nword)
 
 void plan_nodes(struct plan *p)
 {
+    struct ordering o = {.p = p, .nconsumer = {.t = p->t}};
     plan_finders(p);
-    struct uop **order = plan_order(p);
+    struct uop **order = plan_order(p, &o);
     p->node = mem_array(p->t, (size_t)p->nnode, sizeof *p->node);
     for (int i = 0; i < p->nnode; i++) {
         p->node[i] = (struct node){.u = order[i], .pos = i};
         map_set(&p->of, order[i], &p->node[i]);
     }
+    for (int i = 0; i < o.nkept; i++)
+        plan_node(p, o.kept[i])->kept = true;
     const int nword = plan_loops(p);
     uint64_t *sets = mem_array(p->t, (size_t)p->nnode * (size_t)nword, sizeof *sets);
     for (int i = 0; i < p->nnode; i++) {
