@@ -29,11 +29,12 @@ static const char *model_word(struct tgc *t, const struct buffer *b)
     return is_word ? mem_printf(t, "%s", s) : NULL;
 }
 
-/* The word of parameter i, if all kernels that share the function have the same. */
+/* The word of parameter i, if all kernels that share the function have the same; NULL in languages
+ * of devices, of which some reserve words that no list here has. */
 static const char *shared_word(const struct function *f, int i)
 {
     const struct program *p = f->p;
-    const char *word = model_word(p->t, f->k->buffer[i]), *other;
+    const char *word = p->backend->device ? NULL : model_word(p->t, f->k->buffer[i]), *other;
     for (int j = 0; j < p->s->nkernel && word; j++) {
         const struct kernel *k = p->s->kernel[j];
         if (p->twin[j] != f->k || k == f->k)

@@ -107,7 +107,7 @@ static struct build kernel_new(struct tgc *t, const char *name, const char *titl
 {
     struct build b = {.t = t, .k = MEM_NEW(t, struct kernel)};
     b.k->name = name;
-    b.k->title = title;
+    b.k->title = b.k->nodes = title;
     return b;
 }
 
@@ -311,7 +311,7 @@ static void test_convolution(void **state)
         emit_and_run(t, convolution(t), mode, convolution_check, &c);
         assert_non_null(strstr(c.s, "for (int oc = 0; oc < 2; oc++)"));
         assert_non_null(strstr(c.s, "sum += "));
-        assert_non_null(strstr(c.s, "float *restrict y, const float *restrict x"));
+        assert_non_null(strstr(c.s, "float (*restrict y)[8], const float *restrict x"));
         assert_non_null(strstr(c.s, "/* Conv \"conv* /\\\", Relu"));
         tgc_free(t);
     }
