@@ -135,19 +135,6 @@ static const char *write_up_to(const struct program *p, struct text *out, const 
     return at + strlen(marker);
 }
 
-/* Whether the program's functions, of which `out` has those but for runtime/, name it. */
-static bool returns_status(struct program *p, const struct text *out, const char *name)
-{
-    int step = 0;
-    if (p->backend->device || program_training(p->s) || schedule_next_external(p->s, &step))
-        return true;
-    bool tests = strcmp(name, "WRONG_RESULT") == 0 || strcmp(name, "NO_REFERENCE") == 0;
-    if (tests)
-        return program_has_selftest(p);
-    return text_has_word(out->s, mem_printf(p->t, "%s_%s", p->upper, name)) ||
-           snippets_have(&p->snippets, mem_printf(p->t, "MODEL_%s", name));
-}
-
 static void write_lifetime(struct program *p, struct text *out)
 {
     state_write_functions(p, out);
@@ -182,8 +169,7 @@ static void write_lifetime(struct program *p, struct text *out)
     program_write_text(p, out, program_is_bare(p) ? bare_status_text : "");
     rest = write_up_to(p, out, rest, "STATUS_CASES");
 #define STATUS(name, value, text)                                                                  \
-    if (value == 0 || returns_status(p, out, #name))                                               \
-        text_printf(out, "    case %s_" #name ": return \"%s\";\n", p->upper, text);
+    text_printf(out, "    case %s_" #name ": return \"%s\";\n", p->upper, text);
 #define DEVICE_STATUS(name, value, text)                                                           \
     if (p->backend->device)                                                                        \
         STATUS(name, value, text)

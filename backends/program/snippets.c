@@ -56,23 +56,6 @@ bool snippets_mention(const char *word)
     return false;
 }
 
-bool text_has_word(const char *text, const char *word)
-{
-    size_t n = strlen(word);
-    for (const char *s = text; (s = strstr(s, word)); s += n)
-        if ((s == text || !word_length(s - 1)) && !word_length(s + n))
-            return true;
-    return false;
-}
-
-bool snippets_have(const struct snippet_set *s, const char *word)
-{
-    for (int i = 0; i < NSNIPPET; i++)
-        if (s->used && s->used[i] && text_has_word(table[i].text, word))
-            return true;
-    return false;
-}
-
 /* The piece of that name in the set's language. */
 static const struct snippet *find_in(struct snippet_set *s, const char *name)
 {
