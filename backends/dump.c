@@ -300,7 +300,6 @@ void schedule_write_members(struct text *out, struct tgc *t, const struct schedu
                             const char *name)
 {
     static const char *const block[] = {"arena", "parameters", "gradients", "optimizer"};
-    double flop = 0;
     text_puts(out, "  \"name\": ");
     text_json(out, name);
     text_puts(out, ",\n");
@@ -327,8 +326,6 @@ void schedule_write_members(struct text *out, struct tgc *t, const struct schedu
                     (long long)s->var[i]->max);
     }
     text_puts(out, "],\n  \"kernel_list\": [");
-    for (int i = 0; i < s->nkernel; i++)
-        flop += s->kernel[i]->flop;
     schedule_kernels_json(out, t, s);
     text_puts(out, s->nkernel ? "\n  ],\n" : "],\n");
     json_buffers(out, t, s);
@@ -336,6 +333,6 @@ void schedule_write_members(struct text *out, struct tgc *t, const struct schedu
     text_printf(out,
                 "  \"kernels\": %d,\n  \"flop\": %.0f,\n  \"arena_bytes\": %zu,\n  "
                 "\"stack_bytes\": %zu,\n  \"weight_bytes\": %zu,\n  \"live_bytes\": %zu",
-                s->nkernel, flop, program_arena_bytes(t, s),
+                s->nkernel, schedule_flop(s), program_arena_bytes(t, s),
                 program_stack_bytes(t, s), s->weight_nbytes, s->live_nbytes);
 }

@@ -422,8 +422,7 @@ static bool report_model(struct tgc *t, const struct options *given, struct repo
     else if (t->device)
         info_run_write_device(&r->device, m.schedule, -1);
     r->kernels = m.schedule->nkernel;
-    for (int i = 0; i < m.schedule->nkernel; i++)
-        r->flop += m.schedule->kernel[i]->flop;
+    r->flop = schedule_flop(m.schedule);
     return true;
 }
 

@@ -217,7 +217,7 @@ static inline float sqrt_f32(float x)
 }
 
 //@ mul_add_f32
-/* a * b + c. Rounded twice on processors, so that all have the same bits; once in the languages of
+/* a * b + c. Rounded twice in C, unless the compiler contracts it; once in the languages of
  * GPUs, whose compilers fuse nothing of themselves. */
 static inline float mul_add_f32(float a, float b, float c) { return a * b + c; }
 

@@ -109,10 +109,10 @@ static void learn(struct known *known, const struct uop *cond, int depth)
 
 static bool add_times(struct sum *s, const struct sum *a, int64_t k)
 {
-    bool ok = true;
-    s->c += k * a->c;
+    int64_t v;
+    bool ok = !__builtin_mul_overflow(k, a->c, &v) && !__builtin_add_overflow(s->c, v, &s->c);
     for (int i = 0; i < a->n && ok; i++)
-        ok = add_term(s, a->u[i], k * a->k[i]);
+        ok = !__builtin_mul_overflow(k, a->k[i], &v) && add_term(s, a->u[i], v);
     return ok;
 }
 

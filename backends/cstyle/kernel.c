@@ -148,13 +148,15 @@ static void write_overlaps(const struct function *f, struct text *out)
         for (int j = 0; j < k->nbuffer; j++)
             if (j != i && (j >= k->noutput || j > i) &&
                 buffers_may_alias(k->buffer[i], k->buffer[j]))
-                text_printf(out, "\n * %s may overlap %s.", f->buffer_name[i], f->buffer_name[j]);
+                text_printf(out, "\n * %s may overlap %s: what a run puts there was read before.",
+                            f->buffer_name[i], f->buffer_name[j]);
 }
 
-/* The first kernel that reads what k has written, and that a node of the model names. */
-static const struct kernel *named_reader(const struct program *p, const struct kernel *k)
+/* The first kernel of a range that reads what k has written, and that a node of the model names. */
+static const struct kernel *named_reader(const struct program *p, const struct kernel *k, int from,
+                                         int end)
 {
-    for (int i = k->index + 1; i < p->s->nkernel; i++) {
+    for (int i = from; i < end; i++) {
         const struct kernel *r = p->s->kernel[i];
         for (int j = r->noutput; j < r->nbuffer && r->nnode > 0; j++)
             for (int o = 0; o < k->noutput; o++)
@@ -165,12 +167,17 @@ static const struct kernel *named_reader(const struct program *p, const struct k
 }
 
 /* The model's nodes that the kernel computes; of a copy, those that read it. */
-static void write_nodes(const struct program *p, const struct kernel *k, struct text *out)
+static void write_nodes(const struct program *p, const struct kernel *k, const char *name,
+                        struct text *out)
 {
-    const struct kernel *reader = k->nnode > 0 ? NULL : named_reader(p, k);
-    nodes_write(k->nodes && *k->nodes ? k->nodes : program_kernel_name(p, k), out);
+    nodes_write(k->nodes && *k->nodes ? k->nodes : name, out);
+    if (k->nnode > 0)
+        return;
+    /* what an earlier kernel reads is for the next turn of a loop, or the next run */
+    const struct kernel *next = named_reader(p, k, 0, k->index),
+                        *reader = next ? next : named_reader(p, k, k->index + 1, p->s->nkernel);
     if (reader) {
-        text_puts(out, ", for ");
+        text_puts(out, next ? ", for the next step of " : ", for ");
         text_comment(out, reader->title);
     }
 }
@@ -191,7 +198,7 @@ static void write_steps(const struct function *f, struct text *out)
 static void write_twin(const struct function *f, const struct kernel *twin, struct text *out)
 {
     text_puts(out, "\n * the same: ");
-    write_nodes(f->p, twin, out);
+    write_nodes(f->p, twin, twin->name, out);
     for (int i = 0; i < twin->nbuffer; i++)
         if (twin->buffer[i]->nbytes != f->k->buffer[i]->nbytes) {
             text_printf(out, ", %s", f->buffer_name[i]);
@@ -204,7 +211,7 @@ void kernel_write_comment(const struct function *f, struct text *out)
     const struct kernel *k = f->k;
     const struct program *p = f->p;
     text_puts(out, "/* ");
-    write_nodes(p, k, out);
+    write_nodes(p, k, program_kernel_name(p, k), out);
     write_steps(f, out);
     for (int i = 0; i < k->nbuffer; i++) {
         const struct buffer *b = k->buffer[i];

@@ -111,9 +111,7 @@ void describe_write(struct program *p, struct text *out)
         entries_write_info(p, out);
     int nslice = slices_write_info(p, out), nmeta = meta_write_info(p, out);
     bool feeds = write_feeds(p, out);
-    double flop = 0;
-    for (int i = 0; i < s->nstep; i++)
-        flop += s->step[i].kind == STEP_KERNEL ? s->step[i].kernel->flop : 0;
+    double flop = schedule_flop(s);
     text_printf(
         out,
         "\nconst struct %s_info *%s_describe(void)\n{\n    static const struct %s_info info = {\n",

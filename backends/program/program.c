@@ -182,14 +182,6 @@ static void write_lifetime(struct program *p, struct text *out)
 
 /* ------------------------------------------------------------------------------------- the file */
 
-static double run_flop(const struct schedule *s)
-{
-    double flop = 0;
-    for (int i = 0; i < s->nstep; i++)
-        flop += s->step[i].kind == STEP_KERNEL ? s->step[i].kernel->flop : 0;
-    return flop;
-}
-
 /* Of --main; -Os leaves out what it reads of the model. */
 static void write_main_command(const struct program *p, const char *pthread, struct text *out)
 {
@@ -227,7 +219,7 @@ static void write_title(struct program *p, struct text *out)
             text_dims(out, b->dim, b->ndim, "[", "]");
         }
     text_printf(out, "\n *\n * %d kernel%s, %s a run, arena ", s->nkernel,
-                s->nkernel == 1 ? "" : "s", text_si(p->t, run_flop(s), "FLOP"));
+                s->nkernel == 1 ? "" : "s", text_si(p->t, schedule_flop(s), "FLOP"));
     text_bytes(out, (double)program_arena_bytes(p->t, p->s));
     text_puts(out, ", weights ");
     text_bytes(out, (double)s->weight_nbytes);

@@ -86,11 +86,9 @@ static int64_t operation_budget(const struct program *p)
 {
     const struct schedule *s = p->s;
     int64_t nelem = 0;
-    double flop = 0;
+    double flop = schedule_flop(s);
     for (int i = 0; i < s->nweight; i++)
         nelem += (int64_t)(s->weight[i]->nbytes / dtype_nbytes(s->weight[i]->dtype));
-    for (int i = 0; i < s->nkernel; i++)
-        flop += s->kernel[i]->flop;
     int64_t budget = sat_add(most_element_operations, sat_mul(nelem, OPERATIONS_A_WEIGHT));
     return is_asked_for(p)                               ? -1
            : flop / FLOP_AN_OPERATION < (double)budget ? budget

@@ -161,9 +161,9 @@ static void put_first(struct kernel *k, const struct origin *o)
     }
 }
 
-static const char *kernel_name(struct tgc *t, const struct origin *o, int number)
+static const char *kernel_name(struct tgc *t, const struct kernel *k, const struct origin *o)
 {
-    const char *op = o ? o->op_type : "copy";
+    const char *op = o ? o->op_type : k->nbuffer == k->noutput ? "fill" : "copy";
     char word[32];
     size_t n = 0;
     for (const char *c = op; *c && n < sizeof word - 1; c++) {
@@ -172,7 +172,7 @@ static const char *kernel_name(struct tgc *t, const struct origin *o, int number
             word[n++] = lower;
     }
     word[n] = 0;
-    return mem_printf(t, "%s_%d", n ? word : "kernel", number);
+    return mem_printf(t, "%s_%d", n ? word : "kernel", k->index);
 }
 
 /* A copy's values have the origins of the nodes that computed them: those are not its nodes. */
@@ -192,7 +192,7 @@ static void forget_computed(struct tgc *t, const struct schedule *s)
         if (n == all)
             continue;
         k->nnode = n;
-        k->name = kernel_name(t, n ? k->node[0] : NULL, k->index);
+        k->name = kernel_name(t, k, n ? k->node[0] : NULL);
         k->title = n ? list_nodes(t, k, TITLE_NODES, ", ") : title;
         k->nodes = n ? list_nodes(t, k, n, "\n") : title;
     }
@@ -257,7 +257,7 @@ void kernel_describe(struct tgc *t, struct kernel *k)
     k->steps = kernel_steps(t, order, n);
     put_first(k, first);
     note_readers(t, k);
-    k->name = kernel_name(t, first, k->index);
+    k->name = kernel_name(t, k, first);
     scratch_release(t, mark);
 }
 
@@ -398,6 +398,24 @@ static void emit_block(struct emission *e, struct block *b)
 }
 
 /* ---- buffers of the program */
+
+double schedule_flop(const struct schedule *s)
+{
+    enum { MOST_LOOPS = 64 };
+    double flop = 0, times[MOST_LOOPS] = {1};
+    int depth = 0;
+    for (int i = 0; i < s->nstep; i++) {
+        const struct step *st = &s->step[i];
+        if (st->kind == STEP_LOOP && depth + 1 < MOST_LOOPS) {
+            int64_t most = st->trip->vmax;
+            times[depth + 1] = times[depth] * (most > 0 && most < INT32_MAX ? (double)most : 1);
+            depth++;
+        }
+        depth -= st->kind == STEP_ENDLOOP && depth > 0;
+        flop += st->kind == STEP_KERNEL ? st->kernel->flop * times[depth] : 0;
+    }
+    return flop;
+}
 
 void schedule_collect_buffers(struct tgc *t, struct schedule *s)
 {
