@@ -81,6 +81,9 @@ function(_tgc_check_call TARGET)
         if(word MATCHES "^(-o|-M|--emit|--name)")
             message(FATAL_ERROR "${call}: OPTIONS ${word}: tgc_add_model says this itself; NAME is "
                                 "the C name")
+        elseif(word MATCHES "^--main")
+            message(FATAL_ERROR "${call}: OPTIONS ${word}: the target is a library, without a "
+                                "program; write that by an add_custom_command() of your own")
         endif()
     endforeach()
     if(NOT CMAKE_C_COMPILER_LOADED)

@@ -503,6 +503,7 @@ CALLS = {
     "one of SHARED, STATIC and OBJECT": "tgc_add_model(net MODEL digits.onnx SHARED STATIC)",
     "takes a semicolon for the end": 'tgc_add_model(net MODEL "a;b.onnx")',
     "says this itself": "tgc_add_model(net MODEL digits.onnx OPTIONS -O2 --name=other)",
+    "the target is a library": "tgc_add_model(net MODEL digits.onnx OPTIONS --main=run.c)",
     "no C compiler": "tgc_add_model(net MODEL digits.onnx)",
 }
 

@@ -108,7 +108,7 @@ def matrices(tgc, text, folder, build, options, row):
     (folder / "net.tg").write_text(text)
     check_model(tgc, folder / "net.tg", folder / "run", build, *options)
     kernels = (folder / "run" / "m.metal").read_text()
-    expect(bool(re.search(rf"\b{row}\(\w*acc", kernels)) if row else "simdgroup_" not in kernels, f"by another instruction than {row}:\n{kernels}")
+    expect(bool(re.search(rf"^ +{row}\(", kernels, re.M)) if row else "simdgroup_" not in kernels, f"by another instruction than {row}:\n{kernels}")
 
 
 def matrices_diverge(tgc, folder, build):
