@@ -358,7 +358,7 @@ def turned(device, tgc, scratch, text, row, kernels, local):
     want = compute(built(tgc, folder, text, "c", "--cpu=generic"), {})
     place = built(tgc, folder, text, "opencl", f"--cpu={row}")
     source = (place / "net.c").read_text()
-    found = source.count("kernel void "), len(re.findall(r"local float tile\w*\[", source))
+    found = source.count("kernel void "), len(re.findall(r"local float \w+\[", source))
     expect(found == (kernels, local), f"{found[0]} kernels, {found[1]} by local memory")
     with device.watch():
         compare(want, compute(place, {}))
