@@ -392,10 +392,10 @@ def check_bound(network, shape, least_share):
     arena = int(re.search(r"NET_ARENA_BYTES (\d+)", (folder / "net.h").read_text())[1])
     expect(least <= arena < least + 1024, f"an arena of {arena} bytes, at least {least}")
     info = [TGC, "info", "m.onnx", "--train", "--loss=cross_entropy", "--batch=24"]
-    lines = T.must(T.run(info, cwd=folder)).out
+    lines = T.must(T.run(info, cwd=folder)).out.decode()
     expect(re.search(r"a step: \d+ bytes beside parameters and states\nkept for the gradients: \d+ tensors, \d+ bytes\n    f32\[", lines) and
            "computed again" not in lines, lines)
-    lines = T.must(T.run([*info, f"--train-memory={least}"], cwd=folder)).out
+    lines = T.must(T.run([*info, f"--train-memory={least}"], cwd=folder)).out.decode()
     expect(re.search(r"computed again: \d+ values, \d+ bytes, \d+ % of the forward pass's operations\n    \w+\[", lines), lines)
     told = json.loads(T.must(T.run([*info, f"--train-memory={least}", "--json"], cwd=folder)).out)["training"]
     expect(told["step_bytes"] <= least < told["step_bytes_kept"] and 0 < told["again_share"] < 1, told)
@@ -817,7 +817,7 @@ def first_kernel(folder, target):
     expect("of what it reads" not in said.partition(first)[2].partition("\n")[0], f"all that it reads is finite:\n{said}")
 
     line(folder, scale=1e25)    # an output of the program, which has the value of the first run still
-    says(stops(folder, "--batch=8", "--detect-nan", *target), "the loss of step 1, in epoch 1, is inf", f"step 1: {first} infinite is", "'loss'")
+    says(stops(folder, "--batch=8", "--detect-nan", *target), "the loss of step 1, in epoch 1, is inf", f"step 1: {first} infinite is", '"loss"')
 
     line(folder, scale=1e10)
     said = stops(folder, "--batch=4", "--lr=1e29", "--detect-nan", *target)
@@ -841,7 +841,7 @@ def a_loss_that_grows(folder):
         expect(3 < steps < 49, f"{steps} steps")
         words = ["--batch=8", "--epochs=50", "--lr=100", "--detect-nan", f"--checkpoint=kept{batch}"]
         said = stops(folder, *words)
-        says(said, f"the loss of step {steps + 1}, in epoch {steps + 1}, is inf", f"step {steps + 1}: the first kernel whose result is infinite is", "'loss'")
+        says(said, f"the loss of step {steps + 1}, in epoch {steps + 1}, is inf", f"step {steps + 1}: the first kernel whose result is infinite is", '"loss"')
         expect(said.count("epoch ") == steps + 1, said)
         again = stops(folder, *words, "--resume")
         says(again, f"the loss of step {steps + 1}, in epoch {steps + 1}, is inf")
