@@ -134,8 +134,7 @@ void describe_program(struct tgc *t, const struct schedule *s, const char *name,
     describe_slices(t, s, info);
     describe_states(t, s, info);
     info->feeds = feeds_describe(t, s);
-    for (int i = 0; i < s->nstep; i++)
-        info->flop += s->step[i].kind == STEP_KERNEL ? s->step[i].kernel->flop : 0;
+    info->flop = schedule_flop(s);
     info->arena_bytes = program_arena_bytes(t, s);
     info->stack_bytes = program_stack_bytes(t, s);
 }

@@ -335,7 +335,7 @@ def _(folder):
     forward, backward = [row[0] for row in rows], [name for row in rows for name in re.findall(r"\w+_\d+", row[4])]
     expect(len(set(forward + backward)) == len(forward + backward) and set(forward + backward) <= set(names), "a kernel twice, or of another run")
     beside = {row[1].split(",")[0]: row[4] for row in rows if row[4]}
-    expect({"conv2d c1", "conv2d c2", "linear l1", "linear l2", "max_pool2d p1"} <= beside.keys(), f"{beside}")
+    expect({"conv2d c1", "conv2d c2", "linear l1", "linear l2", "max_pool2d p2"} <= beside.keys(), f"{beside}")
     expect(len(re.findall(r"linear_\d+", beside["linear l1"])) == 3, f"by its input, its weights and its bias: {beside['linear l1']}")
     # each kernel of derivatives says so, and stands where the node of which they are is computed
     of = {d["kernel_list"][k]["name"]: d["kernel_nodes"][k] for k in entry["kernels"]}
