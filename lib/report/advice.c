@@ -1,9 +1,11 @@
 /* advice.c - what is most worth doing next, in words, each from the compiler's own numbers: the
  * estimates by which schedules are chosen, the choices' candidates and the memory plan.
  *
- * Every finding has a gain: microseconds of the estimated run, or bytes. Findings about time come
- * first, the larger gain before the smaller one; below TIME_LEAST of the run none is said. At -O0
- * there is one, without a gain: how much -O2 would save nobody has estimated.
+ * Every finding has a gain: microseconds of the run, or bytes. Where kernels were measured, a
+ * kernel's part of a gain is scaled by its measured over its estimated time, and no gain is more
+ * than what was measured. Findings about time come first, the larger gain before the smaller one;
+ * below TIME_LEAST of the run none is said. At -O0 there is one, without a gain: how much -O2 would
+ * save nobody has estimated.
  */
 #include "lib/report/report.h"
 
@@ -21,8 +23,10 @@ struct findings {
     struct tgc *t;
     const struct options *o;
     const struct schedule *s;
-    double total;               /* ns */
-    struct kernel_cost *cost;   /* by kernel */
+    double total;               /* ns of the run: the sum of ns[] */
+    struct kernel_cost *cost;   /* by kernel, estimated */
+    double *ns;                 /* by kernel: measured, else estimated */
+    bool measured;
     struct finding v[FINDINGS];
     int n;
 };
@@ -49,6 +53,16 @@ static bool is_worth(const struct findings *f, double ns) { return ns > time_lea
 
 static double share(const struct findings *f, double ns) { return 100 * ns / f->total; }
 
+/* What the kernel takes, of an estimated part of its estimated time. */
+static double scaled(const struct findings *f, int kernel, double ns)
+{
+    double estimate = f->cost[kernel].ns;
+    return estimate > 0 ? ns * f->ns[kernel] / estimate : 0;
+}
+
+/* Of times in a text: how they are known. */
+static const char *known(const struct findings *f) { return f->measured ? "measured" : "estimated"; }
+
 /* ns that reading its f32 weights as bytes would save: a quarter of the traffic, but never less
  * than the arithmetic. */
 static double narrowing_gain(const struct findings *f, const struct kernel *k)
@@ -73,7 +87,7 @@ static void find_weights(struct findings *f)
     if (f->o->weight_dtype != DTYPE_VOID)
         return;
     for (int i = 0; i < f->s->nkernel; i++) {
-        double one = narrowing_gain(f, f->s->kernel[i]);
+        double one = scaled(f, i, narrowing_gain(f, f->s->kernel[i]));
         gain += one;
         if (one > best) {
             best = one;
@@ -85,13 +99,12 @@ static void find_weights(struct findings *f)
     const struct kernel_cost *c = &f->cost[k->index];
     add(f, (struct finding){
                mem_printf(f->t,
-                          "%s waits for its weights: its arithmetic takes %s of its %s, the rest is "
-                          "traffic from %s. --weight-type=int8 reads a quarter of those bytes, and "
-                          "would save about %s of an estimated %s in all kernels, at some loss of "
-                          "accuracy.",
-                          k->name, view_time(f->t, c->compute_ns / 1000),
-                          view_time(f->t, c->ns / 1000), kernel_limit_name(f->t, k, c),
-                          view_time(f->t, gain / 1000), view_time(f->t, f->total / 1000)),
+                          "%s waits for its weights: its arithmetic takes an estimated %.0f %% of "
+                          "its time, the rest is traffic from %s. --weight-type=int8 reads a quarter "
+                          "of those bytes, and would save about %s of %s %s in all kernels, at some "
+                          "loss of accuracy.",
+                          k->name, 100 * c->compute_ns / c->ns, kernel_limit_name(f->t, k, c),
+                          view_time(f->t, gain / 1000), known(f), view_time(f->t, f->total / 1000)),
                "--weight-type=int8", k, gain / 1000, 0});
 }
 
@@ -101,7 +114,7 @@ static void find_threads(struct findings *f)
     double gain = 0;
     int n = 0;
     for (int i = 0; i < f->s->nkernel && f->o->threads <= 1; i++) {
-        double one = f->cost[i].ns * (1 - 1.0 / SOME_THREADS) - machine_of(f->t)->wake_ns;
+        double one = f->ns[i] * (1 - 1.0 / SOME_THREADS) - machine_of(f->t)->wake_ns;
         if (f->s->kernel[i]->is_serial || one <= 0)
             continue;
         gain += one;
@@ -112,15 +125,19 @@ static void find_threads(struct findings *f)
                    mem_printf(f->t,
                               "One thread does all of it. %d of %d kernels are long enough to be "
                               "shared: with --threads=%d a run could take %s less than its "
-                              "estimated %s, where that many cores are free.",
-                              n, f->s->nkernel, SOME_THREADS, view_time(f->t, gain / 1000),
+                              "%s %s, where that many cores are free.",
+                              n, f->s->nkernel, SOME_THREADS, view_time(f->t, gain / 1000), known(f),
                               view_time(f->t, f->total / 1000)),
                    mem_printf(f->t, "--threads=%d", SOME_THREADS), NULL, gain / 1000, 0});
 }
 
-static double peak_of(const struct machine *m)         /* FLOP in a ns */
+/* FLOP in a ns that the kernel could reach: of one thread, which estimates are of; a measured
+ * kernel may have had several. */
+static double peak_of(const struct findings *f, const struct kernel *k)
 {
-    return 2 * m->fma_cycle * m->flop_lanes / m->ns_cycle;
+    const struct machine *m = machine_of(f->t);
+    int threads = f->measured && k->is_shared && f->o->threads > 1 ? f->o->threads : 1;
+    return threads * 2 * m->fma_cycle * m->flop_lanes / m->ns_cycle;
 }
 
 /* Of the kernels that arithmetic limits, the one that loses most against half of the peak. */
@@ -129,8 +146,8 @@ static void find_slow(struct findings *f)
     double best = 0;
     const struct kernel *k = NULL;
     for (int i = 0; i < f->s->nkernel; i++) {
-        double half = f->s->kernel[i]->flop / (peak_share * peak_of(machine_of(f->t)));
-        double lost = f->cost[i].ns - half;
+        double half = f->s->kernel[i]->flop / (peak_share * peak_of(f, f->s->kernel[i]));
+        double lost = f->ns[i] - half;
         if (f->cost[i].limit != LEVEL_L1 || lost <= best || f->s->kernel[i]->flop <= 0)
             continue;
         best = lost;
@@ -138,14 +155,14 @@ static void find_slow(struct findings *f)
     }
     if (!k || !is_worth(f, best) || f->o->tune)
         return;
-    double ns = f->cost[k->index].ns;
+    double ns = f->ns[k->index];
     add(f, (struct finding){
                mem_printf(f->t,
-                          "%s takes an estimated %.0f %% of the time and reaches %.2g of the "
+                          "%s takes %s, %s, which is %.0f %% of the time, and reaches %.2g of the "
                           "machine's %.3g GFLOP/s; at half of these it would take %s less. tgc tune "
                           "measures its other tiles.",
-                          k->name, share(f, ns), k->flop / ns, peak_of(machine_of(f->t)),
-                          view_time(f->t, best / 1000)),
+                          k->name, view_time(f->t, ns / 1000), known(f), share(f, ns), k->flop / ns,
+                          peak_of(f, k), view_time(f->t, best / 1000)),
                "tgc tune", k, best / 1000, 0});
 }
 
@@ -227,13 +244,13 @@ static void find_launches(struct findings *f)
 {
     double ns = 0;
     for (int i = 0; i < f->s->nkernel; i++)
-        ns += device_use(f->t, f->s->kernel[i]).parts.ns[PART_LAUNCH];
+        ns += scaled(f, i, device_use(f->t, f->s->kernel[i]).parts.ns[PART_LAUNCH]);
     if (is_worth(f, ns))
         add(f, (struct finding){
                    mem_printf(f->t,
-                              "%d launches take %.0f %% of the estimate, %s. A larger batch (--dim, "
-                              "--shape) shares them among more work.",
-                              f->s->nkernel, share(f, ns), view_time(f->t, ns / 1000)),
+                              "%d launches take an estimated %.0f %% of the %s time, %s. A larger "
+                              "batch (--dim, --shape) shares them among more work.",
+                              f->s->nkernel, share(f, ns), known(f), view_time(f->t, ns / 1000)),
                    "--shape", NULL, ns / 1000, 0});
 }
 
@@ -251,15 +268,27 @@ static void put_finding(struct text *x, const struct finding *one, bool first)
     text_printf(x, ",\"gain_us\":%.4g,\"gain_bytes\":%.0f}", one->us, one->nbytes);
 }
 
+/* Of each kernel what it takes, and what was estimated. */
+static void find_times(struct findings *f, const char *bench)
+{
+    int ntime;
+    const struct json *d = bench ? json_read(f->t, "bench", bench, strlen(bench)) : NULL;
+    const struct json **time = json_elements(f->t, json_get(d, "kernel_times"), &ntime);
+    f->measured = ntime > 0 && ntime == f->s->nkernel;
+    f->cost = mem_array(f->t, (size_t)f->s->nkernel + 1, sizeof *f->cost);
+    f->ns = mem_array(f->t, (size_t)f->s->nkernel + 1, sizeof *f->ns);
+    for (int i = 0; i < f->s->nkernel; i++) {
+        f->cost[i] = kernel_cost(f->t, f->s, f->s->kernel[i]);
+        f->ns[i] = f->measured ? 1000 * json_number(time[i], "us") : f->cost[i].ns;
+        f->total += f->ns[i];
+    }
+}
+
 void report_advice(struct text *out, struct tgc *t, const struct options *o,
-                   const struct schedule *s)
+                   const struct schedule *s, const char *bench)
 {
     struct findings f = {.t = t, .o = o, .s = s};
-    f.cost = mem_array(t, (size_t)s->nkernel + 1, sizeof *f.cost);
-    for (int i = 0; i < s->nkernel; i++) {
-        f.cost[i] = kernel_cost(t, s, s->kernel[i]);
-        f.total += f.cost[i].ns;
-    }
+    find_times(&f, bench);
     if (o->level == 0) {                         /* nothing was chosen that could be otherwise */
         add(&f, (struct finding){"It is compiled at -O0, which stores every value and makes no "
                                  "tiles: -O2, the default, does both.",

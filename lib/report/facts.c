@@ -227,7 +227,7 @@ bool report_facts(struct text *out, struct tgc *t, const struct options *o, cons
     put_list(out, "compared", &compared);
     put_list(out, "passes", &passes);
     put_opts(out);
-    report_advice(out, t, o, s);
+    report_advice(out, t, o, s, bench);
     if (!put_sources(out, t, o, m, name, bench != NULL))
         return false;
     put_log(out, m->log);

@@ -202,8 +202,8 @@ static const char *heading_of(const struct page *p)
                         "machine \"%s\".",
                     json_string(bench, "ran_by"), json_string(machine, "name"));
     else
-        text_printf(&x, "Times are estimates for the machine \"%s\": nothing was run.",
-                    json_string(machine, "name"));
+        text_printf(&x, "Times are estimates for%s the machine \"%s\": nothing was run.",
+                    threads > 1 ? " one thread of" : "", json_string(machine, "name"));
     return x.s;
 }
 

@@ -85,9 +85,10 @@ const char *json_string(const struct json *v, const char *key);
 /* ,"nodes":[...],"edges":[...]: the model's nodes that compute something, and which feeds which.
  * *number: by origin its index in "nodes", -1: none. needs: the roots before the passes. */
 void report_graph(struct text *out, struct tgc *t, const struct model *m, int **number);
-/* ,"advice":[...]: what is most worth doing next, by the compiler's own estimates. */
+/* ,"advice":[...]: what is most worth doing next, by the compiler's own estimates, and by the times
+ * of bench (report_facts()), unless that is NULL. */
 void report_advice(struct text *out, struct tgc *t, const struct options *o,
-                   const struct schedule *s);
+                   const struct schedule *s, const char *bench);
 
 /* Whether there are a C compiler and objdump. */
 bool report_can_disassemble(struct tgc *t);

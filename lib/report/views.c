@@ -39,7 +39,9 @@ static void put_figures(struct text *out, const struct page *p)
     text_puts(out, "<dl class=\"figures\">\n");
     view_figure(out, p->measured ? "Time of a run" : "Estimated time", view_time(t, us),
                p->measured ? mem_printf(t, "measured, least of %.0f runs", json_number(bench, "runs"))
-                           : "sum of the kernels' estimates");
+                           : json_number(p->d, "threads") > 1
+                               ? "sum of the kernels' estimates, by one thread"
+                               : "sum of the kernels' estimates");
     view_figure(out, "Work", view_flop(t, flop),
                us > 0 ? mem_printf(t, "%.3g GFLOP/s of %.3g", flop / us / 1000, peak) : "");
     view_figure(out, "Weights", view_bytes(t, json_number(p->d, "weight_bytes")),
@@ -77,7 +79,8 @@ static void put_advice(struct text *out, const struct page *p)
         text_puts(out, "</p><p class=\"gain\"><code>");
         html_put(out, json_string(advice[i], "option"));
         text_printf(out, "</code> %s</p></li>\n",
-                    us > 0       ? mem_printf(p->t, "up to %s", view_time(p->t, us))
+                    us > 0       ? mem_printf(p->t, "up to %s of the %s time", view_time(p->t, us),
+                                             p->measured ? "measured" : "estimated")
                     : nbytes > 0 ? view_bytes(p->t, nbytes)
                                  : "");
     }

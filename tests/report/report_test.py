@@ -454,6 +454,26 @@ def _(folder):
     expect("Times were measured" in Page(folder / "diff.html").text, "two measured ones are compared as estimates")
 
 
+@case("advice is about measured times, where there are any")
+def _(folder):
+    tgc(folder, "bench", MODEL, "--dim", "B=8", "--threads=1", "-o", "m.json")
+    d = json.loads((folder / "m.json").read_text())
+    took = {t["name"]: t["us"] for t in d["bench"]["kernel_times"]}
+    total = sum(took.values())
+    tips = [a for a in d["advice"] if a["gain_us"] > 0]
+    expect(tips and all("measured" in a["text"] for a in tips), f"{tips}")
+    for a in tips:
+        expect(a["gain_us"] <= (took[a["kernel"]] if a["option"] == "tgc tune" else total) * 1.01, f"{a}: {took}")
+    threads = next(a for a in tips if "--threads" in a["option"])
+    expect(0.5 * total < threads["gain_us"] < 0.75 * total, f"{threads}, of {total} measured")
+    tgc(folder, "report", "m.json", "-o", "m.html")
+    expect("of the measured time" in Page(folder / "m.html").text, "the page does not say what the gains are of")
+    page = page_of(folder, MODEL, name="n.html")
+    expect("of the estimated time" in page.text and not any("measured" in a["text"] for a in page.document()["advice"]), f"{page.document()['advice']}")
+    text = page_of(folder, MODEL, "--threads=2", name="t.html").text
+    expect("estimates, by one thread" in text and "estimates for one thread of the machine" in text and "by one thread" not in page.text, "two threads, whose estimates are of one")
+
+
 @case("assembly is that of the lines beside it")
 def _(folder):
     if not shutil.which("objdump") or not shutil.which("cc"):
