@@ -276,6 +276,14 @@ static void json_buffers(struct text *out, struct tgc *t, const struct schedule 
         }
         if (b->kind != BUFFER_INPUT && b->kind != BUFFER_OUTPUT)
             text_printf(out, ",\"offset\":%zu", b->offset);
+        if (b->kind == BUFFER_TEMP || b->kind == BUFFER_STATE || b->kind == BUFFER_SCRATCH)
+            text_printf(out, ",\"placed\":%zu", b->placed);
+        if (b->kind == BUFFER_SCRATCH && b->nbytes && b->placed)
+            text_printf(out, ",\"copies\":%zu", b->placed / scratch_stride(b) > 1
+                                                     ? b->placed / scratch_stride(b) : 1);
+        if (scratch_is_on_stack(b))
+            text_printf(out, ",\"in\":\"%s\"", b->is_register ? "registers"
+                                               : b->in_shared ? "shared memory" : "stack");
         if (of[b->id].first)
             text_printf(out, ",\"first_step\":%d,\"last_step\":%d", of[b->id].first - 1,
                         of[b->id].last - 1);

@@ -139,9 +139,10 @@ void view_figure(struct text *out, const char *name, const char *value, const ch
 const char *view_computes(const struct page *p, int kernel);
 /* The step of most live bytes, and that many by step. */
 double *view_live(const struct page *p, int *nstep, int *peak);
-/* The tensors that are alive then, by place: "result of conv_3", "scratch of conv_3"; *shared: bytes
- * that two of them have in common, where a kernel stores over what it reads. */
-struct alive { const char *what, *title; double from, to; };
+/* The tensors that are alive then, by place: "result of conv_3", "scratch of conv_3, 2 x 4 kB, one
+ * per thread"; more: of these the bytes of all copies but one. *shared: bytes that two of them have
+ * in common, where a kernel stores over what it reads. */
+struct alive { const char *what, *title; double from, to, more; };
 struct alive *view_peak(const struct page *p, int *n, double *shared);
 
 /* tables.c. Text of the model's, cut and escaped. */

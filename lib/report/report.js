@@ -335,10 +335,15 @@ views.kernels = {
 /* Okabe and Ito's. */
 const SERIES = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00"];
 
+/* Of the arena: scratch has a copy per thread. 0: it is not in the arena. */
+const placedBytes = b => b.placed === undefined ? b.bytes : b.placed;
+const sizeOf = b => b.copies > 1 ? `${b.copies} × ${bytes(b.bytes)}, one per thread` : bytes(b.bytes);
+const scratchOf = b => b.kind === "scratch" && /^run /.test(doc.steps[b.first_step]) ? doc.steps[b.first_step].slice(4) : null;
+
 class ArenaView {
   constructor() {
     const steps = doc.steps.length, all = doc.arena_bytes;
-    this.list = doc.buffers.filter(b => ["temp", "state", "scratch"].includes(b.kind) && b.first_step !== undefined && b.bytes > 0);
+    this.list = doc.buffers.filter(b => ["temp", "state", "scratch"].includes(b.kind) && b.first_step !== undefined && placedBytes(b) > 0);
     this.under = make("div", {class: "under", role: "status"}, "Each block is a tensor: the steps from its first to its last access, by its place in the arena. Click one.");
     this.stage = new Stage("Arena: tensors by step and place. Left and right choose a tensor; the table below has the same", 320, (c, camera) => this.paint(c, camera));
     this.stage.zoom = this.stage.pan = () => {};
@@ -353,7 +358,7 @@ class ArenaView {
     };
   }
   rect(b, w, h) {
-    return [b.first_step * this.cell.x * w, b.offset * this.cell.y * h, (b.last_step - b.first_step + 1) * this.cell.x * w, b.bytes * this.cell.y * h];
+    return [b.first_step * this.cell.x * w, b.offset * this.cell.y * h, (b.last_step - b.first_step + 1) * this.cell.x * w, placedBytes(b) * this.cell.y * h];
   }
   at(p) {
     const w = this.stage.width, h = this.stage.height;
@@ -363,9 +368,9 @@ class ArenaView {
     this.selected = b;
     this.stage.change();
     if (!b) return;
-    const shares = this.list.filter(o => o !== b && o.offset < b.offset + b.bytes && b.offset < o.offset + o.bytes), of = touchedBy(b.id);
-    this.under.replaceChildren(make("b", {}, nameOf(b)), ` ${visible(shapeOf(b))}, ${bytes(b.bytes)}, from ${b.offset} on, steps ${b.first_step + 1} to ${b.last_step + 1}. Written by `,
-      ...kernelLinks(of.writes), ", read by ", ...kernelLinks(of.reads), b.why ? `; stored: ${b.why}. ` : ". ",
+    const shares = this.list.filter(o => o !== b && o.offset < b.offset + placedBytes(b) && b.offset < o.offset + placedBytes(o)), of = touchedBy(b.id);
+    this.under.replaceChildren(make("b", {}, nameOf(b)), ` ${visible(shapeOf(b))}, ${sizeOf(b)}, from ${b.offset} on, steps ${b.first_step + 1} to ${b.last_step + 1}. `,
+      ...(scratchOf(b) ? ["Used within ", ...kernelLinks([scratchOf(b)])] : ["Written by ", ...kernelLinks(of.writes), ", read by ", ...kernelLinks(of.reads)]), b.why ? `; stored: ${b.why}. ` : ". ",
       shares.length ? `Shares its place with ${shares.slice(0, 6).map(nameOf).join(", ")}${shares.length > 6 ? ` and ${shares.length - 6} more` : ""}.` : "Shares its place with no other tensor.");
   }
   paint(c, camera) {
@@ -381,13 +386,14 @@ class ArenaView {
       c.strokeStyle = chosen ? colour("text") : bg;
       c.lineWidth = chosen ? 2 : 1;
       if (chosen || dx > 3 && dy > 3) c.strokeRect(x + 0.5, y + 0.5, dx - 1, Math.max(1, dy) - 1);
+      for (let k = 1; k < (b.copies || 1); k++) c.fillRect(x, y + k * dy / b.copies, dx, 1);
       if (dx > 56 && dy > 18) {
         c.fillStyle = colour("text");
         c.save();
         c.beginPath();
         c.rect(x, y, dx - 4, dy);
         c.clip();
-        c.fillText(`${nameOf(b)} ${bytes(b.bytes)}`, x + 6, y + 4);
+        c.fillText(`${nameOf(b)} ${sizeOf(b)}`, x + 6, y + 4);
         c.restore();
       }
     });

@@ -199,19 +199,31 @@ static int compare_places(const void *a, const void *b)
     return x->first != y->first ? x->first - y->first : (x->from > y->from) - (x->from < y->from);
 }
 
+/* Bytes of the arena that a tensor takes: scratch as often as there are threads; 0: it is not
+ * there. */
+static double placed_bytes(const struct json *b)
+{
+    const char *kind = json_string(b, "kind");
+    bool in_arena = !strcmp(kind, "temp") || !strcmp(kind, "state") || !strcmp(kind, "scratch");
+    return in_arena ? json_number(b, json_get(b, "placed") ? "placed" : "bytes") : 0;
+}
+
+static double copies_of(const struct json *b)
+{
+    double copies = json_number(b, "copies");
+    return copies > 1 ? copies : 1;
+}
+
 static struct placed *find_placed(const struct page *p, int nstep, int *n)
 {
     const struct json *buffers = json_get(p->d, "buffers");
     struct placed *v = mem_array(p->t, buffers ? (size_t)buffers->n + 1 : 1, sizeof *v);
     *n = 0;
     for (const struct json *b = buffers ? buffers->child : NULL; b; b = b->next) {
-        const char *kind = json_string(b, "kind");
-        double from = json_number(b, "offset");
-        struct placed one = {from, from + json_number(b, "bytes"),
-                             json_index(json_get(b, "first_step")),
+        double from = json_number(b, "offset"), nbytes = placed_bytes(b);
+        struct placed one = {from, from + nbytes, json_index(json_get(b, "first_step")),
                              json_index(json_get(b, "last_step"))};
-        bool in_arena = !strcmp(kind, "temp") || !strcmp(kind, "state") || !strcmp(kind, "scratch");
-        if (in_arena && one.first >= 0 && one.last >= one.first && one.last < nstep)
+        if (nbytes > 0 && one.first >= 0 && one.last >= one.first && one.last < nstep)
             v[(*n)++] = one;
     }
     qsort(v, (size_t)*n, sizeof *v, compare_places);
@@ -288,18 +300,22 @@ struct alive *view_peak(const struct page *p, int *n, double *shared)
         int first = json_index(json_get(b, "first_step")), last = json_index(json_get(b, "last_step"));
         const char *kind = json_string(b, "kind");
         bool is_scratch = strcmp(kind, "scratch") == 0, is_state = strcmp(kind, "state") == 0;
-        if (first < 0 || first > peak || last < peak || *n == nplaced ||
-            (!is_scratch && !is_state && strcmp(kind, "temp") != 0))
+        double from = json_number(b, "offset"), nbytes = placed_bytes(b);
+        if (first < 0 || first > peak || last < peak || *n == nplaced || nbytes <= 0)
             continue;
         const struct json *k = kernel_of_step(p, first);
-        double from = json_number(b, "offset");
+        double copies = copies_of(b);
+        const char *each = copies > 1 ? mem_printf(p->t, ", %.0f \303\227 %s, one per thread", copies,
+                                                   view_bytes(p->t, nbytes / copies))
+                                      : "";
         v[(*n)++] = (struct alive){
             .what = is_state ? json_string(b, "name")
-                             : mem_printf(p->t, "%s of %s", is_scratch ? "scratch" : "result",
-                                          k ? json_string(k, "name") : "the host"),
+                             : mem_printf(p->t, "%s of %s%s", is_scratch ? "scratch" : "result",
+                                          k ? json_string(k, "name") : "the host", each),
             .title = k ? json_string(k, "title") : "",
             .from = from,
-            .to = from + json_number(b, "bytes")};
+            .to = from + nbytes,
+            .more = nbytes - nbytes / copies};
     }
     qsort(v, (size_t)*n, sizeof *v, compare_alive);
     for (int i = 0; i < *n; i++) {
@@ -476,8 +492,13 @@ static void put_buffer(struct text *out, const struct page *p, const struct json
     text_puts(out, "</th>");
     cell_text(out, json_string(b, "kind"));
     cell_text(out, shape_of(t, b));
-    cell_number(out, json_number(b, "bytes"), view_bytes(t, json_number(b, "bytes")));
-    cell_number(out, json_number(b, "offset"), mem_printf(t, "%.0f", json_number(b, "offset")));
+    double copies = copies_of(b), nbytes = json_number(b, "bytes");
+    cell_number(out, copies * nbytes,
+                copies > 1 ? mem_printf(t, "%.0f \303\227 %s", copies, view_bytes(t, nbytes))
+                           : view_bytes(t, nbytes));
+    cell_number(out, json_number(b, "offset"),
+                *json_string(b, "in") ? json_string(b, "in")
+                                      : mem_printf(t, "%.0f", json_number(b, "offset")));
     cell_number(out, json_number(b, "first_step"),
                 used ? mem_printf(t, "%.0f to %.0f", json_number(b, "first_step") + 1,
                                   json_number(b, "last_step") + 1)
@@ -502,7 +523,7 @@ static void put_buffers(struct text *out, const struct page *p, bool weights)
     struct sized_buffer *v = mem_array(p->t, (size_t)n + 1, sizeof *v);
     for (int i = 0; i < n; i++)
         if ((strcmp(json_string(b[i], "kind"), "weight") == 0) == weights)
-            v[count++] = (struct sized_buffer){b[i], json_number(b[i], "bytes"), i};
+            v[count++] = (struct sized_buffer){b[i], copies_of(b[i]) * json_number(b[i], "bytes"), i};
     qsort(v, (size_t)count, sizeof *v, compare_sizes);
     table_begin(out, weights ? "weights" : "buffers",
                 weights ? "Weights, the largest first" : "Tensors, the largest first",
@@ -566,6 +587,21 @@ static void put_peak(struct text *out, const struct page *p)
     put_left_out(out, n);
 }
 
+/* How much of it is there because of threads. */
+static void put_copies(struct text *out, const struct page *p)
+{
+    int n;
+    double shared, more = 0, threads = json_number(p->d, "threads");
+    const struct alive *v = view_peak(p, &n, &shared);
+    for (int i = 0; i < n; i++)
+        more += v[i].more;
+    if (threads > 1)
+        text_printf(out, "<p>Each of the %.0f threads has its own copy of a kernel&#39;s scratch. At the "
+                         "peak the copies beyond the first one take %s: with one thread there are none."
+                         "</p>\n",
+                    threads, view_bytes(p->t, more));
+}
+
 void view_memory(struct text *out, const struct page *p)
 {
     html_heading(out, "memory", "Memory", NULL);
@@ -573,6 +609,7 @@ void view_memory(struct text *out, const struct page *p)
                      "are never alive together share a place.</p>\n",
                 view_bytes(p->t, json_number(p->d, "arena_bytes")),
                 view_bytes(p->t, json_number(p->d, "live_bytes")));
+    put_copies(out, p);
     text_puts(out, "<div id=\"arena-view\"></div>\n");
     put_peak(out, p);
     put_buffers(out, p, false);

@@ -207,6 +207,38 @@ def _(folder):
     expect([(a["option"], a["gain_us"], a["gain_bytes"]) for a in d["advice"]] == [("-O2", 0, 0)], f"-O0: {d['advice']}")
 
 
+@case("memory of two threads: each has its own scratch, which is drawn and said")
+def _(folder):
+    page = page_of(folder, MODEL, "--threads=2", "--dim", "B=8")
+    d, rows = page.document(), page.tables["peak"][1:]
+    own = [b for b in d["buffers"] if b.get("copies", 1) > 1]
+    expect(own and all(b["copies"] == 2 and b["placed"] >= 2 * b["bytes"] for b in own), f"{own}")
+    labels = [row[0] for row in rows if "one per thread" in row[0]]
+    expect(labels and all(re.fullmatch(r"scratch of \w+, 2 \u00d7 [\d.]+ kB, one per thread", label) for label in labels), f"{rows}")
+    # the peak by the places of tensors is the plan's, and the figures are those of the sentence
+    most = int(re.search(r"Most at step (\d+) of", page.text)[1]) - 1
+    alive = [b for b in d["buffers"] if b.get("placed") and b["first_step"] <= most <= b["last_step"]]
+    expect(sum(b["placed"] for b in alive) == d["live_bytes"], f"{alive}: {d['live_bytes']} alive")
+    more = sum(b["placed"] // 2 for b in alive if b.get("copies", 1) > 1)
+    expect(f"the copies beyond the first one take {more / 1000:.0f} kB" in page.text, f"{more} bytes of copies")
+    expect("copies beyond" not in page_of(folder, MODEL, "--dim", "B=8", name="one.html").text, "copies of one thread")
+    # what is not in the arena takes no place there
+    outside = [b for b in d["buffers"] if b.get("in")]
+    expect(outside and all(b["placed"] == 0 for b in outside), f"{outside}")
+    if not find_browser():
+        return
+    with Browser() as b:
+        b.open(folder / "m.html", "#memory")
+        b.run("document.querySelector('#arena-view canvas').focus()")
+        said = set()
+        for _ in range(8):
+            b.key("ArrowRight")
+            said.add(b.run("document.querySelector('#arena-view .under').textContent"))
+        expect(sum("2 \u00d7 " in s and "one per thread" in s and "Used within conv2d_" in s for s in said) == len(own), f"{said}")
+        expect(not any("Written by ," in s or "read by ;" in s or "read by ." in s for s in said), f"{said}")
+        quiet(b)
+
+
 @case("a large graph's page stays small, and is drawn")
 def _(folder):
     onnx.save(G.blocks(2000), folder / "m.onnx")
