@@ -165,23 +165,44 @@ static double weight_bytes(const struct kernel *k)
     return n;
 }
 
+/* Of a device's unit: blocks that it has room for by its threads, its shared memory and the
+ * estimate of registers, and how many are its share of the grid; the least of them is resident. */
+enum { BY_BLOCKS, BY_THREADS, BY_SHARED, BY_REGISTERS, RESIDENT_LIMITS };
+static const char *const resident_limit[] = {"too few blocks", "threads", "shared memory",
+                                             "registers"};
+
+/* The limit, of equal ones the first; "": all of the unit's threads are resident. */
+static const char *find_resident(const double *most, double threads, double unit_threads)
+{
+    int limit = BY_BLOCKS;
+    for (int i = 1; i < RESIDENT_LIMITS; i++)
+        limit = most[i] < most[limit] ? i : limit;
+    return most[limit] * threads < unit_threads ? resident_limit[limit] : "";
+}
+
 /* Of a device: its blocks; those that a unit has room for, and of its threads the share that they
- * are; registers of a thread, estimated and at most; the parts of the estimated time. */
+ * are, with what limits it; registers of a thread, estimated and at most; the parts of the
+ * estimated time. */
 static void json_device_use(struct text *out, struct tgc *t, const struct kernel *k)
 {
     const struct device_row *d = t->device;
     const struct device_use use = device_use(t, k);
-    double threads = kernel_threads(k), room = threads > 0 ? floor(d->unit_threads / threads) : 0;
+    double threads = kernel_threads(k);
     text_printf(out, ",\"threads\":%.0f,\"block\":%d,\"local_bytes\":%.0f,\"asked_bytes\":%.0f",
                 use.threads, k->block, use.local_nbytes, use.asked);
     if (threads > 0 && d->unit_threads) {
+        double blocks = use.threads / threads, registers = (double)kernel_registers(t, k);
+        double most[RESIDENT_LIMITS] = {
+            ceil(blocks / d->units), floor(d->unit_threads / threads), HUGE_VAL,
+            d->registers ? fmax(floor((double)d->registers * d->group / (threads * registers)), 1)
+                         : HUGE_VAL};
         if (use.local_nbytes > 0 && d->unit_local_nbytes)
-            room = fmin(room, floor((double)d->unit_local_nbytes / use.local_nbytes));
-        double blocks = use.threads / threads, own = ceil(blocks / d->units);
-        text_printf(out, ",\"blocks\":%.0f,\"room\":%.0f,\"occupancy\":%.3g,\"registers\":%lld,"
-                         "\"registers_most\":%lld",
-                    blocks, room, fmin(fmin(room, own) * threads / d->unit_threads, 1),
-                    (long long)kernel_registers(t, k),
+            most[BY_SHARED] = floor((double)d->unit_local_nbytes / use.local_nbytes);
+        double room = fmin(most[BY_THREADS], fmin(most[BY_SHARED], most[BY_REGISTERS]));
+        text_printf(out, ",\"blocks\":%.0f,\"room\":%.0f,\"occupancy\":%.3g,"
+                         "\"occupancy_limit\":\"%s\",\"registers\":%.0f,\"registers_most\":%lld",
+                    blocks, room, fmin(fmin(room, most[BY_BLOCKS]) * threads / d->unit_threads, 1),
+                    find_resident(most, threads, d->unit_threads), registers,
                     (long long)device_registers(d, (int64_t)threads));
     }
     text_puts(out, ",\"parts_us\":{");

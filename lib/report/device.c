@@ -1,10 +1,10 @@
 /* device.c - the page's table of a device's kernels: blocks, shared memory, occupancy, and of what
  * the estimated time consists.
  *
- * Occupancy follows from the device's row: how many blocks a unit has room for by its threads and
- * its shared memory, at most its share of the grid. Registers are decided by the device's compiler,
- * which has not run: tgc's estimate is said (passes/place/registers.c), and what a thread of such a
- * block can have.
+ * Occupancy follows from the device's row: how many blocks a unit has room for by its threads, its
+ * shared memory and its registers, at most its share of the grid; the least of these limits it.
+ * Registers are decided by the device's compiler, which has not run: tgc's estimate is said
+ * (passes/place/registers.c), and what a thread of such a block can have.
  */
 #include "lib/report/report.h"
 
@@ -66,6 +66,7 @@ static void put_kernel(struct text *out, const struct page *p, int i, double mos
                           : "");
     cell_number(out, local, local > 0 ? view_bytes(p->t, local) : "");
     cell_number(out, occupancy, has_block ? mem_printf(p->t, "%.0f %%", 100 * occupancy) : "");
+    cell_text(out, json_string(k, "occupancy_limit"));
     put_parts(out, us, most);
     cell_number(out, p->us[i], view_time(p->t, p->us[i]));
     text_puts(out, "</tr>\n");
@@ -91,14 +92,15 @@ void view_device(struct text *out, const struct page *p)
         return;
     table_begin(out, "device", "Launches of one queue, in their order: each begins when the one before it has ended",
                 "Kernel|#Threads|#Blocks|#Threads of a block|#Blocks a unit has room for|#Registers, estimated|#Shared "
-                "memory|#Occupancy|Parts of the estimate|#Time");
+                "memory|#Occupancy|Limited by|Parts of the estimate|#Time");
     for (int i = 0; i < p->nkernel && i < ROWS_MOST; i++)
         put_kernel(out, p, i, most);
     table_end(out);
-    text_puts(out, "<p class=\"note\">Room and occupancy are by threads and shared memory, at most: "
-                   "registers, of which the device&#39;s compiler decides, may leave less. Of a thread&#39;s "
-                   "registers stand an estimate by what is live at once, and as many as it can have in such a "
-                   "block. Of all launches together: ");
+    text_puts(out, "<p class=\"note\">Room is by threads, shared memory and registers. Occupancy is the "
+                   "share of a unit&#39;s threads that are resident; beside it stands what limits it: one of "
+                   "these, or too few blocks to fill the units. Of a thread&#39;s registers, of which the "
+                   "device&#39;s compiler decides, stand an estimate by what is live at once, and as many as "
+                   "it can have in such a block. Of all launches together: ");
     for (int i = 0; i < DRAWN; i++)
         text_printf(out, "%s<svg class=\"key\" viewBox=\"0 0 24 8\" aria-hidden=\"true\"><rect "
                          "class=\"p%d\" width=\"24\" height=\"8\"/></svg> %s %s (%.0f %%)",

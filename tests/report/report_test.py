@@ -324,14 +324,23 @@ def _(folder):
     page = page_of(folder, MODEL, "--target=cuda", "--cpu=sm_90a", "--dim", "B=8")
     rows, d = page.tables["device"][1:], page.document()
     expect([row[0] for row in rows] == [k["name"] for k in d["kernel_list"]], f"{rows}")
-    blocks = 0
+    blocks, limits = 0, set()
     for k, row in zip(d["kernel_list"], rows):
         expect(abs(sum(k["parts_us"].values()) - k["predicted_us"]) < 0.01 * k["predicted_us"] + 1e-3, f"{k['name']}: {k['parts_us']} are not {k['predicted_us']}")
         if "blocks" in k:
             blocks += 1
             expect(k["blocks"] * k["block"] <= k["threads"] and 0 <= k["occupancy"] <= 1 and k["room"] * k["block"] <= 2048, f"{k}")
+            limits.add(k["occupancy_limit"])
+            expect(row[8] == k["occupancy_limit"] and (k["occupancy"] < 0.999) == bool(row[8]), f"{row}: {k}")
+            by = {"threads": 2048 // k["block"], "registers": max(1, 65536 // (k["block"] * k["registers"])), "too few blocks": -(-k["blocks"] // 132),
+                  "shared memory": 233472 // k["local_bytes"] if k["local_bytes"] else 10 ** 9}
+            if k["threads"] == k["blocks"] * k["block"]:           # no producers beside the block
+                expect(k["room"] == min(n for name, n in by.items() if name != "too few blocks"), f"{k}: {by}")
+                expect(not row[8] or by[row[8]] == min(by.values()), f"{row[8]}: {by}")
             expect(row[2] == f"{k['blocks']:.0f}" and row[7] == f"{100 * k['occupancy']:.0f} %", f"{row}")
-    expect(blocks > 2, f"{blocks} kernels in blocks")
+    expect(blocks > 2 and "too few blocks" in limits, f"{blocks} kernels in blocks, limited by {limits}")
+    large = page_of(folder, MODEL, "--target=cuda", "--cpu=sm_90a", "--dim", "B=4096").document()
+    expect({"registers"} <= {k.get("occupancy_limit") for k in large["kernel_list"]}, f"{[(k['name'], k.get('occupancy_limit')) for k in large['kernel_list']]}")
     expect("device" not in page_of(folder, MODEL).tables, "launches of a processor")
 
 
