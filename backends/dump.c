@@ -271,6 +271,39 @@ static struct span *find_spans(struct tgc *t, const struct schedule *s)
     return of;
 }
 
+/* What stands for a buffer without a name of the model's: of a weight that a pass made, the name of
+ * the model's weight that it is made of; else the step that makes it. of: its first step. */
+static const char *made_label(struct tgc *t, const struct schedule *s, const struct buffer *b,
+                              const struct span *of)
+{
+    int before = 0, n = 0, first = of[buffer_root(b)->id].first;
+    const struct step *step = first ? &s->step[first - 1] : NULL;
+    const struct buffer *model = b;
+    while (model->of)
+        model = model->of;
+    if (b->kind == BUFFER_WEIGHT) {
+        for (const struct buffer *x = b; x; x = x->of)
+            if (x->reader && *x->reader->node && !(model->name && *model->name))
+                return mem_printf(t, "constant of %s", x->reader->node);
+        return model->name && *model->name ? model->name : "constant";
+    }
+    if (b->base)
+        return mem_printf(t, "part of %s", made_label(t, s, buffer_root(b), of));
+    if (b->name && *b->name)
+        return b->name;
+    for (int i = 0; i < s->nbuffer && step; i++) {
+        const struct buffer *x = s->buffer[i];
+        bool is_like = x->kind == b->kind && !x->base && of[x->id].first == first;
+        before += is_like && x->id < b->id;
+        n += is_like;
+    }
+    return mem_printf(t, "%s%s of %s", b->kind == BUFFER_SCRATCH ? "scratch" : "result",
+                      n > 1 ? mem_printf(t, " %d", before + 1) : "",
+                      step && step->kernel ? step->kernel->name
+                      : step && step->host ? step->host->function
+                                           : "the host");
+}
+
 /* A buffer's place, and the first and last step of its accesses; the memory plan extends live
  * ranges to whole loops. */
 static void json_buffers(struct text *out, struct tgc *t, const struct schedule *s)
@@ -287,6 +320,10 @@ static void json_buffers(struct text *out, struct tgc *t, const struct schedule 
         if (b->name && *b->name) {
             text_puts(out, "\"name\":");
             text_json(out, b->name);
+            text_putc(out, ',');
+        } else if (b->kind != BUFFER_INPUT && b->kind != BUFFER_OUTPUT) {
+            text_puts(out, "\"label\":");
+            text_json(out, made_label(t, s, b, of));
             text_putc(out, ',');
         }
         json_shape(out, t, b);

@@ -93,12 +93,20 @@ void view_blocks(struct text *out, const struct page *p)
 
 /* ------------------------------------------------------------------------------------- Winograd */
 
-/* "winograd 27c1 side=4x2": the tile's sides; "": sums of products, or one product for each tap. */
+/* "winograd 27c1 side=4x2": the tile's sides, "6 along the width" of "0x6"; "": sums of products, or
+ * one product for each tap. */
 static const char *sides_of(struct tgc *t, const char *line)
 {
     const char *at = strstr(line, " side=");
     size_t n = at ? strcspn(at += strlen(" side="), " ") : 0;
-    return n > strspn(at ? at : "", "0x") ? mem_printf(t, "%.*s", (int)n, at) : "";
+    size_t by = n ? strcspn(at, "x") : 0;
+    if (n <= strspn(at ? at : "", "0x"))
+        return "";
+    if (by < n && *at == '0')
+        return mem_printf(t, "%.*s along the width", (int)(n - by - 1), at + by + 1);
+    if (by + 2 == n && at[by + 1] == '0')
+        return mem_printf(t, "%.*s along the height", (int)by, at);
+    return mem_printf(t, "%.*s", (int)n, at);
 }
 
 /* us of the candidate that was taken, or of the one without tiles; -1: none such. */

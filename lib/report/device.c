@@ -91,7 +91,7 @@ void view_device(struct text *out, const struct page *p)
     if (!any)
         return;
     table_begin(out, "device", "Launches of one queue, in their order: each begins when the one before it has ended",
-                "Kernel|#Threads|#Blocks|#Threads of a block|#Blocks a unit has room for|#Registers, estimated|#Shared "
+                "Kernel|#Threads|#Blocks|#Per block|#Room for blocks|#Registers, estimated|#Shared "
                 "memory|#Occupancy|Limited by|Parts of the estimate|#Time");
     for (int i = 0; i < p->nkernel && i < ROWS_MOST; i++)
         put_kernel(out, p, i, most);

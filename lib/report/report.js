@@ -127,7 +127,7 @@ function addThemeButton() {
 /* ------------------------------------------------------------------------------------------ kernels */
 
 const bufferById = new Map();
-const nameOf = b => b ? short(b.name || `b${b.id}`, 60) : "?";
+const nameOf = b => b ? short(b.name || b.label || `b${b.id}`, 60) : "?";
 const shapeOf = t => `${t.dtype}[${t.shape.join(",")}]`;
 
 /* Which kernels write and read a buffer. */
@@ -141,18 +141,29 @@ function touchedBy(id) {
 
 const kernelLinks = names => names.slice(0, 6).flatMap((n, i) => [i ? ", " : "", make("a", {class: "k", href: `#kernels/${n}`}, n)]);
 
-/* "lanes 0 axis=3 n=13": its sentence is the one of its first word, which is said once. */
+/* "lanes 0.sum0 axis=3 n=13": where, and the sentence of its first word with these numbers in it. */
+function optText(opt) {
+  const [kind, where = "", ...rest] = opt.split(" "), of = Object.fromEntries(rest.map(w => w.split("="))), [store, part] = where.split(".");
+  const place = [part ? part.replace(/(\d+)$/, " $1 of ") + `store ${store}` : `store ${store}`, of.axis === undefined ? null : `loop ${of.axis}`].filter(Boolean).join(", ");
+  const name = key => of[key] === undefined ? key : of[key];
+  const words = (doc.opts[kind] || "").replace(/(loops? )?`axis`/g, (all, loop) => (loop || "loop ") + name("axis")).replace(/`(\w+)`/g, (all, key) => name(key))
+    .replace("lanes of this kind", of.kind ? `lanes (${of.kind})` : "lanes").replace("rows or columns", of.as ? `${of.as}s` : "rows or columns")
+    .replace(/\b(n|to): /g, (all, key) => `${key} = ${name(key)}: `);
+  return `${place}: ` + (of.n === undefined ? words : words.replace("q n + p", `${of.n} q + p`).replace("n - 1", of.n - 1).replace(/\bn-th\b/g, `${of.n}th`).replace(/(?<!= )\bn\b(?! = )/g, of.n));
+}
+
 function optList(opts) {
   if (!opts.length) return make("p", {class: "muted"}, "None: the loops are as they were lowered.");
-  const said = new Set(), sentence = kind => said.has(kind) ? "" : (said.add(kind), ` ${(doc.opts[kind] || "").replace(/`/g, "")}`);
-  return make("ol", {}, ...opts.map(o => make("li", {}, make("code", {}, o), sentence(o.split(" ")[0]))));
+  return make("div", {}, make("p", {class: "muted"}, "Stores and loops are counted from 0, loops from the outermost, in the program as the steps before left it."),
+    make("ol", {}, ...opts.map(o => make("li", {}, make("code", {}, o.split(" ")[0]), ` ${optText(o)}`))));
 }
 
 /* "winograd 27c1 side=4x2": what such a line of a tune file says, for people. */
 function winogradText(line) {
   const words = line.split(" ").slice(2), side = (words.find(w => w.startsWith("side=")) || "").slice(5);
   if (words.includes("apart")) return "one product for each tap";
-  return /^[0x]*$/.test(side) ? "sums of products" : `Winograd's tiles of ${side}`;
+  const [height, width = height] = side.split("x");
+  return /^[0x]*$/.test(side) ? "sums of products" : `Winograd's tiles of ${height === "0" ? `${width} along the width` : width === "0" ? `${height} along the height` : side}`;
 }
 
 const CANDIDATES = 4;            /* rejected ones that are listed */
@@ -197,8 +208,9 @@ function fusionList(k) {
     for (const r of list) {
       const b = bufferById.get(r.buffer), of = touchedBy(r.buffer);
       if (!b || (side === "reads" ? !of.writes.length : !of.reads.length)) continue;
-      items.push(make("li", {}, make("b", {}, nameOf(b)), side === "reads" ? ", by " : ", for ", ...kernelLinks(side === "reads" ? of.writes : of.reads),
-                      b.why ? ` is stored: ${b.why}.` : " is stored as the model computes it."));
+      const why = b.why ? ` is stored: ${b.why}.` : " is stored as the model computes it.", links = kernelLinks(side === "reads" ? of.writes : of.reads);
+      if (side === "reads") items.push(make("li", {}, "It reads ", make("b", {}, b.name ? short(b.name, 60) : "the result"), b.name ? ", by " : " of ", ...links, ", which", why));
+      else items.push(make("li", {}, make("b", {}, b.name ? short(b.name, 60) : "Its result"), ", for ", ...links, ",", why));
     }
   return items;
 }
@@ -283,7 +295,7 @@ function showKernel(name) {
   const schedules = doc.schedules.filter(s => s.kernel === name), isas = new Set(doc.sources.filter(s => s.kernel === name).map(s => s.isa));
   const shown = schedules.filter(s => isas.has(s.isa)), choices = choiceList(k, index, isas), fusion = fusionList(k);
   const heading = make("h3", {tabindex: -1}, k.name), sources = doc.sources.filter(s => s.kernel === name), assembly = assemblyPart(k, sources);
-  const loops = (shown.length ? shown : schedules.slice(-1)).map(s => make("details", {open: s.opts.length <= OPTS_OPEN}, make("summary", {}, `What was done to its loops (${s.isa}): ${s.opts.length} steps`), optList(s.opts)));
+  const loops = (shown.length ? shown : schedules.slice(-1)).map(s => make("details", {open: s.opts.length <= OPTS_OPEN}, make("summary", {}, `What was done to its loops (${s.isa}): ${s.opts.length} step${s.opts.length === 1 ? "" : "s"}`), optList(s.opts)));
   pane.replaceChildren(make("div", {class: "detail"}, heading, make("p", {}, short(k.title || "copies", 400)), make("p", {class: "muted"}, facts.join(" · ")),
     make("div", {class: assembly ? "columns even" : "columns"},
       make("div", {}, ...(choices.length ? choices : doc.compared.length ? [] : [make("h4", {}, "Tile"), make("p", {class: "muted"}, "The cost model had no tiles to choose from: its loops are as the steps say.")]),

@@ -214,6 +214,13 @@ static double copies_of(const struct json *b)
     return copies > 1 ? copies : 1;
 }
 
+/* The model's name, or what stands for it. */
+static const char *buffer_name(struct tgc *t, const struct json *b)
+{
+    const char *name = json_string(b, "name"), *label = json_string(b, "label");
+    return *name ? name : *label ? label : mem_printf(t, "b%.0f", json_number(b, "id"));
+}
+
 static struct placed *find_placed(const struct page *p, int nstep, int *n)
 {
     const struct json *buffers = json_get(p->d, "buffers");
@@ -298,8 +305,6 @@ struct alive *view_peak(const struct page *p, int *n, double *shared)
     *shared = 0;
     for (; b && nstep && live[peak] > 0; b = b->next) {
         int first = json_index(json_get(b, "first_step")), last = json_index(json_get(b, "last_step"));
-        const char *kind = json_string(b, "kind");
-        bool is_scratch = strcmp(kind, "scratch") == 0, is_state = strcmp(kind, "state") == 0;
         double from = json_number(b, "offset"), nbytes = placed_bytes(b);
         if (first < 0 || first > peak || last < peak || *n == nplaced || nbytes <= 0)
             continue;
@@ -309,9 +314,7 @@ struct alive *view_peak(const struct page *p, int *n, double *shared)
                                                    view_bytes(p->t, nbytes / copies))
                                       : "";
         v[(*n)++] = (struct alive){
-            .what = is_state ? json_string(b, "name")
-                             : mem_printf(p->t, "%s of %s%s", is_scratch ? "scratch" : "result",
-                                          k ? json_string(k, "name") : "the host", each),
+            .what = mem_printf(p->t, "%s%s", buffer_name(p->t, b), each),
             .title = k ? json_string(k, "title") : "",
             .from = from,
             .to = from + nbytes,
@@ -475,12 +478,6 @@ static const char *shape_of(struct tgc *t, const struct json *b)
     }
     text_putc(&x, ']');
     return x.s;
-}
-
-static const char *buffer_name(struct tgc *t, const struct json *b)
-{
-    const char *name = json_string(b, "name");
-    return *name ? name : mem_printf(t, "b%.0f", json_number(b, "id"));
 }
 
 static void put_buffer(struct text *out, const struct page *p, const struct json *b)

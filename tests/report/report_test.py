@@ -214,7 +214,7 @@ def _(folder):
     own = [b for b in d["buffers"] if b.get("copies", 1) > 1]
     expect(own and all(b["copies"] == 2 and b["placed"] >= 2 * b["bytes"] for b in own), f"{own}")
     labels = [row[0] for row in rows if "one per thread" in row[0]]
-    expect(labels and all(re.fullmatch(r"scratch of \w+, 2 \u00d7 [\d.]+ kB, one per thread", label) for label in labels), f"{rows}")
+    expect(labels and all(re.fullmatch(r"scratch( \d)? of \w+, 2 \u00d7 [\d.]+ kB, one per thread", label) for label in labels), f"{rows}")
     # the peak by the places of tensors is the plan's, and the figures are those of the sentence
     most = int(re.search(r"Most at step (\d+) of", page.text)[1]) - 1
     alive = [b for b in d["buffers"] if b.get("placed") and b["first_step"] <= most <= b["last_step"]]
@@ -257,6 +257,31 @@ def _(folder):
                 b.key(key)
             ink = b.run("(c => new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size)(document.querySelector('.stage canvas'))")
             expect(ink > 1, f"{keys[:1]}: {ink} colours")
+        quiet(b)
+
+
+@case("names: what a tensor is, of what a weight is made; steps of loops in whole sentences")
+def _(folder):
+    page = page_of(folder, MODEL, "--dim", "B=8")
+    d = page.document()
+    names = [row[0] for table in ("buffers", "weights", "peak") for row in page.tables[table][1:]]
+    expect(not [name for name in names if re.fullmatch(r"b\d\d+", name)], f"numbers: {names}")
+    expect({"w1", "w2", "b2", "result of conv2d_0"} <= set(names) and any(re.fullmatch(r"scratch( \d)? of conv2d_2", name) for name in names), f"{names}")
+    expect(all(b.get("name") or b.get("label") for b in d["buffers"]), f"{[b for b in d['buffers'] if not b.get('name')]}")
+    labels = [b["label"] for b in d["buffers"] if b["kind"] in ("temp", "scratch")]
+    expect(len(labels) == len(set(labels)), f"one name for two: {labels}")
+    if not find_browser():
+        return
+    with Browser() as b:
+        b.open(folder / "m.html", "#kernels/conv2d_1")
+        said = b.run("document.querySelector('.detail').textContent")
+        expect("It reads the result of conv2d_0, which is stored: " in said and "0x" not in said and "store 0, loop 0: unrolls" in said, said[:900])
+        b.open(folder / "m.html", "#kernels/conv2d_0")
+        said = b.run("document.querySelector('.detail').textContent")
+        expect("moves the loop: it becomes number 2" in said and "turns 13 iterations into lanes" in said and "axis=" not in said, said[:900])
+        expect("tiles of 6 along the width" in said or "tiles of 4 along the width" in said, said[:900])
+        left = b.run("doc.schedules.flatMap(s => s.opts).map(optText).filter(s => /`|undefined|NaN|\\b(n|to)$/.test(s))")
+        expect(left == [], f"{left}")
         quiet(b)
 
 
