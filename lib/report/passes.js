@@ -269,7 +269,9 @@ function picturePart(index, stage) {
   return [make("p", {class: "muted"}, stage === "graph" ? "It left the graph as it was." : "Pictures are of the graph alone: what it makes of the plan and of kernels stands below, as text.", ...(stage === "graph" ? [] : link))];
 }
 
-function showPass(name) {
+/* "tile", or of it the text of a kernel: "tile/conv2d_1". */
+function showPass(what) {
+  const [name, kernel] = what.split("/");
   const frontend = name === "frontend", index = frontend ? doc.passes.length : doc.passes.findIndex(p => p.name === name);
   const pass = frontend ? {name: "frontend", text: "reads the model and makes its graph", stage: "graph"} : doc.passes[index], pane = byId("pass-view");
   if (!pass) return;
@@ -277,6 +279,7 @@ function showPass(name) {
   const rules = doc.rules.filter(r => r.pass === index).sort((a, b) => b.n - a.n);
   const box = make("div"), whole = make("input", {type: "checkbox", id: "whole", onchange: () => draw()});
   const select = make("select", {"aria-label": "Graph, plan or kernel", onchange: () => draw()}, ...subjects.map(s => make("option", {}, short(s, 80))));
+  if (kernel) select.selectedIndex = Math.max(0, subjects.findIndex(s => s.startsWith(`${kernel} (`)));
   const draw = () => box.replaceChildren(...changesOf(subjects[select.selectedIndex], index).map(c => diffPane(c, whole.checked)));
   const heading = make("h3", {tabindex: -1}, pass.name);
   const step = d => doc.passes[index + d] && make("a", {href: `#passes/${doc.passes[index + d].name}`}, d < 0 ? `← ${doc.passes[index + d].name}` : `${doc.passes[index + d].name} →`);
@@ -295,9 +298,19 @@ function showPass(name) {
   (byId("passes").querySelector(".lead") || pane).scrollIntoView({block: "start"});
 }
 
+/* Above the table of passes: those that changed no text are shown if one asks for them. */
+function addIdleToggle() {
+  const table = byId("pass-table"), all = table.tBodies[0].rows.length, idle = table.querySelectorAll("tr.idle").length;
+  const box = make("input", {type: "checkbox", id: "idle-passes", onchange: () => table.classList.toggle("changed", !box.checked)});
+  if (!idle) return;
+  table.classList.add("changed");
+  table.parentElement.before(make("div", {class: "tools"}, `${all} passes, ${all - idle} changed the text of the graph, the plan or a kernel. `, box, make("label", {for: "idle-passes"}, `show the other ${idle}`)));
+}
+
 views.passes = {
   draw() {
     const left = doc.changes_left_out, steps = graphHistory();
+    addIdleToggle();
     byId("pass-view").before(
       make("p", {class: "lead"}, "Choose a pass to see the graph before and after it, its text, and the rules that fired", left ? `. ${left} later change${left > 1 ? "s are" : " is"} left out, since the document would be too large.` : "."),
       ...(steps.length ? [make("div", {class: "steps", role: "group", "aria-label": "Passes that changed the graph"}, ...steps.flatMap((h, i) => [i ? make("span", {class: "muted", "aria-hidden": "true"}, "→") : null, make("a", {href: `#passes/${passName(h.pass)}`}, passName(h.pass))]))] : []));

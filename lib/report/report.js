@@ -64,6 +64,7 @@ function addFilter(table) {
   const caption = table.caption.textContent;
   const input = make("input", {type: "search", placeholder: "Filter", "aria-label": `Filter: ${caption}`, oninput: () => {
     const word = input.value.toLowerCase();
+    table.classList.toggle("filtered", word !== "");
     let n = 0;
     for (const row of table.tBodies[0].rows) {
       row.hidden = !row.textContent.toLowerCase().includes(word);
@@ -171,8 +172,24 @@ const CANDIDATES = 4;            /* rejected ones that are listed */
 /* One list: the candidate that was taken, then the best of the others; [text, words, rank, taken]. */
 function candidateItems(all) {
   const taken = all.filter(x => x.taken), others = all.filter(x => !x.taken).sort((a, b) => a.rank - b.rank), left = others.length - CANDIDATES;
-  return [...taken, ...others.slice(0, CANDIDATES)].map(x => make("li", {}, x.taken ? make("b", {}, "taken: ") : "rejected: ", x.text, x.words))
-    .concat(left > 0 ? [make("li", {class: "muted"}, `${left} more in the document`)] : []);
+  const item = x => make("li", {}, x.taken ? make("b", {}, "taken: ") : "rejected: ", x.text, x.words);
+  return [...taken, ...others.slice(0, CANDIDATES)].map(item)
+    .concat(left > 0 ? [make("li", {class: "muted"}, make("details", {}, make("summary", {}, `${left} more`), make("ul", {}, ...others.slice(CANDIDATES).map(item))))] : []);
+}
+
+/* The passes that changed the kernel's texts, "conv2d_1 (avx512, AST)", in their order. */
+function passList(k) {
+  const by = new Map();
+  for (const c of doc.changes) {
+    if (!c.subject.startsWith(`${k.name} (`)) continue;
+    const lines = c.lines.split("\n"), count = sign => lines.filter(s => s[0] === sign).length;
+    if (!by.has(c.pass)) by.set(c.pass, []);
+    by.get(c.pass).push(`${c.subject.slice(k.name.length + 2, -1)}: ${c.whole ? `${lines.length - 1} lines, its first text` : `${count("-")} lines out, ${count("+")} in`}`);
+  }
+  const items = [...by].map(([pass, of]) => make("li", {}, make("a", {href: `#passes/${passName(pass)}/${k.name}`}, passName(pass)), ` ${of.join("; ")}`));
+  const graph = [make("a", {href: "#passes"}, "Passes of the graph and of the plan"), " come before them", doc.changes_left_out ? "; changes that are too many for the document are left out." : "."];
+  return make("details", {open: items.length <= OPTS_OPEN}, make("summary", {}, `Passes that changed it: ${items.length}`),
+    items.length ? make("ul", {}, ...items) : make("p", {class: "muted"}, "It has no text of its own."), make("p", {class: "muted"}, ...graph));
 }
 
 /* The choices that were made for a kernel, or for its nodes before it was one. */
@@ -296,6 +313,7 @@ function showKernel(name) {
   const shown = schedules.filter(s => isas.has(s.isa)), choices = choiceList(k, index, isas), fusion = fusionList(k);
   const heading = make("h3", {tabindex: -1}, k.name), sources = doc.sources.filter(s => s.kernel === name), assembly = assemblyPart(k, sources);
   const loops = (shown.length ? shown : schedules.slice(-1)).map(s => make("details", {open: s.opts.length <= OPTS_OPEN}, make("summary", {}, `What was done to its loops (${s.isa}): ${s.opts.length} step${s.opts.length === 1 ? "" : "s"}`), optList(s.opts)));
+  loops.push(passList(k));
   pane.replaceChildren(make("div", {class: "detail"}, heading, make("p", {}, short(k.title || "copies", 400)), make("p", {class: "muted"}, facts.join(" · ")),
     make("div", {class: assembly ? "columns even" : "columns"},
       make("div", {}, ...(choices.length ? choices : doc.compared.length ? [] : [make("h4", {}, "Tile"), make("p", {class: "muted"}, "The cost model had no tiles to choose from: its loops are as the steps say.")]),

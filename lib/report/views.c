@@ -623,6 +623,15 @@ void view_passes(struct text *out, const struct page *p)
     const struct json **pass = json_elements(p->t, json_get(p->d, "passes"), &n);
     const struct json **rule = json_elements(p->t, json_get(p->d, "rules"), &nrule);
     double *fired = mem_array(p->t, (size_t)n + 1, sizeof *fired);
+    bool *differs = mem_array(p->t, (size_t)n + 1, sizeof *differs);
+    int nchange;
+    const struct json **change = json_elements(p->t, json_get(p->d, "changes"), &nchange);
+    for (int i = 0; i < nchange; i++) {
+        int of = json_index(json_get(change[i], "pass"));
+        if (of >= 0 && of <= n)
+            differs[of] = true;
+    }
+    bool all_texts = json_number(p->d, "changes_left_out") <= 0;
     for (int i = 0; i < nrule; i++) {
         int of = json_index(json_get(rule[i], "pass"));
         if (of >= 0 && of <= n)
@@ -634,8 +643,8 @@ void view_passes(struct text *out, const struct page *p)
                 "Pass|Stage|What it does|#Runs|#Changed|#Uops made|#Rules fired");
     for (int i = 0; i < n; i++) {
         const struct json *changes = json_get(pass[i], "changes");
-        bool is_idle = json_number(pass[i], "changes") + json_number(pass[i], "uops") + fired[i] <= 0 &&
-                       changes && changes->kind == JSON_NUMBER;
+        bool is_idle = !differs[i] && json_number(pass[i], "changes") <= 0 &&
+                       (all_texts || (changes && changes->kind == JSON_NUMBER));
         text_printf(out, "<tr%s id=\"passes/", is_idle ? " class=\"idle\"" : "");
         html_put(out, json_string(pass[i], "name"));
         text_puts(out, "\"><th scope=\"row\"><a class=\"p\" href=\"#passes/");

@@ -285,6 +285,34 @@ def _(folder):
         quiet(b)
 
 
+@case("passes: those that changed nothing are folded, each kernel has its own")
+def _(folder):
+    page = page_of(folder, MODEL, "--dim", "B=8")
+    d = page.document()
+    changed = {c["pass"] for c in d["changes"]} | {i for i, p in enumerate(d["passes"]) if (p["changes"] or 0) > 0}
+    idle = len(d["passes"]) - len(changed - {len(d["passes"])})
+    expect(page.source.count('<tr class="idle" id="passes/') == idle > 20, f"{idle} passes changed nothing")
+    if not find_browser():
+        return
+    shown = "[...document.querySelectorAll('#pass-table tbody tr')].filter(r => r.offsetParent).length"
+    with Browser() as b:
+        b.open(folder / "m.html", "#passes")
+        expect(b.run(shown) == len(d["passes"]) - idle and f"{len(d['passes'])} passes, {len(d['passes']) - idle} changed" in b.run("document.body.innerText"), "what is folded")
+        b.run("document.getElementById('idle-passes').click()")
+        expect(b.run(shown) == len(d["passes"]), "not all are shown")
+        b.open(folder / "m.html", "#passes", script=False)
+        expect(page.tables["pass-table"] and len(page.tables["pass-table"]) == len(d["passes"]) + 1, "without a script")
+        b.open(folder / "m.html", "#kernels/conv2d_1")
+        links = b.run("[...document.querySelectorAll('.detail a[href^=\"#passes/\"]')].map(a => a.hash)")
+        own = {c["pass"] for c in d["changes"] if c["subject"].startswith("conv2d_1 (")}
+        expect(links == [f"#passes/{d['passes'][i]['name']}/conv2d_1" for i in sorted(own)] and links, f"{links}: {own}")
+        more = b.run("document.querySelector('.detail li details').textContent")
+        expect(re.match(r"\d+ more", more) and more.count("rejected: ") == int(more.split()[0]), more)
+        b.open(folder / "m.html", links[-1])
+        expect(b.run("document.querySelector('.detail select').value").startswith("conv2d_1 ("), "the kernel's text is not the one that is shown")
+        quiet(b)
+
+
 @case("what Winograd's tiles cost in accuracy, and save")
 def _(folder):
     page = page_of(folder, MODEL)
