@@ -124,10 +124,10 @@ static void find_threads(struct findings *f)
         add(f, (struct finding){
                    mem_printf(f->t,
                               "One thread does all of it. %d of %d kernels are long enough to be "
-                              "shared: with --threads=%d a run could take %s less than its "
-                              "%s %s, where that many cores are free.",
-                              n, f->s->nkernel, SOME_THREADS, view_time(f->t, gain / 1000), known(f),
-                              view_time(f->t, f->total / 1000)),
+                              "shared: with --threads=%d a run could take %s less than the "
+                              "%s %s of its kernels, where that many cores are free.",
+                              n, f->s->nkernel, SOME_THREADS, view_time(f->t, gain / 1000),
+                              known(f), view_time(f->t, f->total / 1000)),
                    mem_printf(f->t, "--threads=%d", SOME_THREADS), NULL, gain / 1000, 0});
 }
 
@@ -227,7 +227,7 @@ static void find_peak(struct findings *f)
                 double all = (double)f->s->arena_nbytes;
                 add(f, (struct finding){
                            mem_printf(f->t,
-                                      "The arena has %s, of which the result of %s takes %s. %s. A "
+                                      "Tensors between kernels take %s, of which the result of %s has %s. %s. A "
                                       "smaller input (--shape) lowers both.",
                                       view_bytes(f->t, all), f->s->kernel[i]->name,
                                       view_bytes(f->t, (double)largest->nbytes),

@@ -105,6 +105,7 @@ static void put_totals(struct text *out, const struct page p[2], bool measured)
 {
     static const struct { const char *key, *name; write_value *value; } of[] = {
         {"arena_bytes", "Arena", view_bytes},
+        {"tensor_bytes", "Tensors between kernels", view_bytes},
         {"live_bytes", "Alive at once, at most", view_bytes},
         {"weight_bytes", "Weights", view_bytes},
         {"stack_bytes", "Stack", view_bytes},

@@ -204,6 +204,8 @@ static const char *heading_of(const struct page *p)
     else
         text_printf(&x, "Times are estimates for%s the machine \"%s\": nothing was run.",
                     threads > 1 ? " one thread of" : "", json_string(machine, "name"));
+    if (*view_bounds(p))
+        text_printf(&x, " Sizes, work and estimates are%s, the upper bound.", view_bounds(p) + 1);
     return x.s;
 }
 

@@ -137,6 +137,9 @@ void view_training(struct text *out, const struct page *p);
 /* One of a row of figures; "Conv conv_3, with Relu, Add": what a kernel computes. */
 void view_figure(struct text *out, const char *name, const char *value, const char *words);
 const char *view_computes(const struct page *p, int kernel);
+/* ", at B = 64": the sizes of dimensions that a run chooses of which a document's figures are, their
+ * upper bounds; "": there are none. */
+const char *view_bounds(const struct page *p);
 /* The step of most live bytes, and that many by step. */
 double *view_live(const struct page *p, int *nstep, int *peak);
 /* The tensors that are alive then, by place: "result of conv_3", "scratch of conv_3, 2 x 4 kB, one

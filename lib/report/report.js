@@ -372,8 +372,10 @@ const scratchOf = b => b.kind === "scratch" && /^run /.test(doc.steps[b.first_st
 
 class ArenaView {
   constructor() {
-    const steps = doc.steps.length, all = doc.arena_bytes;
+    const steps = doc.steps.length;
     this.list = doc.buffers.filter(b => ["temp", "state", "scratch"].includes(b.kind) && b.first_step !== undefined && placedBytes(b) > 0);
+    const end = Math.max(0, ...this.list.map(b => b.offset + placedBytes(b))), apart = doc.tensors_in === "device" || doc.tensors_in === "stack";
+    const all = this.all = apart ? Math.max(doc.tensor_bytes, end) : doc.arena_bytes;
     this.under = make("div", {class: "under", role: "status"}, "Each block is a tensor: the steps from its first to its last access, by its place in the arena. Click one.");
     this.stage = new Stage("Arena: tensors by step and place. Left and right choose a tensor; the table below has the same", 320, (c, camera) => this.paint(c, camera));
     this.stage.zoom = this.stage.pan = () => {};
@@ -435,7 +437,7 @@ views.memory = {
     for (const b of doc.buffers) bufferById.set(b.id, b);
     const view = new ArenaView();
     if (view.list.length)
-      byId("arena-view").append(make("p", {class: "muted"}, `Steps from left to right, places from top to bottom, ${bytes(doc.arena_bytes)} in all.`), view.stage.element, view.under);
+      byId("arena-view").append(make("p", {class: "muted"}, `Steps from left to right, places from top to bottom, ${bytes(view.all)} in all.`), view.stage.element, view.under);
   },
 };
 

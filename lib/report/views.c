@@ -29,13 +29,38 @@ void view_figure(struct text *out, const char *name, const char *value, const ch
     text_puts(out, "</small></dd></div>\n");
 }
 
+const char *view_bounds(const struct page *p)
+{
+    struct text x = {.t = p->t};
+    const struct json *symbols = json_get(p->d, "symbols");
+    text_puts(&x, "");
+    for (const struct json *s = symbols ? symbols->child : NULL; s; s = s->next)
+        if (json_number(s, "min") < json_number(s, "max"))
+            text_printf(&x, "%s%s = %.0f", x.n ? ", " : ", at ", json_string(s, "name"),
+                        json_number(s, "max"));
+    return x.s;
+}
+
+/* What tensors between kernels lie in: the arena, the stack, or a device's memory, of which the
+ * host's arena has no part. */
+static bool is_in(const struct page *p, const char *where)
+{
+    return json_number(p->d, "tensor_bytes") > 0 &&
+           strcmp(json_string(p->d, "tensors_in"), where) == 0;
+}
+
+static double memory_bytes(const struct page *p)
+{
+    bool apart = is_in(p, "device") || is_in(p, "stack");
+    return json_number(p->d, apart ? "tensor_bytes" : "arena_bytes");
+}
+
 static void put_figures(struct text *out, const struct page *p)
 {
     struct tgc *t = p->t;
     const struct json *bench = json_get(p->d, "bench"), *machine = json_get(p->d, "machine");
     double us = p->measured ? 1e6 * json_number(bench, "min_seconds") : p->total,
-           flop = json_number(p->d, "flop"), arena = json_number(p->d, "arena_bytes"),
-           peak = json_number(machine, "gflops");
+           flop = json_number(p->d, "flop"), arena = memory_bytes(p), peak = json_number(machine, "gflops");
     text_puts(out, "<dl class=\"figures\">\n");
     view_figure(out, p->measured ? "Time of a run" : "Estimated time", view_time(t, us),
                p->measured ? mem_printf(t, "measured, least of %.0f runs", json_number(bench, "runs"))
@@ -47,8 +72,10 @@ static void put_figures(struct text *out, const struct page *p)
     view_figure(out, "Weights", view_bytes(t, json_number(p->d, "weight_bytes")),
                mem_printf(t, "%s in the model",
                           view_bytes(t, json_number(p->d, "model_weight_bytes"))));
-    view_figure(out, "Arena", view_bytes(t, arena),
-               mem_printf(t, "%s alive at once", view_bytes(t, json_number(p->d, "live_bytes"))));
+    view_figure(out, is_in(p, "device") ? "Device memory" : is_in(p, "stack") ? "On the stack" : "Arena",
+               view_bytes(t, arena),
+               mem_printf(t, "%s alive at once%s", view_bytes(t, json_number(p->d, "live_bytes")),
+                          view_bounds(p)));
     view_figure(out, "Kernels", mem_printf(t, "%d", p->nkernel),
                mem_printf(t, "stack: %s at most", view_bytes(t, json_number(p->d, "stack_bytes"))));
     text_puts(out, "</dl>\n");
@@ -602,10 +629,17 @@ static void put_copies(struct text *out, const struct page *p)
 void view_memory(struct text *out, const struct page *p)
 {
     html_heading(out, "memory", "Memory", NULL);
-    text_printf(out, "<p class=\"lead\">The arena has %s, %s of them alive at once at most. Tensors that "
-                     "are never alive together share a place.</p>\n",
-                view_bytes(p->t, json_number(p->d, "arena_bytes")),
-                view_bytes(p->t, json_number(p->d, "live_bytes")));
+    text_printf(out, "<p class=\"lead\">%s %s, %s of them alive at once at most",
+                is_in(p, "device")  ? "Tensors between kernels take memory of the device:"
+                : is_in(p, "stack") ? "Tensors between kernels take the stack:"
+                                    : "The arena has",
+                view_bytes(p->t, memory_bytes(p)), view_bytes(p->t, json_number(p->d, "live_bytes")));
+    html_put(out, view_bounds(p));
+    text_puts(out, ". Tensors that are never alive together share a place.");
+    if (is_in(p, "device") || is_in(p, "stack"))
+        text_printf(out, " The caller&#39;s arena, %s, has none of them.",
+                    view_bytes(p->t, json_number(p->d, "arena_bytes")));
+    text_puts(out, "</p>\n");
     put_copies(out, p);
     text_puts(out, "<div id=\"arena-view\"></div>\n");
     put_peak(out, p);

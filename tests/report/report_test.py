@@ -397,6 +397,32 @@ def _(folder):
     expect("device" not in page_of(folder, MODEL).tables, "launches of a processor")
 
 
+@case("an open batch on a device: one size, and where tensors are")
+def _(folder):
+    page = page_of(folder, MODEL, "--target=cuda", "--cpu=sm_80")
+    d = page.document()
+    bound = d["symbols"][0]["max"]
+    expect(d["tensors_in"] == "device" and d["live_bytes"] <= d["tensor_bytes"] < 2 * d["live_bytes"], f"{d['tensor_bytes']}: {d['live_bytes']}")
+    size = f"{d['tensor_bytes'] / 1e6:.2f} MB"
+    expect(f"take memory of the device: {size}" in page.text and f"alive at once, at B = {bound}" in page.text, page.text[:2000])
+    expect(f"estimates are at B = {bound}, the upper bound" in page.text and "The arena has" not in page.text.split("Worth")[0], page.text[:600])
+    # what lies in shared memory or registers is in no place of it
+    ends = [b["offset"] + b["placed"] for b in d["buffers"] if b.get("placed")]
+    expect(max(ends) <= d["tensor_bytes"] and not any("scratch" in row[0] for row in page.tables["peak"][1:]), f"{ends}, {page.tables['peak']}")
+    page = page_of(folder, MODEL, "--dim", "B=8")
+    expect("the upper bound." not in page.text and "The arena has" in page.text and page.document()["tensors_in"] == "arena", "a processor's")
+    page = page_of(folder, ROOT / "models/digits.tg")
+    d = page.document()
+    expect(d["tensors_in"] == "stack" and "take the stack: " in page.text and d["live_bytes"] <= d["tensor_bytes"], f"{d['tensors_in']}")
+    if not find_browser():
+        return
+    tgc(folder, MODEL, "-o", "m.html", "--target=cuda", "--cpu=sm_80")
+    with Browser() as b:
+        b.open(folder / "m.html", "#memory")
+        expect(f"{size} in all" in b.run("document.querySelector('#arena-view').textContent"), "the picture is of another size")
+        quiet(b)
+
+
 @case("registers by kernel: an estimate, beside what ptxas takes")
 def _(folder):
     page = page_of(folder, MODEL, "--target=cuda", "--cpu=sm_90a", "--dim", "B=8")
