@@ -29,13 +29,25 @@ void view_figure(struct text *out, const char *name, const char *value, const ch
     text_puts(out, "</small></dd></div>\n");
 }
 
+/* Whether it is a dimension of some tensor, and not which run of several is made. */
+static bool is_dimension(const struct page *p, const char *symbol)
+{
+    for (const struct json *b = json_get(p->d, "buffers")->child; b; b = b->next) {
+        const struct json *shape = json_get(b, "shape");
+        for (const struct json *d = shape ? shape->child : NULL; d; d = d->next)
+            if (d->kind == JSON_STRING && strcmp(d->string, symbol) == 0)
+                return true;
+    }
+    return false;
+}
+
 const char *view_bounds(const struct page *p)
 {
     struct text x = {.t = p->t};
     const struct json *symbols = json_get(p->d, "symbols");
     text_puts(&x, "");
     for (const struct json *s = symbols ? symbols->child : NULL; s; s = s->next)
-        if (json_number(s, "min") < json_number(s, "max"))
+        if (json_number(s, "min") < json_number(s, "max") && is_dimension(p, json_string(s, "name")))
             text_printf(&x, "%s%s = %.0f", x.n ? ", " : ", at ", json_string(s, "name"),
                         json_number(s, "max"));
     return x.s;

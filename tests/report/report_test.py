@@ -449,6 +449,7 @@ def _(folder):
     words = ("--train", "--loss=cross_entropy", "--optimizer=adam", "--batch=8")
     page = page_of(folder, MODEL, *words)
     d, rows = page.document(), page.tables["train-kernels"][1:]
+    expect("the upper bound." not in page.text, "which of the runs is made is no size")
     entry = d["entries"][d["training"]["entry"]]
     expect(entry["name"] == "train" and [e["name"] for e in d["entries"]] == [row[0] for row in page.tables["entries"][1:]], f"{entry}")
     names = [d["kernel_list"][k]["name"] for k in entry["kernels"]]
