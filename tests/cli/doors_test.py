@@ -541,19 +541,6 @@ def _(folder):
             T.must(T.run(["./test"], cwd=place))
 
 
-@case("texts of statuses are those that the model can return")
-def _(folder):
-    product(folder, 8)
-    tgc(folder, "model.onnx", "-o", "net.c")
-    has = set(re.findall(r"case NET_(\w+): return", (folder / "net.c").read_text()))
-    expect({"OK", "MISSING_INPUT", "ARENA_TOO_SMALL"} <= has and not {"BAD_VALUE", "STATE_FULL", "NO_DECODER", "NO_THREADS"} & has, f"{has}")
-    onnx.save(G.model([G.node("Gather", ["w", "i"], ["y"])], [G.value("i", ["n"], onnx.TensorProto.INT64)], [G.value("y", ["n", 4])],
-                      [G.weight("w", np.zeros((9, 4), np.float32))]), folder / "m.onnx")
-    tgc(folder, "m.onnx", "-o", "net.c", "--dim=n=..9", "--threads=2")
-    has = set(re.findall(r"case NET_(\w+): return", (folder / "net.c").read_text()))
-    expect({"BAD_VALUE", "DIM_OUT_OF_RANGE"} <= has, f"{has}")
-
-
 @case("the program around the model has only what the model needs")
 def _(folder):
     product(folder, 8)
