@@ -399,7 +399,7 @@ void schedule_write_members(struct text *out, struct tgc *t, const struct schedu
     text_printf(out,
                 "  \"kernels\": %d,\n  \"flop\": %.0f,\n  \"arena_bytes\": %zu,\n  "
                 "\"stack_bytes\": %zu,\n  \"weight_bytes\": %zu,\n  \"live_bytes\": %zu",
-                s->nkernel, schedule_flop(s), program_arena_bytes(t, s),
+                s->nkernel, run_use(t, s, -1).flop, program_arena_bytes(t, s),
                 program_stack_bytes(t, s), s->weight_nbytes, s->live_nbytes);
     text_printf(out, ",\n  \"tensor_bytes\": %zu,\n  \"tensors_in\": \"%s\"", s->arena_nbytes,
                 s->on_device ? "device" : program_is_on_stack(s) ? "stack" : "arena");

@@ -723,8 +723,10 @@ int origin_compare(const struct origin *a, const struct origin *b);
 /* The model's nodes in this order, each once. */
 const struct origin **origin_list(struct tgc *t, int *n);
 /* A node whose computation became a part of a uop's, which has the origin of another one: a Relu
- * before a Clip is a part of the Clip. Lists are immutable. */
-struct merged { const struct origin *node; struct merged *next; };
+ * before a Clip is a part of the Clip. A uop has at most MERGED_MOST: a chain of them would have
+ * lists that are quadratic in its length. Lists are immutable; n: of this one. */
+enum { MERGED_MOST = 64 };
+struct merged { const struct origin *node; struct merged *next; int n; };
 const struct merged *uop_get_merged(const struct tgc *t, const struct uop *u);     /* NULL: none */
 const char *uop_get_step(const struct tgc *t, const struct uop *u);                /* NULL: none */
 /* The origin of `from`, and its word, for u if it has none. */

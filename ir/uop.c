@@ -264,15 +264,17 @@ static bool is_computed(const struct uop *u)
 
 static void merge_node(struct tgc *t, const struct uop *u, const struct origin *node)
 {
-    if (!node || node == uop_get_origin(t, u) || !is_computed(u))
+    const struct merged *list = uop_get_merged(t, u);
+    int n = list ? list->n : 0;
+    if (!node || node == uop_get_origin(t, u) || !is_computed(u) || n == MERGED_MOST)
         return;
-    for (const struct merged *m = uop_get_merged(t, u); m; m = m->next)
+    for (const struct merged *m = list; m; m = m->next)
         if (m->node == node)
             return;
     t->uop_merged = mem_grow(t, t->uop_merged, &t->cap_uop_merged, (size_t)u->id + 1,
                              sizeof *t->uop_merged);
     struct merged *m = MEM_NEW(t, struct merged);
-    *m = (struct merged){node, t->uop_merged[u->id]};
+    *m = (struct merged){node, t->uop_merged[u->id], n + 1};
     t->uop_merged[u->id] = m;
 }
 
@@ -301,8 +303,10 @@ static void merge_operand(struct tgc *t, const struct uop *r, const struct uop *
             only = u->src[i];
             n++;
         }
-    if (n == 1 && is_computed(u) && is_computed(only) && !is_within(only, r, DEPTH))
-        merge_node(t, r, uop_get_origin(t, only)), merge_list(t, r, only);
+    if (n == 1 && is_computed(u) && is_computed(only) && !is_within(only, r, DEPTH)) {
+        merge_node(t, r, uop_get_origin(t, only));
+        merge_list(t, r, only);
+    }
 }
 
 /* NULL: there is none yet. */

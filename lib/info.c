@@ -2,6 +2,7 @@
 #include "lib/lib.h"
 #include "backends/program/program.h"
 #include "passes/analysis/error.h"
+#include "passes/analysis/kernel_cost.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -422,7 +423,7 @@ static bool report_model(struct tgc *t, const struct options *given, struct repo
     else if (t->device)
         info_run_write_device(&r->device, m.schedule, -1);
     r->kernels = m.schedule->nkernel;
-    r->flop = schedule_flop(m.schedule);
+    r->flop = run_use(t, m.schedule, -1).flop;
     return true;
 }
 

@@ -241,9 +241,6 @@ typedef double conv_cost(struct tgc *t, const struct conv_work *w);
 bool winograd_apply(struct tgc *t, struct graph *g, int side, conv_cost *cost);
 /* fills s->buffer and s->weight from the steps' kernels */
 void schedule_collect_buffers(struct tgc *t, struct schedule *s);
-/* Floating point operations of a run, at the dimensions' upper bounds: a loop's as often as it runs
- * at most, or once where only its data say that. */
-double schedule_flop(const struct schedule *s);
 /* rebuilds k->buffer: the first noutput stay, then what any variant reads, in order of first use */
 void kernel_collect_buffers(struct tgc *t, struct kernel *k);
 /* What the passes have made of the kernel that k is like, for k. */

@@ -292,8 +292,8 @@ static int strides_of(const struct buffer *b, int64_t *stride)
     return n;
 }
 
-/* The factors of the offsets' terms that divide each other, smallest first: the strides of tiles
- * and of packed weights, whose layout is that of the loops. */
+/* The strides of tiles and of packed weights, whose layout is that of the loops: those factors of
+ * the offsets' terms that divide each other, smallest first. */
 static int strides_of_loops(const struct accesses *all, const struct buffer *b, int64_t *stride)
 {
     int64_t last = 1;

@@ -173,7 +173,7 @@ static void write_nodes(const struct program *p, const struct kernel *k, const c
     nodes_write(k->nodes && *k->nodes ? k->nodes : name, out);
     if (k->nnode > 0)
         return;
-    /* what an earlier kernel reads is for the next turn of a loop, or the next run */
+    /* what an earlier kernel reads is for a loop's next iteration, or for the next run */
     const struct kernel *next = named_reader(p, k, 0, k->index),
                         *reader = next ? next : named_reader(p, k, k->index + 1, p->s->nkernel);
     if (reader) {

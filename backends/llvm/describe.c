@@ -1,6 +1,7 @@
 /* describe.c - what NAME_describe() returns: the tables of tensors, symbols and kernels, by the
  * same layout of inputs and outputs as in an emitted program. */
 #include "backends/llvm/emit.h"
+#include "passes/analysis/kernel_cost.h"
 
 static struct program_dim *describe_dims(struct tgc *t, const struct buffer *b)
 {
@@ -134,7 +135,7 @@ void describe_program(struct tgc *t, const struct schedule *s, const char *name,
     describe_slices(t, s, info);
     describe_states(t, s, info);
     info->feeds = feeds_describe(t, s);
-    info->flop = schedule_flop(s);
+    info->flop = run_use(t, s, -1).flop;
     info->arena_bytes = program_arena_bytes(t, s);
     info->stack_bytes = program_stack_bytes(t, s);
 }

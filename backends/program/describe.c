@@ -1,6 +1,7 @@
 /* describe.c - the tables behind NAME_describe(), and the -DNAME_MAIN program with its reference
  * vectors. */
 #include "backends/program/program.h"
+#include "passes/analysis/kernel_cost.h"
 
 #include <string.h>
 
@@ -111,7 +112,7 @@ void describe_write(struct program *p, struct text *out)
         entries_write_info(p, out);
     int nslice = slices_write_info(p, out), nmeta = meta_write_info(p, out);
     bool feeds = write_feeds(p, out);
-    double flop = schedule_flop(s);
+    double flop = run_use(p->t, s, -1).flop;
     text_printf(
         out,
         "\nconst struct %s_info *%s_describe(void)\n{\n    static const struct %s_info info = {\n",

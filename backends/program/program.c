@@ -7,6 +7,7 @@
  * the program carries.
  */
 #include "backends/program/program.h"
+#include "passes/analysis/kernel_cost.h"
 
 #include <string.h>
 
@@ -219,7 +220,7 @@ static void write_title(struct program *p, struct text *out)
             text_dims(out, b->dim, b->ndim, "[", "]");
         }
     text_printf(out, "\n *\n * %d kernel%s, %s a run, arena ", s->nkernel,
-                s->nkernel == 1 ? "" : "s", text_si(p->t, schedule_flop(s), "FLOP"));
+                s->nkernel == 1 ? "" : "s", text_si(p->t, run_use(p->t, s, -1).flop, "FLOP"));
     text_bytes(out, (double)program_arena_bytes(p->t, p->s));
     text_puts(out, ", weights ");
     text_bytes(out, (double)s->weight_nbytes);

@@ -8,6 +8,7 @@
 #include "backends/program/program.h"
 #include "ir/oracle.h"
 #include "passes/analysis/error.h"
+#include "passes/analysis/kernel_cost.h"
 
 #include <math.h>
 #include <string.h>
@@ -86,7 +87,7 @@ static int64_t operation_budget(const struct program *p)
 {
     const struct schedule *s = p->s;
     int64_t nelem = 0;
-    double flop = schedule_flop(s);
+    double flop = run_use(p->t, s, -1).flop;
     for (int i = 0; i < s->nweight; i++)
         nelem += (int64_t)(s->weight[i]->nbytes / dtype_nbytes(s->weight[i]->dtype));
     int64_t budget = sat_add(most_element_operations, sat_mul(nelem, OPERATIONS_A_WEIGHT));

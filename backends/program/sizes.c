@@ -130,8 +130,9 @@ size_t program_bound_nelem(const struct buffer *b)
     return n;
 }
 
-/* Where the memory has tensor i, of the inputs, then of the outputs, behind the arena; for the
- * index after the last one: its size. SIZE_MAX: none is large enough. */
+/* The offset of tensor i in the self-test's memory, which has the arena, the inputs and the outputs
+ * in this order. For the index after the last one: the size of that memory. SIZE_MAX: no memory is
+ * large enough. */
 size_t selftest_place(const struct program *p, int i)
 {
     const struct schedule *s = p->s;

@@ -592,12 +592,24 @@ struct run_use run_use(struct tgc *t, const struct schedule *s, int entry)
 {
     struct mem_mark mark = scratch_mark(t);
     const bool *takes = steps_of_entry(t, s, entry);
+    double *times = scratch_array(t, (size_t)s->nstep + 1, sizeof *times);
     struct run_use use = {0};
-    for (int i = 0; i < s->nstep; i++)
-        if (takes[i] && s->step[i].kernel) {
-            use.kernels++;
-            use.flop += s->step[i].kernel->flop;
+    int depth = 0;
+    times[0] = 1;
+    for (int i = 0; i < s->nstep; i++) {
+        const struct step *st = &s->step[i];
+        if (st->kind == STEP_LOOP) {
+            int64_t most = st->trip->vmax;
+            double trips = most > 0 && most < INT32_MAX ? (double)most : 1;
+            times[depth + 1] = times[depth] * trips;
+            depth++;
         }
+        depth -= st->kind == STEP_ENDLOOP;
+        if (takes[i] && st->kernel) {
+            use.kernels++;
+            use.flop += st->kernel->flop * times[depth];
+        }
+    }
     scratch_release(t, mark);
     return use;
 }

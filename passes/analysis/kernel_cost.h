@@ -48,8 +48,9 @@ bool program_use(struct tgc *t, const struct schedule *s, struct kernel *k, stru
  * runs. */
 bool *steps_of_entry(struct tgc *t, const struct schedule *s, int entry);
 
-/* Work of an entry's run, or of all entries' together (-1). kernels: in its steps, those of a loop
- * counted once. needs: SCHEDULE. */
+/* Work of an entry's run, or of all entries' together (-1), at the dimensions' upper bounds.
+ * kernels: in its steps, those of a loop counted once. flop: those of a loop as often as it runs at
+ * most, or once where only data say how often. needs: SCHEDULE. */
 struct run_use { int kernels; double flop; };
 struct run_use run_use(struct tgc *t, const struct schedule *s, int entry);
 

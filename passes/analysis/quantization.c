@@ -50,6 +50,14 @@ static const struct uop *without_offset(const struct uop *u, double *offset)
     return u;
 }
 
+/* false: no integer of 32 bits is the zero point. */
+static bool set(struct quantization *s, double scale, double zero)
+{
+    bool ok = zero >= INT32_MIN && zero <= INT32_MAX && zero == rint(zero);
+    *s = (struct quantization){.scale = scale, .zero = ok ? (int64_t)zero : 0};
+    return ok;
+}
+
 /* Of the product u, if it is what the input x stands for. */
 static bool read_product(const struct uop *u, const struct uop *x, struct quantization *s)
 {
@@ -57,8 +65,7 @@ static bool read_product(const struct uop *u, const struct uop *x, struct quanti
         double offset = 0, scale;
         if (!read_value(u->src[1 - k], &scale) || without_offset(u->src[k], &offset) != x)
             continue;
-        *s = (struct quantization){.scale = scale, .zero = (int64_t)-offset};
-        return true;
+        return set(s, scale, -offset);
     }
     return false;
 }
@@ -94,8 +101,7 @@ static bool scale_of_output(const struct uop *y, struct quantization *s)
     u = bare(u->src[0]);
     if ((u->op != OP_DIV && u->op != OP_MUL) || !read_value(u->src[1], &v))
         return false;
-    *s = (struct quantization){.scale = u->op == OP_DIV ? v : 1 / v, .zero = (int64_t)offset};
-    return true;
+    return set(s, u->op == OP_DIV ? v : 1 / v, offset);
 }
 
 static bool is_small(enum dtype d) { return dtype_is_int(d) && dtype_bits(d) <= 16; }

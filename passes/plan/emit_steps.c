@@ -399,24 +399,6 @@ static void emit_block(struct emission *e, struct block *b)
 
 /* ---- buffers of the program */
 
-double schedule_flop(const struct schedule *s)
-{
-    enum { MOST_LOOPS = 64 };
-    double flop = 0, times[MOST_LOOPS] = {1};
-    int depth = 0;
-    for (int i = 0; i < s->nstep; i++) {
-        const struct step *st = &s->step[i];
-        if (st->kind == STEP_LOOP && depth + 1 < MOST_LOOPS) {
-            int64_t most = st->trip->vmax;
-            times[depth + 1] = times[depth] * (most > 0 && most < INT32_MAX ? (double)most : 1);
-            depth++;
-        }
-        depth -= st->kind == STEP_ENDLOOP && depth > 0;
-        flop += st->kind == STEP_KERNEL ? st->kernel->flop * times[depth] : 0;
-    }
-    return flop;
-}
-
 void schedule_collect_buffers(struct tgc *t, struct schedule *s)
 {
     s->nbuffer = s->nweight = 0;

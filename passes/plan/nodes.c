@@ -1,8 +1,8 @@
 /* nodes.c - the plan's nodes: the graph's uops in topological order, and the loops on which each
  * depends. In a training a weight's gradient comes as soon as what it sums is there, which then
- * need not stay until the weights change. The new values of weights and of the optimizer's states
- * come as soon as their gradient is there and nobody needs the old ones, so that the gradient need
- * not stay either. Where a maximum is, a byte each, is stored with the maximum.
+ * need not stay until the weights change. New values of weights and of the optimizer's states come
+ * as soon as their gradient is there and nobody needs the old ones: the gradient's memory is free
+ * then. Which elements are a pool's maximum is stored with the maximum, as a byte each.
  */
 #include "passes/plan/plan.h"
 

@@ -160,14 +160,18 @@ def _(folder):
     nodes = [G.node("DequantizeLinear", ["x", "sx", "zx"], ["d"]), G.node("Tanh", ["d"], ["t"]), G.node("QuantizeLinear", ["t", "sy", "zy"], ["y"]),
              G.node("DequantizeLinear", ["u", "sx"], ["e"]), G.node("Exp", ["e"], ["f"]), G.node("QuantizeLinear", ["f", "sv", "zv"], ["v"]),
              G.node("Cast", ["plain"], ["p"], to=F)]
-    onnx.save(G.model(nodes, [G.value("x", [4], U), G.value("u", [3, 2], onnx.TensorProto.INT8), G.value("plain", [4], U)],
-                      [G.value("y", [4], U), G.value("v", [3, 2], onnx.TensorProto.INT8), G.value("p", [4])],
+    # neither half a zero point nor one that no integer is
+    for k, zero in enumerate((0.5, 1e30)):
+        nodes += [G.node("Cast", [f"odd{k}"], [f"c{k}"], to=F), G.node("Sub", [f"c{k}", f"o{k}"], [f"m{k}"]), G.node("Mul", [f"m{k}", "sx"], [f"r{k}"])]
+    onnx.save(G.model(nodes, [G.value("x", [4], U), G.value("u", [3, 2], onnx.TensorProto.INT8), G.value("plain", [4], U), G.value("odd0", [4], U), G.value("odd1", [4], U)],
+                      [G.value("r0", [4]), G.value("r1", [4]), G.value("y", [4], U), G.value("v", [3, 2], onnx.TensorProto.INT8), G.value("p", [4])],
                       [w("sx", 0.03125, np.float32), w("zx", 128, np.uint8), w("sy", 0.0078, np.float32), w("zy", 127, np.uint8),
-                       w("sv", 0.5, np.float32), w("zv", -3, np.int8)]), folder / "net.onnx")
+                       w("sv", 0.5, np.float32), w("zv", -3, np.int8), w("o0", 0.5, np.float32), w("o1", 1e30, np.float32)]), folder / "net.onnx")
     T.emit(TGC, folder / "net.onnx", folder / "net.c", "--cpu=generic")
     macros = macros_of((folder / "net.h").read_text())
-    got = {name: (macros.get(f"{name}_SCALE"), macros.get(f"{name}_ZERO_POINT")) for name in ("X", "Y", "U", "V", "PLAIN", "P")}
-    want = {"X": ("0.03125f", "128"), "Y": ("0.0078f", "127"), "U": ("0.03125f", "0"), "V": ("0.5f", "-3"), "PLAIN": (None, None), "P": (None, None)}
+    got = {name: (macros.get(f"{name}_SCALE"), macros.get(f"{name}_ZERO_POINT")) for name in ("X", "Y", "U", "V", "PLAIN", "P", "ODD0", "ODD1")}
+    want = {"X": ("0.03125f", "128"), "Y": ("0.0078f", "127"), "U": ("0.03125f", "0"), "V": ("0.5f", "-3"), "PLAIN": (None, None), "P": (None, None),
+            "ODD0": (None, None), "ODD1": (None, None)}
     expect(got == want, f"{got}")
     T.must(run_example(folder))
 

@@ -163,6 +163,15 @@ def _(folder):
     expect(max(map(len, text.splitlines())) <= 100, text)
 
 
+@case("a chain of nodes that become one takes memory linear in its length")
+def _(folder):
+    n = 4000
+    nodes = [G.node("Max", [f"v{i}", f"c{i}"], [f"v{i + 1}"], name=f"max_{i}") for i in range(n)]
+    model = G.model(nodes, [G.value("v0", [])], [G.value(f"v{n}", [])], [G.weight(f"c{i}", np.float32(3 + i)) for i in range(n)])
+    source = emit(folder, model, "--cpu=generic", "--max-memory=40M")
+    expect(all(f'"max_{i}"' in source for i in range(n)), "a node is nowhere")
+
+
 @case("names say what values are")
 def _(folder):
     cell = emit(folder, (HERE.parent / "ir/golden/summaries/loop_lstm.tg").read_text(), "--cpu=generic")
