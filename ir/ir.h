@@ -506,6 +506,9 @@ static inline int64_t arg_bits(int64_t arg, int at, int bits, bool is_signed)
 #define MATRIX_ALONG_K(arg, factor) ((factor) ? MATRIX_B_IS_ALONG_K(arg) : MATRIX_A_IS_ALONG_K(arg))
 
 #define ERROR_LIMIT 1e-4             /* see tgc.error_limit */
+/* The most bytes of a program's weights, by a multiple of the model's or by a number; 0 and 0: any.
+ * added: what rewrites have added so far, see passes/analysis/weight_budget.h */
+struct weight_limit { double ratio; size_t nbytes; double added; };
 #define CACHE_OF_MACHINE SIZE_MAX    /* see tgc.cache_nbytes */
 enum agreement { SIZES_DIFFER, SIZES_EQUAL, SIZES_STRETCH };
 /* The compile. Everything hangs on it; there is no other global state. */
@@ -550,6 +553,7 @@ struct tgc {
     /* the error that rewrites may add to the outputs, and the variance already added, see
      * passes/analysis/error.h */
     double error_limit, error_variance;
+    struct weight_limit weight_limit;
     /* bytes of a core's own cache; CACHE_OF_MACHINE: the machine's L2; 0: bands
      * wherever possible */
     size_t cache_nbytes;

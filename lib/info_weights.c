@@ -127,6 +127,37 @@ static void put_name(struct text *x, const struct row *row)
                               : "a constant");
 }
 
+bool info_weights_check(struct tgc *t, const struct schedule *s, const struct weight_limit *limit)
+{
+    enum { NAMED = 3 };
+    if (limit->ratio <= 0 && limit->nbytes == 0)
+        return true;
+    struct rows r = collect(t, s);
+    struct text who = {.t = t};
+    size_t stored = 0;
+    for (int i = 0; i < r.n; i++)
+        stored += r.row[i].stored;
+    double most =
+        limit->ratio > 0 ? limit->ratio * (double)model_nbytes(&r) : (double)limit->nbytes;
+    if ((double)stored <= most)
+        return true;
+    qsort(r.row, (size_t)r.n, sizeof *r.row, compare_rows);
+    for (int i = 0; i < r.n && i < NAMED; i++) {
+        const struct row *row = &r.row[i];
+        if (row->stored <= row->of->nbytes)
+            break;
+        text_puts(&who, i ? ", " : "; most grow ");
+        put_name(&who, row);
+        text_printf(&who, " (%zu to %zu%s%s)", row->of->nbytes, row->stored,
+                    row->nhow ? ": " : "", row->why.s ? row->why.s : "");
+    }
+    return diag_error(t, NULL,
+                      "the weights take %zu bytes, and %zu in the model: more than the %.0f that "
+                      "--weights-budget allows%s; -Os packs weights without padding, "
+                      "--weight-type=bf16 or int8 makes them smaller, with an error",
+                      stored, model_nbytes(&r), most, who.n ? who.s : "");
+}
+
 void info_weights_write(struct text *x, struct tgc *t, const struct schedule *s, bool all)
 {
     struct rows r = collect(t, s);

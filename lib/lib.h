@@ -150,6 +150,7 @@ struct options {
     enum option_id folder_use;      /* FOLDER, SEAL or CHECK */
     bool image, half_storage, no_locals;   /* of a device's kernels */
     double error;                   /* --error; ERROR_LIMIT otherwise */
+    struct weight_limit weight_limit;      /* --weights-budget */
     size_t stack;                   /* bytes of stack that a run may take; 0: any */
     const struct machine *machine;  /* --machine, or that of --cpu; NULL: the first row */
     size_t cache;                   /* bytes; CACHE_OF_MACHINE otherwise */
@@ -432,6 +433,8 @@ void info_training_write(struct text *x, struct tgc *t, const struct model *m, b
 void info_weights_write(struct text *out, struct tgc *t, const struct schedule *s, bool all);
 /* Of the model's weights that the program has, as the model stores them. */
 double info_model_weight_bytes(struct tgc *t, const struct schedule *s);
+/* An error if the stored weights exceed --weights-budget, with what grows most. */
+bool info_weights_check(struct tgc *t, const struct schedule *s, const struct weight_limit *limit);
 /* ,"model_weight_bytes":N,"weights_changed":[...] */
 void info_weights_write_json(struct text *out, struct tgc *t, const struct schedule *s);
 

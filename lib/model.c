@@ -196,6 +196,7 @@ bool model_load(struct tgc *t, const struct options *o, struct model *m)
     t->half_storage = o->half_storage;
     t->no_locals = o->no_locals;
     t->error_limit = o->error;
+    t->weight_limit = o->weight_limit;
     t->machine = o->small ? machine_with_thrift(t, o->machine, THRIFT_SMALLEST) : o->machine;
     t->cache_nbytes = o->cache;
     if (o->cache > 0 && o->cache != CACHE_OF_MACHINE)
@@ -522,7 +523,8 @@ bool model_optimize(struct tgc *t, const struct options *o, const char *name, st
     report_stage(t, "schedule", start);
     report_kernels(t, m->schedule);
     return program_check_externals(t, m->schedule, name) &&
-           (!o->stack || program_check_stack(t, m->schedule, o->stack));
+           (!o->stack || program_check_stack(t, m->schedule, o->stack)) &&
+           info_weights_check(t, m->schedule, &o->weight_limit);
 }
 
 bool model_schedule(struct tgc *t, const struct options *o, const char *name, struct model *m)

@@ -62,6 +62,18 @@ bool read_size(const char *s, int64_t least, size_t *v)
     return !*end && size_mul(*v, (size_t)1 << shift, v);
 }
 
+/* 1.5x, or BYTES. */
+static bool read_budget(const char *s, struct weight_limit *limit)
+{
+    char *end;
+    *limit = (struct weight_limit){0};
+    if (strchr("0123456789", *s) && s[strspn(s, "0123456789.")] == 'x') {
+        limit->ratio = strtod(s, &end);
+        return strcmp(end, "x") == 0 && limit->ratio >= 1;
+    }
+    return read_size(s, 1, &limit->nbytes);
+}
+
 /* N, ..N or N..M: the sizes that a dimension may have. */
 static bool read_range(const char *s, int64_t *min, int64_t *max)
 {
@@ -611,6 +623,8 @@ bool option_apply(struct parser *p, const struct given *g)
         return true;
     case OPTION_CACHE:
         return read_size(g->value, 0, &o->cache) || bad_value(p, g);
+    case OPTION_WEIGHTS_BUDGET:
+        return read_budget(g->value, &o->weight_limit) || bad_value(p, g);
     case OPTION_STACK:
         return read_size(g->value, 1, &o->stack) || bad_value(p, g);
     case OPTION_MAX_MEMORY:

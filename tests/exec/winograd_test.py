@@ -177,6 +177,63 @@ def residual_network():
     T.compare_to_reference(program.run([image]), {"y": want}, rtol=1e-3, atol=1e-4)
 
 
+# --------------------------------------------------------------------- the weights of a network
+
+
+def three_layers():
+    """The model's file: 64 channels; tiles of each layer pay."""
+    random = np.random.default_rng(5)
+    nodes, weights = [], []
+    names = ["x", "c0", "c1", "y"]
+    for name, x in zip(names[1:], names):
+        layer(random, name, x, 64, 64, nodes, weights)
+    folder = T.scratch(SCRATCH / "weights_budget")
+    onnx.save(G.model(nodes, [G.value("x", [1, 64, 28, 28])], [G.value("y", [1, 64, 28, 28])], weights), folder / "model.onnx")
+    return folder / "model.onnx"
+
+
+def budgeted(model, *options):
+    """The layers' tiles, bytes of weights, and the model's."""
+    done = T.must(T.run([TGC, "info", model, "--json", *T.HERE, *options], env={"DEBUG": "2"}))
+    said = json.loads(done.out)
+    return re.findall(r"^winograd: .* taken: ([0-9x]+)$", done.err, re.M), said["weight_bytes"], said["model_weight_bytes"]
+
+
+@suite.case("--weights-budget bounds what tiles add, and takes the ones that save most")
+def weights_budget():
+    model = three_layers()
+    free, most, plain = budgeted(model)
+    expect(free == ["4"] * 3 and most > 3 * plain, f"without a budget tiles are {free}, {most} bytes of {plain}")
+    spent = []
+    for ratio in (4.2, 3, 2.1, 1.5, 1.05):
+        tiles, stored, _ = budgeted(model, f"--weights-budget={ratio}x")
+        expect(stored <= ratio * plain, f"{ratio}x: {stored} bytes of {plain}")
+        spent.append(stored)
+        if ratio < 4:
+            expect(tiles != free, f"{ratio}x: tiles {tiles}")
+        if ratio > 1.5:
+            expect(set(tiles) != {"0"}, f"{ratio}x leaves room, and no layer has tiles")
+        again = budgeted(model, f"--weights-budget={int(ratio * plain)}")
+        expect(again[:2] == (tiles, stored), f"{ratio}x in bytes: {again}")
+    expect(spent == sorted(spent, reverse=True), f"a smaller budget takes more: {spent}")
+
+
+@suite.case("--weights-budget that nothing fits is an error with what grows; other values are refused")
+def weights_budget_refused():
+    model = three_layers()
+    # 60 channels: panels of 64
+    nodes, weights = [], []
+    layer(np.random.default_rng(6), "y", "x", 60, 60, nodes, weights, kernel=(1, 1))
+    odd = model.with_name("odd.onnx")
+    onnx.save(G.model(nodes, [G.value("x", [1, 60, 9, 9])], [G.value("y", [1, 60, 9, 9])], weights), odd)
+    done = T.run([TGC, odd, "-o", odd.with_suffix(".c"), "--weights-budget=1x", "--cpu=avx2", "--machine=common"])
+    expect(done.status == 1 and "--weights-budget allows" in done.err and "most grow Conv" in done.err and "y_w" in done.err, done.err)
+    expect(not odd.with_suffix(".c").exists(), "an output is left")
+    for value in ("0.9x", "x", "1.5", "-1x", "1.5xx", "nanx", "0", ""):
+        done = T.run([TGC, "info", model, f"--weights-budget={value}"])
+        expect(done.status == 2 and "--weights-budget" in done.err, f"{value}: {done.status} {done.err}")
+
+
 # ------------------------------------------------------------------------- the error of a network
 
 

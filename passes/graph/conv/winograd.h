@@ -82,18 +82,21 @@ struct weighed {
     struct sides list[SIDES_LIST_MAX]; int n;
     double ns[SIDES_LIST_MAX];
     double worth[SIDES_LIST_MAX]; /* time, with a penalty for risks of a choice */
+    double bytes[SIDES_LIST_MAX]; /* that its weights take more than the model's */
     /* the variance of the rounding that the choice adds, relative to the sum of the squares of the
      * terms */
     double noise[SIDES_LIST_MAX];
     double gain;                 /* see error_gains() */
     int taken, model;            /* the choice, and the cost model's choice */
-    const struct tuned *by;      /* the line of a tune file that chose `asked` */
+    const struct tuned *by;      /* the line of a tune file that chose `asked`; NULL: none did */
     int asked;
     uint64_t key; const char *title;     /* set with t->tuning */
 };
-/* Fills w; taken: the least time by a tune file or the cost model, the machine's if `cost` is NULL.
+/* Fills w; model: the least time by the machine, or by `cost` unless that is NULL.
  * beside: see struct conv_work */
 void sides_weigh(const struct layer *l, struct weighed *w, conv_cost *cost, double beside);
+/* A byte of weights costs so many nanoseconds: chooses anew. */
+void sides_price(struct weighed *w, double price);
 /* DEBUG=2: reports the candidates and the choice. */
 void sides_report(const struct layer *l, const struct weighed *w);
 /* For tgc tune and info --why. share: this layer's share of the network's error. */

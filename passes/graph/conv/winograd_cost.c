@@ -115,18 +115,23 @@ static double worth_apart(const struct layer *l, const struct extent *e, double 
                                                               : cost * RATIO_TAPS_WORTH;
 }
 
+static double weights_of(const struct layer *l, const struct extent *e, struct sides s)
+{
+    struct count c = count_of(l, s);
+    return c.places * c.taps * e->in * e->out * e->groups * (double)sizeof(float);
+}
+
 /* Bytes of the weights and of what the layer reads and stores. Tiles store V and M, too; taps apart
  * their results. */
 static double memory_of(const struct layer *l, const struct extent *e, struct sides s)
 {
     struct count c = count_of(l, s), plain = count_of(l, (struct sides){.m = {1, 1}});
-    double weights = c.places * c.taps * e->in * e->out, pixels = plain.tiles * e->batch,
-           values = (e->in + e->out) * pixels;
+    double pixels = plain.tiles * e->batch, values = (e->in + e->out) * pixels;
     if (c.places > 1)
         values += (e->in + e->out) * c.tiles * e->batch * c.places;
     if (s.apart)
         values += c.taps * taps_share(l) * pixels * e->out;
-    return (weights + values) * e->groups * (double)sizeof(float);
+    return weights_of(l, e, s) + values * e->groups * (double)sizeof(float);
 }
 
 /* What the time is multiplied by where memory is scarce: what a microcontroller's program takes
@@ -281,7 +286,7 @@ static void ask_file(const struct layer *l, const struct extent *e, struct weigh
     for (int i = 0; i < w->n && w->by; i++) {
         struct tuned is = entry_of(w, i);
         if (tuned_are_equal(w->by, &is))
-            w->asked = w->taken = i, fits = true;
+            w->asked = i, fits = true;
     }
     if (w->by && !fits)
         tune_misfit(t, w->by, "the convolution of this key has no such tiles");
@@ -315,12 +320,20 @@ void sides_weigh(const struct layer *l, struct weighed *w, conv_cost *by, double
                                      : cost * doubt(l, w->list[i]);
         w->worth[i] *= by ? 1 : weight_of_memory(l, &e, w->list[i]);
         w->noise[i] = tiles ? noise_of(l, w->list[i]) : 0;
+        w->bytes[i] = weights_of(l, &e, w->list[i]) - weights_of(l, &e, w->list[0]);
         if (l->nside == 1)
             w->list[i].m[1] = 0;
     }
-    w->taken = w->model = least_worth(w);
+    w->model = least_worth(w);
     if (l->t->tuning)
         ask_file(l, &e, w);
+}
+
+void sides_price(struct weighed *w, double price)
+{
+    for (int i = 0; i < w->n; i++)
+        w->worth[i] += price * w->bytes[i];
+    w->model = least_worth(w);
 }
 
 void sides_note(struct tgc *t, const struct weighed *w, double share)

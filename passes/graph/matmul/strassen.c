@@ -27,6 +27,7 @@
 #include "passes/analysis/contraction.h"
 #include "ir/oracle.h"
 #include "passes/analysis/error.h"
+#include "passes/analysis/weight_budget.h"
 #include "passes/analysis/samples.h"
 #include "passes/analysis/access.h"
 #include "passes/graph/conv/winograd.h"
@@ -169,6 +170,7 @@ struct weighed_product {
     struct uop *sum;                     /* NULL: not a product of a matrix and a weight */
     double rows, steps, columns;
     double saved, all;                   /* ns saved; ns of the plain product */
+    double longer;                       /* bytes that the weight becomes longer by */
     bool pays, taken;
     double gain;                         /* see error.h */
 };
@@ -187,7 +189,7 @@ static void weigh(const struct machine *m, const struct product *p, struct weigh
     double moved = parts * (rows * steps + rows * columns) * 2 * sizeof(float);
     /* read while products are made */
     double longer = (parts - 1) * columns * steps * sizeof(float);
-    w->rows = rows, w->steps = steps, w->columns = columns, w->all = all;
+    w->rows = rows, w->steps = steps, w->columns = columns, w->all = all, w->longer = longer;
     w->saved = all - less * filled * all - cost_of_bytes(m, LEVEL_L3, moved) -
                RATIO_HIDDEN * cost_of_bytes(m, LEVEL_MEMORY, longer);
     w->pays = rows >= RATIO_SEVEN_ROWS && w->saved >= RATIO_SEVEN_GAIN * all;
@@ -228,7 +230,7 @@ static int compare_price(const void *pa, const void *pb)
     return a < b ? -1 : a > b;
 }
 
-/* Takes the products that save most time for their error, within the budget. */
+/* Takes the products that save most time for their error, within the budgets. */
 static void choose(struct tgc *t, const struct graph *g, struct weighed_product *all, int n)
 {
     struct weighed_product **list = mem_array(t, (size_t)n + 1, sizeof *list);
@@ -246,7 +248,9 @@ static void choose(struct tgc *t, const struct graph *g, struct weighed_product 
         list[i]->gain = gain[i];
     qsort(list, (size_t)nlist, sizeof *list, compare_price);
     for (int i = 0; i < nlist; i++)
-        list[i]->taken = t->error_limit > 0 && error_spend(t, variance_of(list[i]));
+        list[i]->taken = t->error_limit > 0 && list[i]->longer <= weights_left(t, g) &&
+                         error_spend(t, variance_of(list[i])) &&
+                         weights_spend(t, g, list[i]->longer);
     for (int i = 0; i < n && t->debug >= 2; i++)
         if (all[i].sum)
             fprintf(stderr,
