@@ -26,6 +26,7 @@ struct report {
     struct text weights;            /* that are stored otherwise: lines, or JSON's keys */
     const char **open_dim; int nopen; size_t cap_open;
     size_t arena_bytes, stack_bytes, weight_bytes;
+    size_t tensor_bytes;            /* between kernels, in a device's memory */
     size_t live_bytes;              /* the largest live set; unknown for a compiled model */
     double error_estimate, error_limit; /* of a model: the error that --error limits */
     enum dtype math;                /* what products multiply */
@@ -394,6 +395,7 @@ static bool report_model(struct tgc *t, const struct options *given, struct repo
         put_value(&r->outputs, o->json, i == 0, m.graph->output[i].name, m.graph->output[i].value);
     r->arena_bytes = program_arena_bytes(t, m.schedule);
     r->stack_bytes = program_stack_bytes(t, m.schedule);
+    r->tensor_bytes = budget_arena_nbytes(t, m.schedule);
     r->live_bytes = m.schedule->live_nbytes;
     for (int i = 0; i < m.schedule->nweight; i++)
         if (!m.schedule->weight[i]->same)
@@ -495,6 +497,8 @@ static void put_json(struct text *x, const struct options *o, const struct repor
     if (!r->open.n && !r->is_artefact)
         text_printf(&live, "%zu", r->live_bytes);
     text_printf(x, ",\"live_bytes\":%s", live.n ? live.s : "null");
+    if (r->device.n)
+        text_printf(x, ",\"tensor_bytes\":%zu", r->tensor_bytes);
     if (!r->open.n && !r->is_artefact)
         text_printf(x, ",\"error_estimate\":%.3g,\"error_limit\":%.3g", r->error_estimate,
                     r->error_limit);
@@ -571,6 +575,8 @@ static void put_text(struct text *x, const struct report *r)
     }
     text_printf(x, "kernels: %d, %.4g FLOP a run\narena: %zu bytes", r->kernels, r->flop,
                 r->arena_bytes);
+    if (r->device.n)
+        text_printf(x, " of the host's\ntensors on the device: %zu bytes", r->tensor_bytes);
     if (!r->is_artefact)
         text_printf(x, ", %zu of them alive at once at most", r->live_bytes);
     text_printf(x, "\nstack: %zu bytes at most\n", r->stack_bytes);

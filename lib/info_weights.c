@@ -116,15 +116,30 @@ double info_model_weight_bytes(struct tgc *t, const struct schedule *s)
     return (double)model_nbytes(&r);
 }
 
-static void put_name(struct text *x, const struct row *row)
+static void put_name(struct text *x, const struct buffer *of, const struct origin *origin)
 {
-    if (row->origin)
-        text_printf(x, "%s%s%s%s", row->origin->op_type, *row->origin->node ? " \"" : "",
-                    row->origin->node, *row->origin->node ? "\"" : "");
-    text_printf(x, "%s%s", row->origin && row->of->name ? ", " : "",
-                row->of->name ? row->of->name
-                : row->origin ? ""
-                              : "a constant");
+    if (origin)
+        text_printf(x, "%s%s%s%s", origin->op_type, *origin->node ? " \"" : "", origin->node,
+                    *origin->node ? "\"" : "");
+    text_printf(x, "%s%s", origin && of->name ? ", " : "",
+                of->name ? of->name
+                : origin ? ""
+                         : "a constant");
+}
+
+void info_put_weight(struct text *x, const struct buffer *b)
+{
+    const struct origin *origin = NULL;
+    struct text how = {.t = x->t};
+    for (const struct buffer *of = b; of && !origin; of = of->of)
+        origin = of->reader;
+    if (b->of)
+        put_how(&how, b);
+    text_puts(x, x->n ? "; " : "");
+    put_name(x, root_of(b), origin);
+    text_printf(x, ": %s", dtype_name(b->dtype));
+    text_dims(x, b->dim, b->ndim, "[", "]");
+    text_printf(x, " (%zu bytes%s%s)", b->nbytes, how.n ? ", " : "", how.n ? how.s : "");
 }
 
 bool info_weights_check(struct tgc *t, const struct schedule *s, const struct weight_limit *limit)
@@ -147,7 +162,7 @@ bool info_weights_check(struct tgc *t, const struct schedule *s, const struct we
         if (row->stored <= row->of->nbytes)
             break;
         text_puts(&who, i ? ", " : "; most grow ");
-        put_name(&who, row);
+        put_name(&who, row->of, row->origin);
         text_printf(&who, " (%zu to %zu%s%s)", row->of->nbytes, row->stored,
                     row->nhow ? ": " : "", row->why.s ? row->why.s : "");
     }
@@ -176,7 +191,7 @@ void info_weights_write(struct text *x, struct tgc *t, const struct schedule *s,
             continue;
         nput++;
         text_printf(x, "    %10zu %10zu  ", row->of->nbytes, row->stored);
-        put_name(x, row);
+        put_name(x, row->of, row->origin);
         text_printf(x, ": %s%s\n", row->why.s, row->is_plain ? "; as it is" : "");
     }
     if (nput < n)

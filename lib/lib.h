@@ -152,6 +152,7 @@ struct options {
     double error;                   /* --error; ERROR_LIMIT otherwise */
     struct weight_limit weight_limit;      /* --weights-budget */
     size_t stack;                   /* bytes of stack that a run may take; 0: any */
+    size_t max_arena, max_flash;    /* bytes, 0: any */
     const struct machine *machine;  /* --machine, or that of --cpu; NULL: the first row */
     size_t cache;                   /* bytes; CACHE_OF_MACHINE otherwise */
     const char *tune;               /* --tune FILE; NULL: none */
@@ -213,6 +214,17 @@ const char *emit_extension(enum emit e);
 
 /* Sets the limits of memory in t and o. needs: o->model, o->bytes. */
 void limits_set(struct tgc *t, struct options *o);
+
+/* ------------------------------------------------------------------------------------- budget.c */
+
+/* --max-arena and --max-flash. false: a diagnostic names what takes the memory, and the options by
+ * which the model, compiled once more with each of them, takes less. */
+bool budget_check(struct tgc *t, const struct options *o, const char *name,
+                  const struct schedule *s);
+/* Bytes of the arena, or of the tensors in a device's memory. */
+size_t budget_arena_nbytes(struct tgc *t, const struct schedule *s);
+/* "f32[64,32,24,24] (4718592 bytes) of conv_1, conv2d "c1""; appended after "; " */
+void budget_put_tensor(struct text *out, const struct schedule *s, const struct buffer *b);
 
 /* ------------------------------------------------------------------------------------- listen.c */
 
@@ -431,6 +443,8 @@ void info_training_write(struct text *x, struct tgc *t, const struct model *m, b
 /* Lines for the weights of the model of which the program stores more or fewer bytes; all: also for
  * those that are stored in another order. Nothing where there is none. */
 void info_weights_write(struct text *out, struct tgc *t, const struct schedule *s, bool all);
+/* "Conv "c1", w1: f32[9,32] (1152 bytes, packed in panels of 32)", after "; " */
+void info_put_weight(struct text *out, const struct buffer *b);
 /* Of the model's weights that the program has, as the model stores them. */
 double info_model_weight_bytes(struct tgc *t, const struct schedule *s);
 /* An error if the stored weights exceed --weights-budget, with what grows most. */

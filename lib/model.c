@@ -524,7 +524,8 @@ bool model_optimize(struct tgc *t, const struct options *o, const char *name, st
     report_kernels(t, m->schedule);
     return program_check_externals(t, m->schedule, name) &&
            (!o->stack || program_check_stack(t, m->schedule, o->stack)) &&
-           info_weights_check(t, m->schedule, &o->weight_limit);
+           info_weights_check(t, m->schedule, &o->weight_limit) &&
+           budget_check(t, o, name, m->schedule);
 }
 
 bool model_schedule(struct tgc *t, const struct options *o, const char *name, struct model *m)

@@ -254,20 +254,34 @@ bool set_emit(struct parser *p, const char *kind, const char *from)
     return usage(p, "%s: '%.100s' is no kind of output; known are%s", from, kind, x.s);
 }
 
-/* Processors that may be meant: the nearest name, and the others that begin like it or like what
- * was written. */
+static size_t common_beginning(const char *a, const char *b)
+{
+    size_t n = 0;
+    while (a[n] && a[n] == b[n])
+        n++;
+    return n;
+}
+
+/* Processors that may be meant: those that begin like what was written where all but the last of
+ * its letters agree, else like the nearest name; the longer the common beginning, the earlier. */
 static void put_near(struct text *out, const char *name)
 {
-    enum { BEGIN = 3 };
+    enum { BEGIN = 3, MOST = 8 };
     struct nearest near = nearest_to(name);
-    int n;
+    int n, put = 0;
     const struct processor *row = processor_rows(&n);
     for (int i = 0; i < n; i++)
         nearest_offer(&near, row[i].name);
     const char *like = near.best ? near.best : name;
     for (int i = 0; i < n; i++)
-        if (strncmp(row[i].name, like, BEGIN) == 0)
-            text_printf(out, " %s", row[i].name);
+        if (common_beginning(row[i].name, name) + 1 >= strlen(name))
+            like = name;
+    for (size_t common = strlen(like) + 1; common-- > BEGIN && put < MOST;)
+        for (int i = 0; i < n && put < MOST; i++)
+            if (common_beginning(row[i].name, like) == common) {
+                text_printf(out, " %s", row[i].name);
+                put++;
+            }
 }
 
 /* The last --target; NULL: there is none. */
@@ -627,6 +641,10 @@ bool option_apply(struct parser *p, const struct given *g)
         return read_budget(g->value, &o->weight_limit) || bad_value(p, g);
     case OPTION_STACK:
         return read_size(g->value, 1, &o->stack) || bad_value(p, g);
+    case OPTION_MAX_ARENA:
+        return read_size(g->value, 1, &o->max_arena) || bad_value(p, g);
+    case OPTION_MAX_FLASH:
+        return read_size(g->value, 1, &o->max_flash) || bad_value(p, g);
     case OPTION_MAX_MEMORY:
         return read_size(g->value, 1, &o->max_memory) || bad_value(p, g);
     case OPTION_DIAGNOSTICS:

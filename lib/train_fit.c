@@ -13,21 +13,6 @@
 static const int segments[] = {0, 2, 3, 4, 6, 8, 12, 16};
 enum { TRIES = sizeof segments / sizeof *segments, LARGEST = 3 };
 
-/* "f32[64,32,24,24] of conv_1" */
-static void put_tensor(const struct schedule *s, const struct buffer *b, struct text *out)
-{
-    const struct kernel *by = NULL;
-    for (int i = 0; i < s->nkernel && !by; i++)
-        for (int k = 0; k < s->kernel[i]->noutput; k++)
-            if (buffer_root(s->kernel[i]->buffer[k]) == b)
-                by = s->kernel[i];
-    text_printf(out, "%s%s", out->n ? ", " : "", dtype_name(b->dtype));
-    text_dims(out, b->dim, b->ndim, "[", "]");
-    text_printf(out, " (%zu bytes) of %s", b->nbytes, by ? by->name : "a scratch");
-    if (by && *by->title)
-        text_printf(out, ", %.80s", by->title);
-}
-
 static const char *largest_tensors(struct tgc *t, const struct schedule *s)
 {
     struct text out = {.t = t};
@@ -41,7 +26,7 @@ static const char *largest_tensors(struct tgc *t, const struct schedule *s)
         if (best < 0)
             break;
         told[best] = true;
-        put_tensor(s, s->buffer[best], &out);
+        budget_put_tensor(&out, s, s->buffer[best]);
     }
     return out.s ? out.s : "none";
 }

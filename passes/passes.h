@@ -132,6 +132,9 @@ struct schedule {
     bool in_arena;
     /* the arena as planned, and its lower bound, the largest live set */
     size_t arena_nbytes, live_nbytes;
+    /* a step in which that set is live; and the set, the largest first */
+    int live_step;
+    struct buffer **live; int nlive;
     size_t weight_nbytes;
 };
 

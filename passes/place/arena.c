@@ -298,6 +298,34 @@ static bool is_better(const struct layout *l, enum sharing sharing, const struct
     return l->total < than->total - least;
 }
 
+/* Notes what is live in the step with the largest live set. */
+static bool note_live(struct memory *m, const struct layout *l)
+{
+    struct schedule *s = m->s;
+    size_t *load = mem_array(m->t, (size_t)s->nstep + 1, sizeof *load);
+    if (!arena_loads(l->place, l->n, load))
+        return false;
+    for (int i = 0; i < s->nstep; i++)
+        s->live_step = load[i] > load[s->live_step] ? i : s->live_step;
+    s->live = mem_array(m->t, (size_t)s->nbuffer + 1, sizeof *s->live);
+    for (int i = 0; i < s->nbuffer; i++) {
+        struct tenant *n = &m->tenant[i];
+        if (l->place_of[i] < 0)
+            continue;
+        struct slot own = tenant_slot(m, n);
+        for (int k = 0; k < own.nspan; k++)
+            if (own.span[k].begin <= s->live_step && own.span[k].end >= s->live_step)
+                s->live[s->nlive++] = n->buffer;
+    }
+    for (int i = 1; i < s->nlive; i++)           /* insertion keeps the order of equal ones */
+        for (int k = i; k > 0 && s->live[k]->nbytes > s->live[k - 1]->nbytes; k--) {
+            struct buffer *b = s->live[k];
+            s->live[k] = s->live[k - 1];
+            s->live[k - 1] = b;
+        }
+    return true;
+}
+
 static bool plan_arena(struct memory *m)
 {
     static const enum sharing order[] = {SHARE_IN_PLACE, SHARE_NOTHING, SHARE_PARTS,
@@ -320,6 +348,8 @@ static bool plan_arena(struct memory *m)
             best->total, m->t->mem_limit);
     m->s->arena_nbytes = best->total;
     m->s->live_nbytes = best->live;
+    if (!note_live(m, best))
+        return false;
     place_buffers(m, best);
     turn_kernels(m->s, best);
     return true;

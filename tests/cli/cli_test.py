@@ -260,6 +260,9 @@ def _(folder):
             expect(known, said)
             for other, row in rows.items():
                 expect((row in re.split("[ ,]+", known.group(1))) == (target in (other, None)), f"{words}: {said}")
+    for wrong, near in (("cortexm4", "cortex-m4 "), ("cortex-m34", "cortex-m33 cortex-m35p cortex-m3 "), ("haswel", "haswell")):
+        said = tgc(folder, "model.onnx", "-o", "m.c", f"--cpu={wrong}", status=2).err
+        expect(f"of which these are near: {near}" in said + " " and len(re.search("near: (.*)", said)[1].split()) <= 8, said)
     said = tgc(folder, "model.onnx", "-o", "m.c", "--target=amd", "--cpu=gfx90a,gfx9999", status=2).err
     expect("--cpu=gfx9999 is not known; --target=amd has gfx1100 " in said, said)
 

@@ -173,4 +173,62 @@ def stack():
     expect(arena <= 128, f"an arena of {arena} bytes")
 
 
+def refused(*options, model=T.ROOT / "models" / "mnist_cnn.tg"):
+    """What an error says of a limit; nothing is written."""
+    out = T.scratch(SCRATCH / "limit") / "net.c"
+    for words in ([TGC, "info", model], [TGC, model, "-o", out]):
+        done = T.run([*words, *options])
+        expect(done.status == 1 and not out.exists(), done.describe())
+    return done.err
+
+
+def figures(*options, model=T.ROOT / "models" / "mnist_cnn.tg"):
+    info = json.loads(T.must(T.run([TGC, "info", "--json", model, *options])).out)
+    return info.get("tensor_bytes", info["arena_bytes"]), info["weight_bytes"]
+
+
+@suite.case("--max-arena: by how much, which kernel and tensors, and options with what they truly take")
+def max_arena():
+    arena, _ = figures("--cpu=avx512")
+    T.must(T.run([TGC, "info", T.ROOT / "models" / "mnist_cnn.tg", "--cpu=avx512", f"--max-arena={arena}"]))
+    said = refused("--cpu=avx512", f"--max-arena={arena - 1}")
+    expect(f"takes {arena} bytes, 1 more than --max-arena={arena - 1}" in said and 'conv2d "c2"' in said, said)
+    expect("f32[B,64,5,5] (409600 bytes)" in said and said.count(" bytes) of ") + said.count(", scratch of ") == 3, said)
+    cures = re.findall(r"(--[a-z]\S*|-Os) takes (\d+) \(enough\)", said)
+    expect({"--dim=B=1", "-Os", "--error=0", "--cpu=generic"} <= {option for option, _ in cures}, said)
+    for option, takes in cures:
+        options = [option] if option.startswith("--cpu") else ["--cpu=avx512", option]
+        expect(figures(*options)[0] == int(takes), f"{option}: {figures(*options)[0]}, said are {takes}")
+    T.must(T.run([TGC, "info", T.ROOT / "models" / "mnist_cnn.tg", "--cpu=generic", "--dim=B=1", "--max-arena=32K"]))
+    said = refused("--cpu=generic", "--dim=B=1", "--max-arena=1K")
+    expect("no option takes less: a smaller model is needed" in said, said)
+
+
+@suite.case("--max-flash: the largest weights by node and name, and what is enough")
+def max_flash():
+    _, flash = figures("--cpu=generic")
+    said = refused("--cpu=generic", "--max-flash=512K")
+    expect(f"{flash - (512 << 10)} more than --max-flash={512 << 10}" in said and 'linear "l1", w3' in said, said)
+    takes = int(re.search(r"--weight-type=int8 takes (\d+) \(enough\)", said)[1])
+    narrow = figures("--cpu=generic", "--weight-type=int8")[1]
+    expect(0 <= takes - narrow < 64, f"{takes} bytes are said, {narrow} taken")       # the pool is aligned
+    T.must(T.run([TGC, "info", T.ROOT / "models" / "mnist_cnn.tg", "--cpu=generic", f"--max-flash={flash}"]))
+    said = refused("--cpu=generic", "--max-flash=4K", "--max-arena=4K")
+    expect("more than --max-arena=4096" in said and "more than --max-flash=4096" in said, said)
+    expect(said.count("not enough, a smaller model is needed") == 2, said)
+    with open(T.ROOT / "models" / "gelu.tg", "rb") as model:
+        done = T.run([TGC, "info", "-x", "tg", "-", "--max-arena=1"], stdin=model)
+    expect(done.status == 1 and "standard input cannot be read again" in done.err, done.describe())
+
+
+@suite.case("the tensors of a device are its memory's, beside the host's arena")
+def device():
+    said = T.must(T.run([TGC, "info", T.ROOT / "models" / "mnist_cnn.tg", "--target=cuda"])).out.decode()
+    arena, tensors, live = map(int, re.search(r"arena: (\d+) bytes of the host's\ntensors on the device: (\d+) bytes, (\d+) of them alive",
+                                              said).groups())
+    expect(arena < 8192 and tensors >= live > 1 << 20, said)
+    said = refused("--target=cuda", "--max-arena=1M")
+    expect(f"the tensors on the device take {tensors} bytes" in said and "--dim=B=1" in said, said)
+
+
 suite.main()
