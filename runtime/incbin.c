@@ -24,8 +24,14 @@ alignas(64) static const unsigned char model_weights_data[] WEIGHTS_PLACE = {
 #pragma clang diagnostic pop
 #endif
 #else
+#ifdef __wasm__
+#error "without #embed (clang 19 has it) WebAssembly takes weights by --weights=string or file"
+#elif defined _WIN32
+extern const unsigned char model_weights_data[] __asm__("model_weights_data");
+#else
 extern const unsigned char model_weights_data[] __asm__("model_weights_data")
     __attribute__((visibility("hidden")));
+#endif
 #ifdef MODEL_WEIGHTS
 #define MODEL_INCBIN ".incbin \"" MODEL_WEIGHTS "\"\n"
 #define MODEL_INCBIN_MACROS ""
@@ -56,6 +62,12 @@ extern const unsigned char model_weights_data[] __asm__("model_weights_data")
 #define MODEL_WEIGHTS_SECTION "__DATA,__const"
 #endif
 #define MODEL_SECTION ".section " MODEL_WEIGHTS_SECTION "\n"
+#define MODEL_SECTION_END ".text\n"
+#elif defined _WIN32
+#ifndef MODEL_WEIGHTS_SECTION
+#define MODEL_WEIGHTS_SECTION ".rdata"
+#endif
+#define MODEL_SECTION ".section " MODEL_WEIGHTS_SECTION ",\"dr\"\n"
 #define MODEL_SECTION_END ".text\n"
 #else
 #ifndef MODEL_WEIGHTS_SECTION

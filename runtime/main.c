@@ -41,9 +41,58 @@ static void free_memory(void)
     }
 }
 
+#ifdef _WIN32
+/* Names of files are UTF-16 in Windows and UTF-8 here. These are the declarations of <windows.h>,
+ * which also defines names that a model may have. */
+#ifdef __cplusplus
+extern "C" {
+#endif
+__declspec(dllimport) wchar_t *__stdcall GetCommandLineW(void);
+__declspec(dllimport) wchar_t **__stdcall CommandLineToArgvW(const wchar_t *line, int *count);
+__declspec(dllimport) int __stdcall WideCharToMultiByte(unsigned page, unsigned long flags,
+                                                        const wchar_t *from, int length, char *to,
+                                                        int size, const char *unknown, int *used);
+__declspec(dllimport) int __stdcall MultiByteToWideChar(unsigned page, unsigned long flags,
+                                                        const char *from, int length, wchar_t *to,
+                                                        int size);
+#ifdef __cplusplus
+}
+#endif
+#ifdef _MSC_VER
+#pragma comment(lib, "shell32")
+#endif
+enum { PAGE_UTF8 = 65001 };
+
+static char **get_arguments(int *count)
+{
+    wchar_t **wide = CommandLineToArgvW(GetCommandLineW(), count);
+    if (!wide)
+        fail(model_describe()->name, "out of memory");
+    char **words = (char **)get_memory(sizeof(char *) * ((size_t)*count + 1));
+    for (int i = 0; i < *count; i++) {
+        int n = WideCharToMultiByte(PAGE_UTF8, 0, wide[i], -1, NULL, 0, NULL, NULL);
+        words[i] = (char *)get_memory((size_t)n + 1);
+        words[i][0] = 0;
+        WideCharToMultiByte(PAGE_UTF8, 0, wide[i], -1, words[i], n, NULL, NULL);
+    }
+    return words;
+}
+
+static FILE *open_file(const char *path, const char *mode)
+{
+    int n = MultiByteToWideChar(PAGE_UTF8, 0, path, -1, NULL, 0);
+    wchar_t *wide = (wchar_t *)get_memory(sizeof(wchar_t) * ((size_t)n + 1));
+    wide[0] = 0;
+    MultiByteToWideChar(PAGE_UTF8, 0, path, -1, wide, n);
+    return _wfopen(wide, mode[0] == 'r' ? L"rb" : L"wb");
+}
+#else
+static FILE *open_file(const char *path, const char *mode) { return fopen(path, mode); }
+#endif
+
 static void *read_file(const char *path, size_t *nbytes)
 {
-    FILE *f = fopen(path, "rb");
+    FILE *f = open_file(path, "rb");
     if (!f)
         fail(path, strerror(errno));
     size_t n = 0, size = 1 << 16;
@@ -332,7 +381,7 @@ static void write_npy(const char *folder, const struct model_tensor *t, const in
     header[n++] = '\n';
     const unsigned char magic[10] = {
         0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, (unsigned char)(n & 255), (unsigned char)(n >> 8)};
-    FILE *f = fopen(path, "wb");
+    FILE *f = open_file(path, "wb");
     if (!f)
         fail(path, strerror(errno));
     if (fwrite(magic, 1, 10, f) != 10 || fwrite(header, 1, n, f) != n ||
@@ -633,7 +682,28 @@ static int selftest(const char *weights_path, const model_options *options)
 //? end
 
 /* Seconds since the first call, and how many are long compared with the clock's resolution. */
-#ifdef TIME_UTC
+#ifdef _WIN32
+#ifdef __cplusplus
+extern "C" {
+#endif
+union _LARGE_INTEGER; /* 64 bits */
+__declspec(dllimport) int __stdcall QueryPerformanceCounter(union _LARGE_INTEGER *count);
+__declspec(dllimport) int __stdcall QueryPerformanceFrequency(union _LARGE_INTEGER *in_a_second);
+#ifdef __cplusplus
+}
+#endif
+static const double long_time = 1e-4;
+
+static double now(void)
+{
+    static int64_t first;
+    int64_t count = 0, rate = 1;
+    QueryPerformanceFrequency((union _LARGE_INTEGER *)&rate);
+    QueryPerformanceCounter((union _LARGE_INTEGER *)&count);
+    first = first ? first : count;
+    return (double)(count - first) / (double)rate;
+}
+#elif defined TIME_UTC
 static const double long_time = 1e-4;
 
 static double now(void)
@@ -772,6 +842,9 @@ DEVICE_USAGE    for (int k = 0; k < 2; k++)
 DEVICE_FUNCTIONSint main(int argc, char **argv)
 {
     atexit(free_memory);
+#ifdef _WIN32
+    argv = get_arguments(&argc);
+#endif
     const char *folder = NULL, *weights_path = "MODEL_FILE.weights", *command = NULL;
 //? entries
     const char *entry = NULL;

@@ -19,9 +19,11 @@ python='python3 python3-venv'
 reads='libjpeg-dev'    # JPEG as inputs of tgc run; tgc can be built without
 check='g++ clang cmake libcmocka-dev libwebp-dev libopenjp2-7-dev python3-torch python3-torchvision'
 optional='tcc pocl-opencl-icd clinfo zsh fish libclang-rt-dev clang-19 lld-19 llvm-19 gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user'
+optional="$optional wasi-libc libclang-rt-19-dev-wasm32 musl-tools"
 optional="$optional gcc-i686-linux-gnu libc6-dev-i386-cross gcc-s390x-linux-gnu libc6-dev-s390x-cross"
 long='gcc-11 clang-13 clang-15 clang-16 debhelper lintian nix-bin ruby mmdebstrap chromium firefox-esr nodejs'
 wheel='binutils dpkg-dev qemu-user'
+long="$long gcc-mingw-w64-x86-64-win32 wine64"    # 290 and 670 MB
 long="$long gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm lld"
 long="$long gcc-arm-linux-gnueabihf libc6-dev-armhf-cross gcc-riscv64-linux-gnu libc6-dev-riscv64-cross"
 

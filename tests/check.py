@@ -79,6 +79,8 @@ SUITES = [
     ("integer", "tests/exec/integer_test.py", 300, 300, 28,
      "passes/graph/quant/ passes/vector/regroup_bytes.c passes/vector/byte_lookup.c passes/kernel/group_bytes.c runtime/vector_ passes/target/isa"),
     ("portable", "tests/exec/portable_test.py", 300, 3600, 26, "runtime/number.c runtime/math.c runtime/fit.c lib/fit.c"),
+    ("everywhere", "tests/exec/everywhere_test.py", 300, 3600, 18,
+     "runtime/threads.c runtime/incbin.c runtime/main.c backends/program/weights.c"),
     ("arena", "tests/exec/arena_test.py", 300, 300, 18, "passes/place/"),
     ("bands", "tests/exec/bands_test.py", 300, 300, 18, "passes/plan/band"),
     ("masks", "tests/exec/masks_test.py", 300, 1800, 11, "passes/kernel/online passes/kernel/mask_bounds.c passes/graph/mask_tables"),

@@ -258,11 +258,27 @@ static const char order_text[] =
     "#error \"these weights are bytes, the least significant first: let tgc write numbers by "
     "--weights=array\"\n#endif\n\n";
 
+/* Microsoft's compiler says only that a string is too big. */
+enum { STRING_MOST = 65535 };
+static const char string_text[] =
+    "#if defined _MSC_VER && !defined __clang__\n"
+    "#error \"strings of more than 65,535 bytes: let tgc write the weights by --weights=array or "
+    "file\"\n#endif\n\n";
+
 static const char place_text[] =
     "/* -DMODEL_WEIGHTS_SECTION='\".flash\"' puts them into a section of the linker's. */\n"
     "#ifdef MODEL_WEIGHTS_SECTION\n"
     "#define WEIGHTS_PLACE __attribute__((section(MODEL_WEIGHTS_SECTION)))\n"
     "#else\n#define WEIGHTS_PLACE\n#endif\n\n";
+
+static bool has_long_string(const struct schedule *s)
+{
+    int i = 0;
+    for (const struct buffer *b; (b = next_weight(s, &i));)
+        if (b->nbytes >= STRING_MOST)
+            return true;
+    return false;
+}
 
 /* Definitions that the data below needs. */
 static void write_data_prelude(struct program *p, struct text *out)
@@ -280,6 +296,8 @@ static void write_data_prelude(struct program *p, struct text *out)
     }
     if (p->weights != WEIGHTS_ARRAY)
         text_puts(out, order_text);
+    if (p->weights == WEIGHTS_STRING && has_long_string(p->s))
+        text_puts(out, string_text);
     if (p->weights != WEIGHTS_FILE)
         program_write_text(p, out, place_text);
     if (p->weights == WEIGHTS_INCBIN)

@@ -20,6 +20,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
+import foreign
 import graphs as G
 import tgc as T
 from suite import Failure, Skip, Suite, expect
@@ -217,7 +218,7 @@ def build(folder, compiler, flags, exe):
 
 
 def program_name(compiler, flags):
-    return re.sub(r"[^A-Za-z0-9]+", "_", " ".join([compiler, *flags]))
+    return re.sub(r"[^A-Za-z0-9]+", "_", " ".join([compiler, *flags])) + ".exe"        # mingw's gcc would add that
 
 
 def right(name, compiler, flags, runner=(), options=()):
@@ -257,7 +258,13 @@ def here(*tools):
 
 def all_right(compiler, flags, runner=(), options=()):
     """All models; what is refused for one is so for all (but weights of bytes have no order)."""
-    here(compiler, *runner[:1])
+    here(compiler)
+    if runner == ("wine",):
+        runner = foreign.wine(OPTIONS.build)
+    elif runner == ("wasi",):
+        foreign.need_wasi()
+        runner = foreign.wasi()
+    here(*runner[:1])
     problems = []
     for name in MODELS:
         try:
@@ -293,6 +300,13 @@ CROSS = [
     ("riscv64-linux-gnu-gcc", ("-O2", "-static", "-ffast-math", FINITE), "qemu-riscv64", True),
     ("s390x-linux-gnu-gcc", ("-O2", "-static"), "qemu-s390x", False),
     ("s390x-linux-gnu-gcc", ("-O2", "-static", "-ffast-math", FINITE), "qemu-s390x", True),
+    ("clang-19", ("-O2", "--target=wasm32-wasi"), "wasi", False),
+    ("clang-19", ("-O0", "--target=wasm32-wasi"), "wasi", True),
+    ("clang-19", ("-O3", "--target=wasm32-wasi", "-msimd128", "-ffast-math", FINITE), "wasi", True),
+    ("x86_64-w64-mingw32-gcc", ("-O2",), "wine", True),
+    ("x86_64-w64-mingw32-gcc", ("-O0",), "wine", True),
+    ("x86_64-w64-mingw32-gcc", ("-O3", "-ffast-math", FINITE), "wine", True),
+    ("clang-19", ("-O2", "--target=x86_64-w64-mingw32"), "wine", True),
 ]
 for compiler, flags, emulator, slow in CROSS:
     suite.add(f"{compiler} {' '.join(flags)}", all_right, compiler, flags,

@@ -220,12 +220,12 @@ def run_case(tgc, case, folder, options=(), flags=(T.LEVEL,), compiler="gcc", to
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def check_results(case, exe):
-    """Runs the program on the test's inputs."""
+def check_results(case, exe, runner=()):
+    """Runs the program on the test's inputs. runner: an emulator's words."""
     for inputs, outputs in case.data_sets:
         given, _ = border(graph_inputs(case.model), inputs)
         wanted, _ = border(case.model.graph.output, outputs)
-        program = T.Program(exe, [name for name, _ in wanted])
+        program = T.Program(exe, [name for name, _ in wanted], runner)
         results = program.run([array for _, array in given], timeout=60)
         compare_results(case, given, wanted, results)
 
