@@ -208,25 +208,54 @@ static struct uop *move_terms(const struct gradient *g, struct uop *x, struct uo
     return x;
 }
 
+/* The REDUCE by ADD below d's reshapes and permutations, which are noted; NULL: there is none, or
+ * its axes and theirs are too many. */
+enum { CHAIN_MOST = 8 };
+static struct uop *sum_below(struct uop *d, struct uop **chain, int *nchain, int *nsum)
+{
+    struct uop *x = d;
+    int most = 0;
+    *nchain = *nsum = 0;
+    for (; (x->op == OP_RESHAPE || x->op == OP_PERMUTE) && *nchain < CHAIN_MOST; x = x->src[0]) {
+        most = x->ndim > most ? x->ndim : most;
+        chain[(*nchain)++] = x;
+    }
+    if (x->op != OP_REDUCE || REDUCE_OP(x->arg.i) != OP_ADD)
+        return NULL;
+    for (int a = 0; a < x->ndim; a++)
+        *nsum += (int)(REDUCE_AXES(x->arg.i) >> a & 1);
+    most = x->ndim > most ? x->ndim : most;
+    return most + *nsum < MAX_RANK ? x : NULL;
+}
+
 struct gradient_sum gradient_sum_of(const struct gradient *g, struct uop *d)
 {
-    enum { MOST = 8 };
-    struct uop *chain[MOST], *x = d;
-    int nchain = 0, most = 0, nsum = 0;
-    for (; (x->op == OP_RESHAPE || x->op == OP_PERMUTE) && nchain < MOST; x = x->src[0]) {
-        most = x->ndim > most ? x->ndim : most;
-        chain[nchain++] = x;
-    }
-    if (x->op != OP_REDUCE || REDUCE_OP(x->arg.i) != OP_ADD || x->src[0]->op != OP_MUL)
+    struct uop *chain[CHAIN_MOST];
+    int nchain, nsum;
+    struct uop *x = sum_below(d, chain, &nchain, &nsum);
+    if (!x || x->src[0]->op != OP_MUL)
         return (struct gradient_sum){d, NULL, 0};
-    for (int a = 0; a < x->ndim; a++)
-        nsum += (int)(REDUCE_AXES(x->arg.i) >> a & 1);
     struct uop *a = x->src[0]->src[0], *b = x->src[0]->src[1];
-    most = x->ndim > most ? x->ndim : most;
-    if (most + nsum >= MAX_RANK || a->ndim != x->ndim || b->ndim != x->ndim)
+    if (a->ndim != x->ndim || b->ndim != x->ndim)
         return (struct gradient_sum){d, NULL, 0};
     a = move_terms(g, a, chain, nchain, x);
     return (struct gradient_sum){a, move_terms(g, b, chain, nchain, x), nsum};
+}
+
+/* The same without factors, where a window of `taps` terms of each of the sum's is summed anew: if
+ * few are, a single sum has no intermediate results. */
+static struct gradient_sum few_terms_of(const struct gradient *g, struct uop *d, int64_t taps)
+{
+    enum { FEW = 9 };
+    struct uop *chain[CHAIN_MOST];
+    int nchain, nsum;
+    struct uop *x = sum_below(d, chain, &nchain, &nsum);
+    for (int a = 0; x && a < x->ndim; a++)
+        if (REDUCE_AXES(x->arg.i) >> a & 1)
+            taps = sat_mul(taps, x->src[0]->dim[a]->vmax);
+    if (!x || taps > FEW || x->src[0]->dtype != d->dtype)
+        return (struct gradient_sum){d, NULL, 0};
+    return (struct gradient_sum){move_terms(g, x->src[0], chain, nchain, x), NULL, nsum};
 }
 
 /* The axis of x's source along which x's runs unchanged, so that padding may be done there; -1:
@@ -271,42 +300,45 @@ static struct uop *again_above(const struct gradient *g, const struct uop *x, st
     }
 }
 
-/* x with zeros before and behind along the axis, below windows and other movements: they are then
- * of one padded tensor, as those of a convolution are. */
-static struct uop *padded(const struct gradient *g, struct uop *x, int axis, struct uop *before,
-                          struct uop *behind)
+/* x with `gap` zeros after each element of the axis but the last, `before` zeros before them, and
+ * as many behind as make n elements. All of them are below windows, expansions and other movements:
+ * of one tensor that is as small as a convolution's padded input. */
+static struct uop *padded(const struct gradient *g, struct uop *x, int axis, int64_t gap,
+                          struct uop *before, struct uop *n)
 {
     enum { MOST = 32 };
     struct uop *above[MOST], *lo[MAX_RANK], *hi[MAX_RANK];
-    int at[MOST], n = 0, below;
-    while (n < MOST && (below = axis_below(g, x, axis)) >= 0) {
-        above[n] = x;
-        at[n++] = axis;
+    int at[MOST], nabove = 0, below;
+    while (nabove < MOST && (below = axis_below(g, x, axis)) >= 0) {
+        above[nabove] = x;
+        at[nabove++] = axis;
         x = x->src[0];
         axis = below;
     }
+    if (gap)
+        x = spread(g, x, axis, gap);
     for (int a = 0; a < x->ndim; a++)
         lo[a] = hi[a] = uop_int(g->t, 0);
-    lo[axis] = before, hi[axis] = behind;
+    lo[axis] = before;
+    hi[axis] = sym_sub(g->t, sym_sub(g->t, n, before), x->dim[axis]);
     x = uop_pad(g->t, x, lib_scalar(g->l, x, 0), lo, hi);
-    struct uop *size = x->dim[axis];
-    while (n-- > 0)
-        x = again_above(g, above[n], x, at[n], size);
+    while (nabove-- > 0)
+        x = again_above(g, above[nabove], x, at[nabove], n);
     return x;
 }
 
+/* Windows over n elements of an axis: taps k of window o at i = stride * o + dilation * k. */
+struct windows { int axis; struct uop *n, *taps; int64_t stride, dilation; };
+
 /* d[.. o ..] -> [.. i, k ..], the element of d at which tap k of window o = (i - dilation * k) /
  * stride lies, 0 where there is none. The taps run backwards, from n - 1 to 0. */
-static struct uop *positions(const struct gradient *g, struct uop *d, const struct uop *u, int axis)
+static struct uop *positions(const struct gradient *g, struct uop *d, const struct windows *w)
 {
     struct tgc *t = g->t;
-    struct uop *taps = u->dim[axis + 1], *n = u->src[0]->dim[axis];
-    if (WINDOW_STRIDE(u->arg.i) > 1)
-        d = spread(g, d, axis, WINDOW_STRIDE(u->arg.i) - 1);
     struct uop *before =
-        sym_mul(t, sym_sub(t, taps, uop_int(t, 1)), uop_int(t, WINDOW_DILATION(u->arg.i)));
-    d = padded(g, d, axis, before, sym_sub(t, n, d->dim[axis]));
-    return uop_window(t, d, axis, n, taps, 1, WINDOW_DILATION(u->arg.i));
+        sym_mul(t, sym_sub(t, w->taps, uop_int(t, 1)), uop_int(t, w->dilation));
+    d = padded(g, d, w->axis, w->stride - 1, before, sym_add(t, w->n, before));
+    return uop_window(t, d, w->axis, w->n, w->taps, 1, w->dilation);
 }
 
 /* The adjoint of windows side by side, d[.. o, k ..]: each element is in one window, or past the
@@ -337,6 +369,66 @@ static bool are_of_place_and_tap(struct gradient *g, struct uop *a, struct uop *
     return !(gradient_axes_of(g, b) >> axis & 1) && !(gradient_axes_of(g, a) >> (axis + 1) & 1);
 }
 
+/* Windows of stride s over x are windows of stride 1 over the rows of x'[q, r] = x[s * q + r],
+ *
+ *      x[s * o + k]  =  x'[o + m, r],   k = s * m + r,   m < height, r < width
+ *
+ * so an element of x has as many terms as there are m, instead of one for each k of which most are
+ * zeros. axis: of q; where x' is x, height is the number of taps, and there is no axis r. */
+struct rows { int64_t stride, height, width, taps; };
+
+static bool find_rows(const struct gradient *g, const struct uop *u, struct rows *r)
+{
+    int axis = WINDOW_AXIS(u->arg.i);
+    int64_t n;
+    *r = (struct rows){.stride = WINDOW_STRIDE(u->arg.i)};
+    if (r->stride == 1 || WINDOW_DILATION(u->arg.i) != 1 ||
+        !uop_const_int(u->dim[axis + 1], &r->taps) ||
+        !uop_is_int(sym_mod(g->t, u->src[0]->dim[axis], uop_int(g->t, r->stride)), 0))
+        return false;
+    n = r->taps;
+    r->width = n < r->stride ? n : r->stride;
+    r->height = (n + r->width - 1) / r->width;
+    return true;
+}
+
+/* x[.. k ..] -> [.. m, r ..], with zeros for taps that there are not. */
+static struct uop *split_taps(const struct gradient *g, struct uop *x, int axis,
+                              const struct rows *r)
+{
+    struct uop *dim[MAX_RANK];
+    bool is_same = uop_is_int(x->dim[axis], 1) && r->taps > 1;    /* for all taps */
+    for (int a = 0; a < x->ndim; a++)
+        dim[a < axis ? a : a + 1] = x->dim[a];
+    dim[axis] = uop_int(g->t, is_same ? 1 : r->height);
+    dim[axis + 1] = uop_int(g->t, is_same ? 1 : r->width);
+    if (!is_same && r->height * r->width > r->taps)
+        x = padded(g, x, axis, 0, uop_int(g->t, 0), uop_int(g->t, r->height * r->width));
+    return uop_reshape(g->t, x, dim, x->ndim + 1);
+}
+
+/* d[.. q, r ..] -> [.. i ..], with zeros where r is past the taps. */
+static struct uop *join_rows(const struct gradient *g, struct uop *d, int axis,
+                             const struct rows *r)
+{
+    struct uop *dim[MAX_RANK], *lo[MAX_RANK], *hi[MAX_RANK];
+    for (int a = 0; a < d->ndim; a++) {
+        lo[a] = hi[a] = uop_int(g->t, 0);
+        dim[a <= axis ? a : a - 1] = d->dim[a];
+    }
+    hi[axis + 1] = uop_int(g->t, r->stride - r->width);
+    dim[axis] = sym_mul(g->t, d->dim[axis], uop_int(g->t, r->stride));
+    d = uop_pad(g->t, d, lib_scalar(g->l, d, 0), lo, hi);
+    return uop_reshape(g->t, d, dim, d->ndim - 1);
+}
+
+/* x[.. k ..] with the taps backwards, split where there are rows. */
+static struct uop *backwards(const struct gradient *g, struct uop *x, int axis,
+                             const struct rows *r)
+{
+    return uop_flip(g->t, r ? split_taps(g, x, axis, r) : x, 1u << axis);
+}
+
 /* Element i of x is in the windows o whose tap k is at i = stride * o + dilation * k, so its
  * adjoint is a sum over k. Where the adjoint is a sum of products of which one factor does not
  * depend on k and the other does not on o, as that of a convolution, it is a transposed
@@ -345,27 +437,41 @@ static void give_window(struct gradient *g, const struct uop *u, struct uop *d)
 {
     struct tgc *t = g->t;
     struct uop *x = u->src[0], *zero = uop_int(t, 0), *one = uop_int(t, 1), *terms;
-    int axis = WINDOW_AXIS(u->arg.i);
-    uint32_t tap = 1u << (axis + 1);
+    int axis = WINDOW_AXIS(u->arg.i), ndim = u->ndim;
+    struct windows w = {axis, x->dim[axis], u->dim[axis + 1], WINDOW_STRIDE(u->arg.i),
+                        WINDOW_DILATION(u->arg.i)};
+    struct rows rows, *r = NULL;
     struct gradient_sum s = gradient_sum_of(g, d);
-    if (s.b && are_of_place_and_tap(g, s.b, s.a, axis)) {
-        struct uop *a = s.a;
-        s.a = s.b, s.b = a;
-    }
-    if (s.b && are_of_place_and_tap(g, s.a, s.b, axis)) {
-        struct uop *a = lib_narrow(g->l, s.a, axis + 1, zero, one);
-        struct uop *b = lib_narrow(g->l, uop_flip(t, s.b, tap), axis, zero, one);
-        a = positions(g, lib_squeeze(g->l, a, tap), u, axis);
-        terms = lib_mul(g->l, a, uop_expand(t, b, a->dim));
-    } else if (are_side_by_side(u, axis)) {
+    bool is_product = s.b && (are_of_place_and_tap(g, s.a, s.b, axis) ||
+                              are_of_place_and_tap(g, s.b, s.a, axis));
+    if (!is_product && are_side_by_side(u, axis)) {
         gradient_give(g, x, side_by_side(g, d, u, axis));
         return;
-    } else {
-        s.nsum = 0;
-        terms = diagonal(g, positions(g, uop_flip(t, d, tap), u, axis), axis + 1);
     }
-    uint32_t summed = ((1u << s.nsum) - 1) << (terms->ndim - s.nsum) | tap;
-    gradient_give(g, x, gradient_sum(g, terms, summed, false));
+    if (ndim + (is_product ? s.nsum : 0) + 1 < MAX_RANK && find_rows(g, u, &rows)) {
+        r = &rows;
+        w = (struct windows){axis, sym_div(t, w.n, uop_int(t, r->stride)),
+                             uop_int(t, r->height), 1, 1};
+    }
+    if (is_product) {
+        bool is_first = are_of_place_and_tap(g, s.a, s.b, axis);
+        struct uop *a = lib_narrow(g->l, is_first ? s.a : s.b, axis + 1, zero, one);
+        struct uop *b = lib_narrow(g->l, is_first ? s.b : s.a, axis, zero, one);
+        b = backwards(g, b, axis + 1, r);
+        a = positions(g, lib_squeeze(g->l, a, 1u << (axis + 1)), &w);
+        if (r)
+            a = lib_unsqueeze(g->l, a, (int64_t[]){axis + 2}, 1);
+        struct uop *dim[MAX_RANK];
+        for (int k = 0; k < a->ndim; k++)
+            dim[k] = r && k == axis + 2 ? b->dim[k] : a->dim[k];
+        terms = lib_mul(g->l, uop_expand(t, a, dim), uop_expand(t, b, dim));
+    } else {
+        s = few_terms_of(g, d, w.taps->vmax);
+        terms = diagonal(g, positions(g, backwards(g, s.a, axis + 1, r), &w), axis + 1);
+    }
+    uint32_t summed = ((1u << s.nsum) - 1) << (terms->ndim - s.nsum) | 1u << (axis + 1);
+    d = gradient_sum(g, terms, summed, false);
+    gradient_give(g, x, r ? join_rows(g, d, axis, r) : d);
 }
 
 static void give_joined(struct gradient *g, const struct uop *u, struct uop *d)

@@ -2,6 +2,7 @@
 expression's result, weighted at random, by each input, in f64.
 """
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -92,6 +93,9 @@ class Gradients:
         folder = self.folder(name, m)
         T.must(T.run([self.tgc, "m.onnx", "-o", f"m.{form}"], cwd=folder))
         return (folder / f"m.{form}").read_text()
+
+    def arena(self, name, m):
+        return json.loads(T.must(T.run([self.tgc, "info", "--json", "m.onnx"], cwd=self.folder(name, m))).out)["arena_bytes"]
 
     def check(self, name, nodes, variables, weights=(), opset=OPSET):
         """nodes make r out of the variables; y is the sum of r times fixed random numbers."""

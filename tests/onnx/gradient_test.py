@@ -81,11 +81,21 @@ for name, shape, kernel, attributes in (
         ("stride and dilation", (2, 1, 11), (3,), {"strides": [3], "dilations": [2], "pads": [2, 1]}),
         ("elements that no window reads", (1, 1, 8), (2,), {"strides": [3]}),
         ("one window", (1, 1, 4), (4,), {}),
+        ("rows of the stride", (2, 1, 8), (3,), {"strides": [2], "pads": [1, 1]}),
+        ("rows of the stride, three terms each", (1, 1, 9), (7,), {"strides": [3], "pads": [2, 1]}),
+        ("rows of the stride, one term each", (1, 1, 9), (3,), {"strides": [3]}),
+        ("rows of a stride beyond the kernel", (1, 1, 8), (2,), {"strides": [4]}),
+        ("rows of two strides", (1, 1, 6, 8), (3, 5), {"strides": [2, 4], "pads": [1, 2, 1, 2]}),
+        ("rows along one of two axes", (1, 1, 7, 8), (3, 3), {"strides": [2, 2]}),
         ("three dimensions", (1, 1, 3, 4, 4), (2, 3, 2), {"strides": [1, 1, 2]})):
     suite.add(f"Conv, {name}", check, f"Conv, {name}", one("Conv", ["x", "w"], **attributes),
               {"x": draw(*shape), "w": draw(2, 1, *kernel)})
 suite.add("MaxPool", check, "MaxPool", one("MaxPool", ["x"], kernel_shape=[2, 3], strides=[1, 2]),
           {"x": draw(1, 2, 4, 7)})
+for size, kernel, stride, pads in ((8, 3, 2, 1), (8, 5, 2, 0), (9, 3, 2, 1), (9, 4, 3, 0)):
+    for kind in "MaxPool", "AveragePool":
+        suite.add(f"{kind}, {kernel} of stride {stride} over {size}", check, f"{kind} {size} {kernel}",
+                  one(kind, ["x"], kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[pads] * 4), {"x": draw(1, 2, size, size)})
 suite.add("AveragePool", check, "AveragePool",
           one("AveragePool", ["x"], kernel_shape=[2, 2], pads=[1, 1, 0, 0]), {"x": draw(1, 2, 4, 3)})
 suite.add("LayerNormalization", check, "LayerNormalization", one("LayerNormalization", ["x", "s", "b"]),
@@ -199,20 +209,30 @@ def refused():
           {"table": table, "rows": rows})
 
 
-def window(rank, stride):
+def window(rank, stride, size):
     """The forward's sum and the gradient's, which reads one tensor with zeros around it."""
     nodes = [G.node("Conv", ["x", "w"], ["c"], strides=[stride] * rank, pads=[1] * 2 * rank), G.node("Mul", ["c", "c"], ["y"]),
              gradient(["x", "w"], ["d"], ["x"], "y", ["w"])]
-    variables = {"x": draw(1, 2, *[9] * rank), "w": draw(3, 2, *[3] * rank)}
-    text = GRADIENTS.text(f"window {rank} {stride}", model(nodes, variables, ["d"]))
+    variables = {"x": draw(1, 2, *[size] * rank), "w": draw(3, 2, *[3] * rank)}
+    text = GRADIENTS.text(f"window {rank} {stride} {size}", model(nodes, variables, ["d"]))
     expect("window(" in text and "scatter" not in text and text.count("reduce(") == 2, text)
     expect(stride > 1 or text.count(" pad(") <= 2, text)
 
 
 for rank in 1, 2, 3:
-    for stride in 1, 2:
-        suite.add(f"the gradient of a window is no scatter; a convolution's is one sum of products: {rank} axes, stride {stride}",
-                  window, rank, stride)
+    for stride, size in (1, 9), (2, 9), (2, 8):
+        suite.add(f"the gradient of a window is no scatter; a convolution's is one sum of products: {rank} axes of {size}, stride {stride}",
+                  window, rank, stride, size)
+
+
+@suite.case("the gradient of a strided convolution keeps nothing for each pair of channels")
+def strided():
+    for size, stride in (15, 2), (16, 2), (16, 4), (17, 3):
+        nodes = [G.node("Conv", ["x", "w"], ["c"], strides=[stride] * 2, pads=[1] * 4), G.node("Mul", ["c", "c"], ["y"]),
+                 gradient(["x", "w"], ["d"], ["x"], "y", ["w"])]
+        x, w = draw(2, 24, size, size), draw(32, 24, 3, 3)
+        arena = GRADIENTS.arena(f"strided {size} {stride}", model(nodes, {"x": x, "w": w}, ["d"]))
+        expect(arena < 6 * (x.nbytes + w.nbytes), f"{arena} bytes, of {x.nbytes} and {w.nbytes}")
 
 
 @suite.case("a step of training lowers the loss")
