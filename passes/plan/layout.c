@@ -345,9 +345,25 @@ static bool is_summed_whole(const struct nest *m, int operand)
     return true;
 }
 
+/* Whether the reduction's ranges are of one buffer alone: its elements are summed, scaled or not. */
+static bool is_of_one(const struct nest *m)
+{
+    const struct buffer *one = NULL;
+    for (int k = 1; k < m->reduce->nsrc; k++)
+        for (int i = 0; i < m->nload; i++) {
+            const struct buffer *b = uop_buffer_of(m->load[i]->src[0]);
+            if (!operands_has(nest_axis(m, m->reduce->src[k]).reads, i))
+                continue;
+            if (one && one != b)
+                return false;
+            one = b;
+        }
+    return true;
+}
+
 /* Whether the sum is the same along a range of the store: it is computed outside of that loop, and
- * no layer. It has products of two tensors, as in the gradient of a batch's statistics, or few
- * terms, as in that of a pool's maximum. */
+ * no layer. It has products of two tensors, as in the gradient of a batch's statistics, or is of
+ * one tensor, or has few terms, as in that of a pool's maximum. */
 static bool is_statistic(const struct nest *m)
 {
     bool same = false, two = false;
@@ -361,7 +377,7 @@ static bool is_statistic(const struct nest *m)
         for (int k = 0; k < i; k++)
             two |= uop_buffer_of(m->load[i]->src[0]) != uop_buffer_of(m->load[k]->src[0]) &&
                    is_summed_whole(m, i) && is_summed_whole(m, k);
-    return two || (same && terms < COLUMNS_MIN);
+    return two || (same && (terms < COLUMNS_MIN || is_of_one(m)));
 }
 
 /* A layer's votes: the axes that its values share with its weights should be innermost. */
