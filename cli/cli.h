@@ -50,7 +50,7 @@ void instance_print_maker(const struct instance *p, const struct instance *other
 
 /* Seconds: of each kernel in the present run, the least of all runs, and the least of whole
  * runs. */
-struct kernel_times { double *now, *least, run; int n, open; double since; };
+struct kernel_times { double *now, *least, run; int n, open, nrun; double since; };
 /* Sets p's hook, before instance_prepare() or instance_restart(). */
 void times_hook(struct tgc *t, struct kernel_times *s, struct instance *p);
 void times_on_kernel(void *user, int index, const char *kernel);
@@ -58,6 +58,8 @@ void times_on_kernel(void *user, int index, const char *kernel);
 void times_begin(struct kernel_times *s);
 /* Runs several times: run and least[]. false: a diagnostic. */
 bool times_of_runs(struct tgc *t, struct instance *p, struct kernel_times *s);
+/* The present run, or runs, ended: least[]. */
+void times_end(struct kernel_times *s);
 /* least[] from the only run. */
 void times_of_one_run(struct kernel_times *s);
 /* A line for each kernel: us, share of all kernels, GFLOP/s and GB/s at the dimensions' upper
@@ -67,7 +69,10 @@ void times_write(struct text *out, struct tgc *t, const struct model *m, const s
 /* The same as the elements of a JSON list. */
 void times_write_json(struct text *out, struct tgc *t, const struct model *m,
                       const struct instance *p, const struct kernel_times *times);
-/* The table on standard error, at DEBUG=2. */
+/* The table on standard error. */
+void times_print(struct tgc *t, const struct model *m, const struct instance *p,
+                 const struct kernel_times *times);
+/* The same at DEBUG=2, of the only run. */
 void times_print_one_run(struct tgc *t, const struct model *m, const struct instance *p,
                          struct kernel_times *times);
 

@@ -1,11 +1,34 @@
 /* cmd_train.c - tgc train: trains, writes the model, says on standard output what it came to. */
 #include "cli/cli.h"
 
+/* DEBUG=2: each kernel's least time of a step. `user`: struct kernel_times */
+static void hook(void *user, struct tgc *t, struct instance *p)
+{
+    times_hook(t, user, p);
+}
+
+static void begin(void *user)
+{
+    times_begin(user);
+}
+
+static void end(void *user)
+{
+    times_end(user);
+}
+
+static void print(void *user, struct tgc *t, const struct model *m, const struct instance *p)
+{
+    times_print(t, m, p, user);
+}
+
 enum exit_status cmd_train(struct tgc *t, const struct options *o)
 {
     struct train_epoch e;
     struct text x = {.t = t};
-    if (!train_model(t, o, &e))
+    struct kernel_times times;
+    struct train_watch watch = {&times, hook, begin, end, print};
+    if (!train_model(t, o, o->debug >= 2 ? &watch : NULL, &e))
         return EXIT_FAILED;
     if (o->json) {
         train_put_json(&x, &e);

@@ -47,10 +47,18 @@ void times_begin(struct kernel_times *s)
     s->open = -1;
 }
 
+void times_end(struct kernel_times *s)
+{
+    for (int k = 0; k < s->n; k++)
+        if (s->nrun == 0 || s->now[k] < s->least[k])
+            s->least[k] = s->now[k];
+    s->nrun++;
+}
+
 bool times_of_runs(struct tgc *t, struct instance *p, struct kernel_times *s)
 {
     double total = 0;
-    s->run = 0;
+    s->run = 0, s->nrun = 0;
     for (int i = -WARM_UP; i < MAX_RUNS && (i < MIN_RUNS || total < min_seconds) &&
                            (total < max_seconds || i < 1);
          i++) {
@@ -64,9 +72,7 @@ bool times_of_runs(struct tgc *t, struct instance *p, struct kernel_times *s)
         total += run;
         if (s->run == 0 || run < s->run)
             s->run = run;
-        for (int k = 0; k < s->n; k++)
-            if (i == 0 || s->now[k] < s->least[k])
-                s->least[k] = s->now[k];
+        times_end(s);
     }
     return true;
 }
@@ -140,16 +146,22 @@ void times_write_json(struct text *out, struct tgc *t, const struct model *m,
     }
 }
 
-void times_print_one_run(struct tgc *t, const struct model *m, const struct instance *p,
-                         struct kernel_times *times)
+void times_print(struct tgc *t, const struct model *m, const struct instance *p,
+                 const struct kernel_times *times)
 {
     struct text x = {.t = t};
-    if (t->debug < 2)
-        return;
-    times_of_one_run(times);
     times_write(&x, t, m, p, times);
     for (const char *s = x.s; *s; s += strcspn(s, "\n") + 1) {
         print_escaped(stderr, mem_printf(t, "%.*s", (int)strcspn(s, "\n"), s));
         fputc('\n', stderr);
     }
+}
+
+void times_print_one_run(struct tgc *t, const struct model *m, const struct instance *p,
+                         struct kernel_times *times)
+{
+    if (t->debug < 2)
+        return;
+    times_of_one_run(times);
+    times_print(t, m, p, times);
 }

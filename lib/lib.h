@@ -672,10 +672,20 @@ struct train_epoch {
     bool has_valid, has_accuracy, has_scale;
     double loss_scale; int64_t skipped;     /* has_scale: of the next step; steps so far */
 };
+/* Who watches the program that trains: when it is built, but not prepared; around each step's runs;
+ * and after the last one. */
+struct train_watch {
+    void *user;
+    void (*built)(void *user, struct tgc *t, struct instance *p);
+    void (*begin_step)(void *user);
+    void (*end_step)(void *user);
+    void (*done)(void *user, struct tgc *t, const struct model *m, const struct instance *p);
+};
 /* Trains the model of o by o->training, and writes o->output. A line for each epoch goes to the
- * listener. *written: what was written, measured again on all data. false: diagnostics; a
- * checkpoint is as it was before. */
-bool train_model(struct tgc *t, const struct options *o, struct train_epoch *written);
+ * listener. watch: NULL, nobody does. *written: what was written, measured again on all data.
+ * false: diagnostics; a checkpoint is as it was before. */
+bool train_model(struct tgc *t, const struct options *o, const struct train_watch *watch,
+                 struct train_epoch *written);
 /* "{"epoch": 3, ...}\n" */
 void train_put_json(struct text *x, const struct train_epoch *e);
 

@@ -45,8 +45,12 @@ static bool run_epoch(struct trainer *r)
         enum stream_status status = dataset_stream_next(&r->stream, &b);
         if (status != STREAM_BATCH)
             return diag_error(r->t, NULL, "%s", r->stream.error);
+        if (r->watch)
+            r->watch->begin_step(r->watch->user);
         if (!train_step(r, &b, &loss) || !train_check_loss(r, LOST_IN_STEPS, loss))
             return false;
+        if (r->watch)
+            r->watch->end_step(r->watch->user);
         double now = clock_seconds();
         r->seconds = before + now - start;
         if (now - shown > 0.1) {
@@ -265,15 +269,18 @@ static bool train(struct trainer *r, struct train_epoch *written)
     return ok && write_model(r);
 }
 
-bool train_model(struct tgc *t, const struct options *o, struct train_epoch *written)
+bool train_model(struct tgc *t, const struct options *o, const struct train_watch *watch,
+                 struct train_epoch *written)
 {
     struct trainer *r = MEM_NEW(t, struct trainer);
-    *r = (struct trainer){.t = t, .o = *o, .files = outputs_new(t)};
+    *r = (struct trainer){.t = t, .o = *o, .watch = watch, .files = outputs_new(t)};
     if (!outputs_may_write(r->files, o->output))
         return false;
     bool ok = train(r, written);
     if (!ok)
         outputs_discard(r->files);
+    else if (watch)
+        watch->done(watch->user, t, &r->model, &r->program);
     instance_close(&r->program);
     return ok;
 }

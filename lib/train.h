@@ -28,6 +28,7 @@ struct trainer {
     struct train_options as;
     struct train_graph graph;
     struct instance program;
+    const struct train_watch *watch;        /* NULL: nobody */
     struct uop *draw;               /* by which the model's Dropouts draw; NULL: it has none */
     struct fed *fed; int nfed;
     int64_t batch, micro;           /* samples of a step, and of a run */

@@ -81,7 +81,11 @@ static bool compile(struct trainer *r)
     if (!training_fit(r->t, &r->o, name, &r->model, lower, r))
         return false;
     r->model.schedule->in_arena = r->o.training.detect_nan;
-    return instance_build(r->t, &r->o, &r->model, &r->program);
+    if (!instance_build(r->t, &r->o, &r->model, &r->program))
+        return false;
+    if (r->watch)
+        r->watch->built(r->watch->user, r->t, &r->program);
+    return true;
 }
 
 /* The loss has a weight for each sample of a run. */
