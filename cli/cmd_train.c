@@ -30,6 +30,8 @@ enum exit_status cmd_train(struct tgc *t, const struct options *o)
     struct train_watch watch = {&times, hook, begin, end, print};
     if (!train_model(t, o, o->debug >= 2 ? &watch : NULL, &e))
         return EXIT_FAILED;
+    if (!e.is_told)
+        return EXIT_DONE;
     if (o->json) {
         train_put_json(&x, &e);
         fputs(x.s, stdout);

@@ -91,6 +91,8 @@ struct training_options {
     const char **freeze; int nfreeze; size_t cap_freeze;
     struct lora *lora; int nlora; size_t cap_lora;
     int early_stop;                 /* 0: all epochs */
+    int devices, parts;             /* processes, parts of a step; 0: one, as many as processes */
+    double timeout;                 /* seconds that a process waits for others; 0: the default */
     bool emits;                     /* --train: compile writes a program that trains */
 };
 struct options {
@@ -670,6 +672,7 @@ struct train_epoch {
     int64_t step;                   /* steps made so far */
     double loss, seconds, accuracy, valid_loss, valid_accuracy;
     bool has_valid, has_accuracy, has_scale;
+    bool is_told;                   /* by this process: others that trained with it are silent */
     double loss_scale; int64_t skipped;     /* has_scale: of the next step; steps so far */
 };
 /* Who watches the program that trains: when it is built, but not prepared; around each step's runs;

@@ -151,6 +151,9 @@ bool option_apply_training(struct parser *p, const struct given *g)
     case OPTION_EARLY_STOP:
         ok = read_count(p, g, 1, INT32_MAX, &n), o->early_stop = (int)n;
         break;
+    case OPTION_DEVICES: ok = read_count(p, g, 1, 256, &n), o->devices = (int)n; break;
+    case OPTION_PARTS: ok = read_count(p, g, 1, 65536, &n), o->parts = (int)n; break;
+    case OPTION_TIMEOUT: ok = read_positive(p, g, &o->timeout); break;
     case OPTION_LOG: ok = read_log(p, g); break;
     case OPTION_PLOT: ok = read_plot(p, g); break;
     case OPTION_CHECKPOINT: o->checkpoint = g->value; break;

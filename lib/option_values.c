@@ -604,6 +604,9 @@ bool option_apply(struct parser *p, const struct given *g)
     case OPTION_EARLY_STOP:
     case OPTION_DETECT_NAN:
     case OPTION_LOG:
+    case OPTION_DEVICES:
+    case OPTION_PARTS:
+    case OPTION_TIMEOUT:
     case OPTION_PLOT:
     case OPTION_CHECKPOINT:
     case OPTION_RESUME:

@@ -12,6 +12,8 @@
 
 static const double seconds_between_checkpoints = 30;
 
+static bool is_first_rank(const struct trainer *r) { return r->ranks.rank == 0; }
+
 static void show_progress(struct trainer *r)
 {
     enum { WIDTH = 24 };
@@ -33,6 +35,7 @@ bool train_start_stream(struct trainer *r)
                                .epoch = r->epoch,
                                .step = r->seen / r->batch,
                                .epochs = r->o.training.epochs};
+    train_own_rows(r, r->batch / r->nrank, &o);
     return train_stream(r, false, &o, &r->stream);
 }
 
@@ -59,7 +62,7 @@ static bool run_epoch(struct trainer *r)
         }
         if (b.is_last)
             return true;
-        if (now - kept > seconds_between_checkpoints) {
+        if (is_first_rank(r) && now - kept > seconds_between_checkpoints) {
             if (!train_write_checkpoint(r))
                 return false;
             kept = now;
@@ -128,7 +131,8 @@ static bool end_epoch(struct trainer *r)
                             .has_accuracy = r->graph.train.correct >= 0,
                             .accuracy = r->correct_sum / (double)r->seen,
                             .has_valid = o->nvalid > 0};
-    if (!train_save_state(r, r->state) || !train_check_weights(r) || !note_scale(r, &e) ||
+    if (!train_save_state(r, r->state) || !train_check_weights(r) || !train_check_ranks(r) ||
+        !note_scale(r, &e) ||
         (e.has_valid && !evaluate(r, true, &e.valid_loss, &e.valid_accuracy)))
         return false;
     report_epoch(r, &e);
@@ -141,8 +145,10 @@ static bool end_epoch(struct trainer *r)
     r->epoch++;
     r->total_seconds += r->seconds;
     r->seen = 0, r->loss_sum = 0, r->correct_sum = 0, r->seconds = 0;
-    return train_log(r, &e) && train_plot(r, r->history, r->nhistory) &&
-           train_write_checkpoint(r) && train_note_state(r);
+    if (is_first_rank(r) && !(train_log(r, &e) && train_plot(r, r->history, r->nhistory) &&
+                              train_write_checkpoint(r)))
+        return false;
+    return train_note_state(r);
 }
 
 static bool allocate(struct trainer *r)
@@ -241,22 +247,26 @@ static void say_what_trains(struct trainer *r)
         text_puts(&x, "; the loss takes what the output's softmax is of");
     if (r->graph.scale >= 0)
         text_puts(&x, "; the loss is scaled, dynamically");
-    text_printf(&x, "; %lld samples, %lld steps an epoch\n", (long long)r->data.nsample,
+    text_printf(&x, "; %lld samples, %lld steps an epoch", (long long)r->data.nsample,
                 (long long)(r->steps / r->o.training.epochs));
+    if (r->nrank > 1)
+        text_printf(&x, "; %d processes", r->nrank);
+    text_puts(&x, "\n");
     report_text(r->t, x.s);
 }
 
 static bool train(struct trainer *r, struct train_epoch *written)
 {
     bool found = false;
-    if (!model_load(r->t, &r->o, &r->model) || !train_open_data(r) || !train_build(r) ||
+    if (!train_join(r) || (is_first_rank(r) && !outputs_may_write(r->files, r->o.output)) ||
+        !model_load(r->t, &r->o, &r->model) || !train_open_data(r) || !train_build(r) ||
         !allocate(r))
         return false;
     say_what_trains(r);
-    if (r->o.training.resume && !train_read_checkpoint(r, &found))
+    if (r->o.training.resume && is_first_rank(r) && !train_read_checkpoint(r, &found))
         return false;
     r->logged = found;
-    if (!train_begin_checks(r))
+    if (!train_share_start(r) || !train_begin_checks(r))
         return false;
     bool ok = is_over(r) || train_start_stream(r);
     while (ok && !is_over(r))
@@ -266,7 +276,19 @@ static bool train(struct trainer *r, struct train_epoch *written)
     ok = ok && measure(r, written);
     if (!ok)
         train_find_kernel(r);
-    return ok && write_model(r);
+    return ok && (!is_first_rank(r) || write_model(r));
+}
+
+/* A compile that is stopped, for want of memory or by the listener, does not leave this function in
+ * a copy of the process. */
+static bool train_guarded(struct trainer *r, struct train_epoch *written, bool *stopped)
+{
+    jmp_buf outer;
+    memcpy(&outer, &r->t->stop, sizeof outer);
+    *stopped = setjmp(r->t->stop) != 0;
+    bool ok = !*stopped && train(r, written);
+    memcpy(&r->t->stop, &outer, sizeof outer);
+    return ok;
 }
 
 bool train_model(struct tgc *t, const struct options *o, const struct train_watch *watch,
@@ -276,10 +298,14 @@ bool train_model(struct tgc *t, const struct options *o, const struct train_watc
     *r = (struct trainer){.t = t, .o = *o, .watch = watch, .files = outputs_new(t)};
     if (!outputs_may_write(r->files, o->output))
         return false;
-    bool ok = train(r, written);
+    bool stopped, ok = train_guarded(r, written, &stopped);
+    written->is_told = is_first_rank(r);
+    train_end_ranks(r, ok);
+    if (stopped)
+        tgc_stop(t);
     if (!ok)
         outputs_discard(r->files);
-    else if (watch)
+    else if (watch && written->is_told)
         watch->done(watch->user, t, &r->model, &r->program);
     instance_close(&r->program);
     return ok;

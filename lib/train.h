@@ -3,6 +3,7 @@
  *      train_data.c: files -> data sets, whose arrays fit the model's inputs
  *      train_build.c: model -> the graph of its training -> code in this process
  *      train_run.c: steps and evaluations of it
+ *      train_ranks.c: processes that share each step
  *      train_finite.c: losses and weights that are NaN or infinite, and where that begins
  *      train_keep.c: checkpoints, the best state, the log
  *      train_plot.c: the curves as a picture
@@ -13,6 +14,7 @@
 
 #include "lib/lib.h"
 #include "runtime/loader/loader.h"
+#include "runtime/ranks/ranks.h"
 
 /* What feeds an input of an entry: the model's inputs in order, then the target. The names of its
  * arrays in the data sets, and for pictures what struct stream_field has. */
@@ -32,6 +34,12 @@ struct trainer {
     struct uop *draw;               /* by which the model's Dropouts draw; NULL: it has none */
     struct fed *fed; int nfed;
     int64_t batch, micro;           /* samples of a step, and of a run */
+    /* in_parts: a step is of nparts parts, whose results are added up here; each of nrank processes
+     * takes as many of them. Samples of a part */
+    bool in_parts; int nparts, nrank; int64_t part;
+    struct ranks ranks;
+    struct ranks_tree tree;
+    void *scratch;                  /* of ranks_sum() */
     bool is_one;                    /* the model has no axis for samples: micro is 1 */
     int64_t step, steps;            /* done, and of all epochs */
     int epoch;                      /* the present one, from 0 */
@@ -73,6 +81,10 @@ bool train_build(struct trainer *r);
 
 /* One step with a batch of the training set, which does not count if *loss is not finite. */
 bool train_step(struct trainer *r, const struct stream_batch *b, double *loss);
+/* One run of a step that several runs make: n samples from `at` on; `run` is its number since the
+ * beginning, by which elements drop. */
+bool train_run(struct trainer *r, int64_t run, const struct stream_batch *b, int64_t at, int64_t n,
+               double *loss, double *correct);
 /* The mean loss and the share of correct samples (-1: no classes) of a data set. */
 bool train_evaluate(struct trainer *r, bool is_valid, double *loss, double *accuracy);
 
@@ -89,6 +101,32 @@ bool train_check_weights(struct trainer *r);
  * after that. */
 void train_find_kernel(struct trainer *r);
 
+/* -------------------------------------------------------------------------------- train_ranks.c */
+
+/* Which ranks there are; joins those of a launcher. false: a diagnostic */
+bool train_join(struct trainer *r);
+/* Nothing is printed but diagnostics: another rank tells. */
+void train_be_quiet(struct trainer *r);
+/* The samples of a part. needs: batch. false: they do not divide */
+bool train_divide(struct trainer *r);
+/* --devices: makes the other processes. needs: the program is built, and there are no threads */
+bool train_start_ranks(struct trainer *r);
+/* Memory for sums; whether all ranks do the same training. needs: the program is prepared */
+bool train_begin_ranks(struct trainer *r);
+/* All ranks get the states, and the place in the data, that rank 0 has. */
+bool train_share_start(struct trainer *r);
+/* in_parts: the runs of a batch, by all ranks, with their sums as the update's inputs. */
+bool train_sum_parts(struct trainer *r, const struct stream_batch *b, double *loss,
+                     double *correct);
+/* Of batches of `each` rows for each rank, this rank's. */
+void train_own_rows(const struct trainer *r, int64_t each, struct stream_options *o);
+/* x[n], n <= 3, summed over all ranks. */
+bool train_sum_numbers(struct trainer *r, double *x, int n);
+/* Whether r->state is the same in all ranks. */
+bool train_check_ranks(struct trainer *r);
+/* Returns in rank 0, and in what a launcher has started; ends the copies of --devices. */
+void train_end_ranks(struct trainer *r, bool ok);
+
 /* ------------------------------------------------------------------------------------- train.c */
 
 /* The batches from the present epoch and step on, to the end of all epochs. */
@@ -96,6 +134,8 @@ bool train_start_stream(struct trainer *r);
 
 /* --------------------------------------------------------------------------------- train_keep.c */
 
+/* Of what decides the steps to come. */
+void train_identify(const struct trainer *r, unsigned char *digest);
 bool train_log(struct trainer *r, const struct train_epoch *e);
 /* train_plot.c: the picture of --plot, of n epochs. */
 bool train_plot(struct trainer *r, const struct train_epoch *e, int n);

@@ -64,7 +64,8 @@ static bool lower(struct tgc *t, void *user, int nsegment, struct model *m,
                                    .draw = r->draw,
                                    .is_one = r->is_one,
                                    .nsegment = nsegment,
-                                   .accumulate = r->micro < r->batch};
+                                   .accumulate = r->in_parts || r->micro < r->batch,
+                                   .is_summed_outside = r->in_parts};
     set_target(r);
     if (!train_lower(t, &at, m->graph, &r->as, &r->graph))
         return false;
@@ -101,7 +102,7 @@ static bool check_weights(struct trainer *r)
 
 bool train_build(struct trainer *r)
 {
-    return train_match_data(r) && compile(r) && train_check_classes(r) &&
+    return train_match_data(r) && compile(r) && train_check_classes(r) && train_start_ranks(r) &&
            instance_allocate_inputs(r->t, &r->program) &&
-           instance_prepare(r->t, &r->o, &r->program) && check_weights(r);
+           instance_prepare(r->t, &r->o, &r->program) && check_weights(r) && train_begin_ranks(r);
 }

@@ -1,8 +1,8 @@
 /* train_data.c - from files to the inputs of a training's entries.
  *
  * An array's leading axis counts the samples. Where the model's inputs have a first axis of open
- * size, a run takes a whole batch; where it is fixed, that many samples; where an array has one
- * axis more than the input, one sample.
+ * size, a run takes a whole batch, or its part where the batch has parts; where it is fixed, that
+ * many samples; where an array has one axis more than the input, one sample.
  */
 #include "lib/train.h"
 
@@ -48,9 +48,10 @@ bool train_open_data(struct trainer *r)
         !open_files(r, &r->valid, o->valid, o->nvalid))
         return false;
     r->batch = o->batch ? o->batch : r->data.nsample < 32 ? r->data.nsample : 32;
-    return r->batch <= r->data.nsample ||
-           diag_error(r->t, NULL, "--batch=%lld is more than the %lld samples of --data",
-                      (long long)r->batch, (long long)r->data.nsample);
+    if (r->batch > r->data.nsample)
+        return diag_error(r->t, NULL, "--batch=%lld is more than the %lld samples of --data",
+                          (long long)r->batch, (long long)r->data.nsample);
+    return train_divide(r);
 }
 
 /* ------------------------------------------------------------------------------------- matching */
@@ -146,7 +147,7 @@ static bool fit_input(struct trainer *r, const struct model_input *in,
     int rank = f->to_layout ? (int)strlen(f->to_layout) : a->rank;
     int extra = in->has_shape ? rank - in->ndim : 0;
     bool fits = extra == 0 || extra == 1;
-    *micro = extra == 1 ? 1 : in->has_shape && in->dim[0] > 0 ? in->dim[0] : r->batch;
+    *micro = extra == 1 ? 1 : in->has_shape && in->dim[0] > 0 ? in->dim[0] : r->part;
     struct onnx_shape_option shape = {.input = in->name, .ndim = rank - extra};
     for (int i = extra; i < rank && fits; i++) {
         shape.dim[i - extra] = i == 0 ? *micro : delivered(r, a, source_axis(f, a, i));

@@ -98,17 +98,47 @@ struct head {
     int64_t step, epoch, seen, best_epoch, nbytes, nhistory;
     double loss_sum, correct_sum, seconds, total_seconds, best;
 };
-static const char magic[16] = "tgc training 3";
+static const char magic[16] = "tgc training 4";
 
-/* Of all that decides the steps to come. */
-static void identify(const struct trainer *r, unsigned char out[DIGEST_NBYTES])
+/* Sums of gradients are 0 between two steps, and the number of runs, or of processes, decides
+ * whether there are any. */
+static bool is_kept(const struct trainer *r, int state)
+{
+    int sum = r->graph.sum;
+    return sum < 0 || state < sum || state >= sum + r->graph.nparam;
+}
+
+static size_t state_nbytes(const struct program_tensor *x)
+{
+    size_t n = x->element_bytes;
+    for (int a = 0; a < x->rank; a++)
+        n *= (size_t)x->dim[a].size;
+    return n;
+}
+
+static void add_states(const struct trainer *r, struct digest *d)
+{
+    const struct program_info *info = r->program.info;
+    digest_add_number(d, r->graph.identity);
+    for (int i = 0; i < info->state_count; i++) {
+        const struct program_tensor *x = &info->states[i].input;
+        if (!is_kept(r, i))
+            continue;
+        digest_add_string(d, x->name);
+        digest_add_string(d, x->dtype);
+        for (int a = 0; a < x->rank; a++)
+            digest_add_number(d, (uint64_t)x->dim[a].size);
+    }
+}
+
+void train_identify(const struct trainer *r, unsigned char *out)
 {
     const struct training_options *o = &r->o.training;
     struct digest_key key;
     struct digest d;
     digest_key(&key, "tgc train", 9);
     digest_begin(&d, &key);
-    digest_add_number(&d, r->model.graph->state_hash);
+    add_states(r, &d);
     digest_add_number(&d, (uint64_t)r->data.nsample);
     digest_add_number(&d, (uint64_t)r->batch);
     digest_add_number(&d, o->seed);
@@ -137,19 +167,42 @@ static const char *checkpoint_path(const struct trainer *r)
 }
 
 /* What follows the head of a checkpoint, in order. */
-enum { PARTS = 3 };
 struct part { void *data; size_t nbytes; };
 
-static void list_parts(const struct trainer *r, const struct head *h, struct part *part)
+static void list_states(const struct trainer *r, unsigned char *block, struct part *part, int *n)
 {
-    size_t nbytes = r->program.info->state_bytes;
+    const struct program_info *info = r->program.info;
+    for (int i = 0; i < info->state_count; i++) {
+        const struct program_tensor *x = &info->states[i].input;
+        if (is_kept(r, i))
+            part[(*n)++] = (struct part){block + x->offset, state_nbytes(x)};
+    }
+}
+
+/* Returns [*n] parts. */
+static struct part *list_parts(const struct trainer *r, const struct head *h, int *n)
+{
+    size_t most = 2 * (size_t)r->program.info->state_count + 1;
+    struct part *part = mem_array(r->t, most, sizeof *part);
     part[0] = (struct part){r->history, (size_t)h->nhistory * sizeof *r->history};
-    part[1] = (struct part){r->state, nbytes};
-    part[2] = (struct part){r->best_state, h->best_epoch ? nbytes : 0};
+    *n = 1;
+    list_states(r, r->state, part, n);
+    if (h->best_epoch)
+        list_states(r, r->best_state, part, n);
+    return part;
+}
+
+static int64_t states_nbytes(const struct trainer *r)
+{
+    const struct program_info *info = r->program.info;
+    size_t nbytes = 0;
+    for (int i = 0; i < info->state_count; i++)
+        nbytes += is_kept(r, i) ? state_nbytes(&info->states[i].input) : 0;
+    return (int64_t)nbytes;
 }
 
 /* Of the whole checkpoint, which ends with it. */
-static void digest_parts(const struct head *h, const struct part *part,
+static void digest_parts(const struct head *h, const struct part *part, int n,
                          unsigned char out[DIGEST_NBYTES])
 {
     struct digest_key key;
@@ -157,19 +210,19 @@ static void digest_parts(const struct head *h, const struct part *part,
     digest_key(&key, "tgc train", 9);
     digest_begin(&d, &key);
     digest_add(&d, h, sizeof *h);
-    for (int i = 0; i < PARTS; i++)
+    for (int i = 0; i < n; i++)
         digest_add(&d, part[i].data, part[i].nbytes);
     digest_end(&d, out);
 }
 
 static bool write_parts(const struct trainer *r, const struct head *h, FILE *f)
 {
-    struct part part[PARTS];
+    int n;
+    const struct part *part = list_parts(r, h, &n);
     unsigned char digest[DIGEST_NBYTES];
-    list_parts(r, h, part);
-    digest_parts(h, part, digest);
+    digest_parts(h, part, n, digest);
     bool ok = fwrite(h, sizeof *h, 1, f) == 1;
-    for (int i = 0; i < PARTS && ok; i++)
+    for (int i = 0; i < n && ok; i++)
         ok = !part[i].nbytes || fwrite(part[i].data, part[i].nbytes, 1, f) == 1;
     return ok && fwrite(digest, sizeof digest, 1, f) == 1;
 }
@@ -186,9 +239,9 @@ bool train_write_checkpoint(struct trainer *r)
     h.loss_sum = r->loss_sum, h.correct_sum = r->correct_sum;
     h.best = r->best, h.best_epoch = r->best_epoch;
     h.nhistory = r->nhistory;
-    h.nbytes = (int64_t)r->program.info->state_bytes;
+    h.nbytes = states_nbytes(r);
     memcpy(h.magic, magic, sizeof magic);
-    identify(r, h.identity);
+    train_identify(r, h.identity);
     if (mkdir(dir, 0777) != 0 && errno != EEXIST)
         return diag_error(r->t, &(struct place){.file = dir}, "the directory cannot be made: %s",
                           strerror(errno));
@@ -209,21 +262,26 @@ bool train_write_checkpoint(struct trainer *r)
 static bool read_parts(struct trainer *r, const struct head *h, FILE *f)
 {
     enum { MOST_EPOCHS = 1 << 24 };
-    struct part part[PARTS];
+    int n;
     unsigned char digest[DIGEST_NBYTES], said[DIGEST_NBYTES];
     if (h->nhistory < 0 || h->nhistory > MOST_EPOCHS || h->best_epoch < 0 ||
         h->best_epoch > h->nhistory)
         return false;
     if (h->best_epoch && !r->best_state && /* --early-stop was given then, and is not now */
-        !(r->best_state = pages_allocate(r->t, (size_t)h->nbytes, "the best epoch's states")))
+        !(r->best_state = pages_allocate(r->t, r->program.info->state_bytes,
+                                         "the best epoch's states")))
         return false;
+    if (!train_save_state(r, r->state)) /* which has a head, too */
+        return false;
+    if (h->best_epoch)
+        memcpy(r->best_state, r->state, r->program.info->state_bytes);
     r->history = mem_array(r->t, (size_t)h->nhistory + 1, sizeof *r->history);
     r->nhistory = (int)h->nhistory, r->cap_history = (size_t)h->nhistory + 1;
-    list_parts(r, h, part);
-    for (int i = 0; i < PARTS; i++)
+    const struct part *part = list_parts(r, h, &n);
+    for (int i = 0; i < n; i++)
         if (part[i].nbytes && fread(part[i].data, part[i].nbytes, 1, f) != 1)
             return false;
-    digest_parts(h, part, digest);
+    digest_parts(h, part, n, digest);
     return fread(said, sizeof said, 1, f) == 1 && memcmp(said, digest, sizeof said) == 0 &&
            fgetc(f) == EOF;
 }
@@ -240,9 +298,9 @@ bool train_read_checkpoint(struct trainer *r, bool *found)
     if (!f)
         return errno == ENOENT || diag_error(r->t, &at, "cannot be opened: %s", strerror(errno));
     bool ok = fread(&h, sizeof h, 1, f) == 1 && memcmp(h.magic, magic, sizeof magic) == 0;
-    identify(r, identity);
+    train_identify(r, identity);
     bool is_ours = ok && memcmp(h.identity, identity, sizeof identity) == 0 &&
-                   h.nbytes == (int64_t)r->program.info->state_bytes;
+                   h.nbytes == states_nbytes(r);
     bool is_whole = is_ours && read_parts(r, &h, f);
     held_release(held);
     if (ok && !is_ours)

@@ -73,23 +73,43 @@ static void set_draw(struct trainer *r, const struct train_entry *e, int64_t run
     memcpy(r->program.input[e->draw].data, &draw, sizeof draw);
 }
 
-bool train_step(struct trainer *r, const struct stream_batch *b, double *loss)
+bool train_run(struct trainer *r, int64_t run, const struct stream_batch *b, int64_t at, int64_t n,
+               double *loss, double *correct)
 {
     const struct train_entry *e = &r->graph.train;
-    double correct = 0;
-    int64_t n = b->n;
-    *loss = 0;
-    if (!r->as.accumulate)
-        set_step_inputs(r, e);
-    for (int64_t at = 0; at < n; at += r->micro) {
-        int64_t some = n - at < r->micro ? n - at : r->micro;
-        if (e->draw >= 0)
-            set_draw(r, e, r->step * ((r->batch + r->micro - 1) / r->micro) + at / r->micro);
-        if (!run_samples(r, e, b, at, some, 1 / (double)n))
+    if (e->draw >= 0)
+        set_draw(r, e, run);
+    if (!run_samples(r, e, b, at, n, 1 / (double)b->n))
+        return false;
+    *loss = output_of(r, e->loss);
+    *correct = e->correct >= 0 ? output_of(r, e->correct) : 0;
+    return true;
+}
+
+/* The runs of a batch, one after the other; what they have in common is in states. */
+static bool run_batch(struct trainer *r, const struct stream_batch *b, double *loss,
+                      double *correct)
+{
+    int64_t run = r->step * ((r->batch + r->micro - 1) / r->micro);
+    *loss = *correct = 0;
+    for (int64_t at = 0; at < b->n; at += r->micro, run++) {
+        double own_loss, own_correct;
+        if (!train_run(r, run, b, at, b->n - at < r->micro ? b->n - at : r->micro, &own_loss,
+                       &own_correct))
             return false;
-        *loss += output_of(r, e->loss);
-        correct += e->correct >= 0 ? output_of(r, e->correct) : 0;
+        *loss += own_loss;
+        *correct += own_correct;
     }
+    return true;
+}
+
+bool train_step(struct trainer *r, const struct stream_batch *b, double *loss)
+{
+    double correct;
+    if (!r->as.accumulate)
+        set_step_inputs(r, &r->graph.train);
+    if (!(r->in_parts ? train_sum_parts : run_batch)(r, b, loss, &correct))
+        return false;
     if (!isfinite(*loss))
         return true;
     if (r->as.accumulate) {
@@ -99,8 +119,8 @@ bool train_step(struct trainer *r, const struct stream_batch *b, double *loss)
             return false;
     }
     r->step++;
-    r->seen += n;
-    r->loss_sum += *loss * (double)n;
+    r->seen += b->n;
+    r->loss_sum += *loss * (double)b->n;
     r->correct_sum += correct;
     return true;
 }
@@ -109,24 +129,31 @@ bool train_evaluate(struct trainer *r, bool is_valid, double *loss, double *accu
 {
     const struct train_entry *e = &r->graph.evaluate;
     struct stream_options o = {
-        .batch = r->micro, .epochs = 1, .in_order = true, .evaluates = true};
+        .batch = r->micro * r->nrank, .epochs = 1, .in_order = true, .evaluates = true};
     struct stream s;
     struct stream_batch b;
-    double sum = 0, correct = 0, total = 0;
+    enum { LOSS, CORRECT, TOTAL, NUMBERS };
+    double sum[NUMBERS] = {0};
     enum stream_status status;
+    train_own_rows(r, r->micro, &o);
     if (!train_stream(r, is_valid, &o, &s))
         return false;
     while ((status = dataset_stream_next(&s, &b)) == STREAM_BATCH) {
-        if (!run_samples(r, e, &b, 0, b.n, 1))
+        int64_t left = b.n - o.first_row, n = left < r->micro ? left : r->micro;
+        if (n <= 0)
+            continue;
+        if (!run_samples(r, e, &b, o.first_row, n, 1))
             break;
-        sum += output_of(r, e->loss) * (e->weight < 0 ? (double)b.n : 1);
-        correct += e->correct >= 0 ? output_of(r, e->correct) : 0;
-        total += (double)b.n;
+        sum[LOSS] += output_of(r, e->loss) * (e->weight < 0 ? (double)n : 1);
+        sum[CORRECT] += e->correct >= 0 ? output_of(r, e->correct) : 0;
+        sum[TOTAL] += (double)n;
     }
     if (status == STREAM_FAILED)
         diag_error(r->t, NULL, "%s", s.error);
     dataset_stream_stop(&s);
-    *loss = sum / total;
-    *accuracy = e->correct >= 0 ? correct / total : -1;
-    return status == STREAM_ENDED;
+    if (status != STREAM_ENDED || !train_sum_numbers(r, sum, NUMBERS))
+        return false;
+    *loss = sum[LOSS] / sum[TOTAL];
+    *accuracy = e->correct >= 0 ? sum[CORRECT] / sum[TOTAL] : -1;
+    return true;
 }

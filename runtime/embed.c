@@ -213,7 +213,7 @@ static int read_types(const char *s, struct type *type, int most)
 /* The file's name without its extension; "host" for all of host/. */
 static void stem_of(const char *path, char *stem, size_t size)
 {
-    static const char *const folders[] = {"host", "loader"};
+    static const char *const folders[] = {"host", "loader", "ranks"};
     const char *slash = strrchr(path, '/');
     for (size_t i = 0; i < sizeof folders / sizeof *folders && slash; i++) {
         size_t n = strlen(folders[i]);

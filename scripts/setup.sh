@@ -20,6 +20,7 @@ reads='libjpeg-dev'    # JPEG as inputs of tgc run; tgc can be built without
 check='g++ clang cmake libcmocka-dev libwebp-dev libopenjp2-7-dev python3-torch python3-torchvision'
 optional='tcc pocl-opencl-icd clinfo zsh fish libclang-rt-dev clang-19 lld-19 llvm-19 gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user'
 optional="$optional wasi-libc libclang-rt-19-dev-wasm32 musl-tools"
+optional="$optional openmpi-bin"    # processes that train together, in the tests
 optional="$optional gcc-i686-linux-gnu libc6-dev-i386-cross gcc-s390x-linux-gnu libc6-dev-s390x-cross"
 long='gcc-11 clang-13 clang-15 clang-16 debhelper lintian nix-bin ruby mmdebstrap chromium firefox-esr nodejs'
 wheel='binutils dpkg-dev qemu-user'
@@ -49,6 +50,7 @@ as_root() {
 # What works counts as present, wherever it comes from; only what cannot be tried has to be a package.
 have() {
     case $1 in
+    openmpi-bin) command -v mpirun >/dev/null ;;
     nodejs) command -v node >/dev/null ;;
     gcc | g++ | make | cmake | mmdebstrap | meson | clang | clang-19 | chromium | firefox-esr | pkg-config | python3 | zsh | fish) command -v "$1" >/dev/null ;;
     gcc-aarch64-linux-gnu) command -v aarch64-linux-gnu-gcc >/dev/null ;;

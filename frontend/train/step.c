@@ -40,6 +40,7 @@ struct training {
     struct uop **input; int ninput; size_t cap_input;
     struct graph_output *output; int noutput; size_t cap_output;
     struct uop **host; int nhost; size_t cap_host;
+    struct uop **next;                              /* [nstatistic], where the caller sums them */
     uint64_t identity;
     struct kept { struct graph_kept to; struct uop *value; } *kept; int nkept; size_t cap_kept;
     struct graph_entry *entry; int nentry; size_t cap_entry;
@@ -360,7 +361,11 @@ static bool run_forward(struct training *s, struct train_entry *e, struct uop **
             return false;
         now = lib_cast(&s->l, old->dtype, now);
         struct uop *follow = lib_binaryf(&s->l, OP_MUL, now, 1 - k->momentum);
-        keep(s, old, lib_add(&s->l, lib_binaryf(&s->l, OP_MUL, old, k->momentum), follow));
+        struct uop *next = lib_add(&s->l, lib_binaryf(&s->l, OP_MUL, old, k->momentum), follow);
+        if (s->o->is_summed_outside)
+            s->next[i] = next;
+        else
+            keep(s, old, next);
     }
     return true;
 }
@@ -663,6 +668,7 @@ static bool add_steps_of_runs(struct training *s, struct train_entry *e)
     struct uop **sum = mem_array(s->t, (size_t)n + 1, sizeof *sum);
     if (!begin_gradients(s, "gradients", e, dx))
         return false;
+    made->sum = s->nstate;
     for (int i = 0; i < n; i++) {
         const char *name = uop_buffer_of(made->param[i])->name;
         name = mem_printf(s->t, "%s.gradient", name);
@@ -679,6 +685,39 @@ static bool add_steps_of_runs(struct training *s, struct train_entry *e)
         keep(s, sum[i], lib_full(&s->l, sum[i]->dtype, 0, sum[i]->dim, sum[i]->ndim));
     end_entry(s);
     return true;
+}
+
+/* The two entries of a step whose runs' results the caller adds up. */
+static bool add_steps_of_ranks(struct training *s, struct train_entry *e)
+{
+    struct train_graph *made = s->made;
+    int n = made->nparam, nstatistic = made->nstatistic;
+    struct uop **dx = mem_array(s->t, (size_t)n + 1, sizeof *dx);
+    s->next = mem_array(s->t, (size_t)nstatistic + 1, sizeof *s->next);
+    if (!begin_gradients(s, "gradients", e, dx))
+        return false;
+    made->given = s->noutput;
+    for (int i = 0; i < n + nstatistic; i++) {
+        const struct uop *of = i < n ? made->param[i] : made->statistic[i - n];
+        new_output(s, mem_printf(s->t, "%s.%s", uop_buffer_of(of)->name, i < n ? "gradient" : "next"),
+                   i < n ? dx[i] : s->next[i - n]);
+    }
+    end_entry(s);
+    begin_entry(s, "update", &made->update);
+    made->taken = s->ninput;
+    for (int i = 0; i < n + nstatistic; i++) {
+        struct uop *of = i < n ? made->param[i] : made->statistic[i - n];
+        const char *name = mem_printf(s->t, "%s.sum", uop_buffer_of(of)->name);
+        struct uop *sum = new_input(s, of->dtype, of->dim, of->ndim, name);
+        if (i < n)
+            dx[i] = sum;
+        else
+            keep(s, of, sum);
+    }
+    struct step_inputs in = add_step_inputs(s, &made->update);
+    bool ok = add_update(s, &in, dx);
+    end_entry(s);
+    return ok;
 }
 
 /* The model as it is, with the parameters as they are. */
@@ -707,10 +746,14 @@ static bool add_training(struct training *s)
 {
     struct train_graph *made = s->made;
     made->update.number = -1;
+    made->sum = -1;
+    made->identity = s->identity;
     add_scale(s);
     if (s->o->blocks)
         return add_run(s) && add_step(s, &made->train) && add_steps_of_runs(s, &made->gradients);
-    return s->o->accumulate ? add_steps_of_runs(s, &made->train) : add_step(s, &made->train);
+    return !s->o->accumulate         ? add_step(s, &made->train)
+           : s->o->is_summed_outside ? add_steps_of_ranks(s, &made->train)
+                                     : add_steps_of_runs(s, &made->train);
 }
 
 /* ------------------------------------------------------------------------------------- exported */

@@ -9,9 +9,12 @@
  * A program whose parameters are blocks of its caller has "train", "gradients", "update",
  * "evaluate", and before them "run": the model's inputs -> its outputs. In this process, where
  * several runs make one step (accumulate), "train" is two entries: "gradients" adds to
- * states, "update" makes the step and clears them. Parameters are states: their first values are
- * the model's weights. The loss of a run is the sum over its samples of weight times loss. So 1/n
- * for each of n samples gives their mean, and a sample of weight 0 only fills the batch.
+ * states, "update" makes the step and clears them. Where several processes make one step, their
+ * gradients leave and reach these entries as outputs and inputs (is_summed_outside).
+ *
+ * Parameters are states: their first values are the model's weights. The loss of a run is the sum
+ * over its samples of weight times loss. So 1/n for each of n samples gives their mean, and a sample
+ * of weight 0 only fills the batch.
  *
  * All of it is tensor uops made before any pass: a step fuses, is tiled and threaded as inference
  * is.
@@ -107,6 +110,9 @@ struct train_options {
     struct uop *draw;               /* the number of a run, by which it drops elements; or NULL */
     uint64_t seed; double learning_rate;    /* blocks: what the program has of them */
     bool accumulate;                /* several runs make a step */
+    /* with accumulate: gradients and the next running statistics are outputs of a run, and what the
+     * caller makes of those of all runs is inputs of the update */
+    bool is_summed_outside;
     int nsegment;                   /* of the forward part, for train_compute_again(); 0: one */
     bool blocks;                    /* of a program with the caller's blocks: all entries */
     bool is_one;                    /* the model takes one sample, and has no axis for them */
@@ -121,6 +127,11 @@ struct train_graph {
     int ninput;                     /* of the model, in each entry that runs it, from `input` on */
     /* update.number -1: train makes the step. blocks: all of them, and train makes the step */
     struct train_entry run, train, gradients, update, evaluate;
+    /* is_summed_outside: the first of the outputs of a run, and of the inputs of the update, each
+     * [nparam] gradients and [nstatistic] running statistics */
+    int given, taken;
+    int sum;                        /* accumulate: the first of [nparam] states; -1: none */
+    uint64_t identity;              /* train_identity() of what does not train */
     int nparam; struct uop **param; /* states, in the order of first use */
     int nadapter; struct adapter *adapter;
     int nstatistic; struct uop **statistic;    /* states: running means and variances */

@@ -193,6 +193,8 @@ struct stream_options {
     bool in_order;       /* samples as the files have them, in each epoch */
     bool evaluates;      /* nothing is drawn: no shift, no flip, and crop takes the middle */
     bool no_thread;      /* batches are made when they are asked for */
+    /* Of each batch nrow rows, from first_row on, are made; others are not touched. nrow 0: all */
+    int64_t first_row, nrow;
     int nfield;
     const struct stream_field *field;
 };

@@ -54,7 +54,10 @@ static bool stream_fill_rows(struct stream_state *s, struct stream_slot *slot, i
     const struct loader_augment *g = s->augment[field];
     enum loader_type type = s->array[field].type;
     size_t nbytes = (size_t)s->array[field].row_nelem * loader_type_nbytes(type);
-    for (int64_t i = 0; i < slot->batch.n; i++) {
+    const struct stream_options *o = &s->options;
+    const int64_t n = slot->batch.n, first = o->nrow ? o->first_row : 0;
+    const int64_t end = o->nrow && o->nrow < n - first ? first + o->nrow : n;
+    for (int64_t i = first; i < end; i++) {
         int64_t sample = slot->index[i];
         uint8_t *to = slot->data[field] + (size_t)i * nbytes;
         const uint8_t *row = loader_row(a, sample, &s->decoder, slot->error);

@@ -1,0 +1,307 @@
+"""One training by several processes: losses and bits beside one process, by processes of its own and by MPI; processes
+that die, hang or train something else; the transports by themselves."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "lib")]
+
+import numpy as np
+
+import tgc as T
+from networks import NETWORKS, samples, weights_of
+from suite import Skip, Suite, expect
+
+suite = Suite("ranks")
+OPTIONS = suite.parse()
+BUILD = Path(OPTIONS.build).resolve()
+TGC = T.find_tgc(OPTIONS.build).resolve()
+SCRATCH = T.scratch(BUILD / "test-scratch" / "ranks")
+DRIVER = BUILD / "tests" / "train" / "ranks_driver"
+case = suite.folder_case(SCRATCH)
+STEPS = 50
+# a rank for each process, as many as there are; no plugin looks at a network's hardware
+ALONE = {"OMPI_MCA_btl": "self,vader", "OMPI_MCA_plm": "isolated", "OMPI_MCA_hwloc_base_binding_policy": "none",
+         "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+def mpirun(n, *words):
+    if not shutil.which("mpirun"):
+        raise Skip("no mpirun: the package openmpi-bin has it")
+    return ["mpirun", "-n", str(n), *words]
+
+
+def run(words, folder, status=0, **more):
+    return T.must(T.run(words, cwd=folder, env=ALONE, timeout=60, **more), status)
+
+
+def words_of(network, log, out, *more):
+    return [TGC, "train", "m.onnx", "--data", "d.npz", "--loss=cross_entropy", "--optimizer=adam", "--lr=0.01", "--batch=24",
+            f"--epochs={STEPS}", f"--log={log}", "-o", out, *more]
+
+
+def losses_of(path):
+    return [json.loads(line)["loss"] for line in open(path)]
+
+
+def make(folder, network):
+    network, shape = NETWORKS[network]
+    network(folder)
+    samples(folder, shape, "cross_entropy")
+
+
+# --------------------------------------------------------------------------------- losses and bits
+
+def check_losses(network):
+    """Batch norm's statistics are those of a part of the batch, so one process in one run has others."""
+    folder = T.scratch(SCRATCH / f"losses-{network}")
+    make(folder, network)
+    ways = {"one": [], "parts": ["--parts=4"], "two": ["--devices=2", "--parts=4"], "four": ["--devices=4"], "halves": ["--devices=2"]}
+    if network != "mlp" and not OPTIONS.all:
+        del ways["two"], ways["halves"]
+    for name, more in ways.items():
+        run(words_of(network, f"{name}.jsonl", f"{name}.onnx", *more), folder)
+    if shutil.which("mpirun"):
+        for n, more in ((4, []), (2, ["--parts=4"])) if OPTIONS.all else ((2, ["--parts=4"]),) if network == "mlp" else ((4, []),):
+            run(mpirun(n, *words_of(network, f"mpi{n}.jsonl", f"mpi{n}.onnx", *more)), folder)
+            ways[f"mpi{n}"] = more
+    want = losses_of(folder / "parts.jsonl")
+    for name in ways.keys() - {"one", "halves"}:
+        expect(losses_of(folder / f"{name}.jsonl") == want, f"{name}: other losses\n{losses_of(folder / f'{name}.jsonl')}\n{want}")
+        expect((folder / f"{name}.onnx").read_bytes() == (folder / "parts.onnx").read_bytes(), f"{name}: other bytes")
+    expect(want[-1] < 0.7 * want[0] and len(want) == STEPS, f"nothing was learned: {want}")
+    one = losses_of(folder / "one.jsonl")
+    if network != "cnn":
+        for name in ways.keys() & {"parts", "halves"}:
+            got = losses_of(folder / f"{name}.jsonl")
+            expect(np.allclose(got, one, 1e-5, 1e-5), f"{name}:\n{got}, in one run\n{one}")
+    else:
+        expect(one != want, "the statistics of a batch are those of its parts")
+    shutil.rmtree(folder)
+
+
+for network in "mlp", "cnn", "transformer":
+    suite.add(f"{network}: {STEPS} steps beside one process", check_losses, network)
+
+
+@case("the sum of parts is the gradient of the batch, in f64")
+def exact_sum(folder):
+    """By sgd without momentum the step is the gradient: three processes beside one, a last batch that is smaller."""
+    make(folder, "mlp")
+    for name, more in ("one", []), ("three", ["--devices=3"]):
+        run([TGC, "train", "m.onnx", "--data", "d.npz", "--loss=cross_entropy", "--optimizer=sgd", "--lr=0.5", "--batch=15", "--epochs=1",
+             "-o", f"{name}.onnx", *more], folder)
+    given, one, three = (weights_of(folder / f"{n}.onnx") for n in ("m", "one", "three"))
+    for name, w in given.items():
+        expect(np.allclose(three[name], one[name], 1e-5, 1e-6), f"{name}: {abs(three[name] - one[name]).max()}")
+        expect(abs(one[name] - w).max() > 1e-3, f"{name} does not train")
+
+
+@case("options of a training go with processes")
+def options(folder):
+    make(folder, "mlp.f16")
+    words = ["--clip=0.3", "--loss-scale=dynamic", "--schedule=cosine,warmup=3", "--valid", "d.npz", "--early-stop=40", "--plot=p.svg"]
+    for name, more in ("parts", ["--parts=2"]), ("two", ["--devices=2"]):
+        done = run(words_of("mlp", f"{name}.jsonl", f"{name}.onnx", *words, *more), folder)
+        expect(len(done.out.splitlines()) == 1 and done.err.count("epoch 1/") == 1, f"more than one process tells:\n{done.out}{done.err}")
+    both = [[{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in open(folder / f"{n}.jsonl")] for n in ("parts", "two")]
+    for a, b in zip(*both):
+        near = [abs(a.pop(key) - b.pop(key)) < 1e-6 for key in ("valid_loss",)]       # its sum is not by parts
+        expect(a == b and all(near), f"{a}\n{b}")
+    expect((folder / "two.onnx").read_bytes() == (folder / "parts.onnx").read_bytes(), "other bytes")
+
+
+@case("another number of processes goes on from a checkpoint")
+def resume(folder):
+    make(folder, "cnn")
+    whole = words_of("cnn", "whole.jsonl", "whole.onnx", "--parts=4")
+    run(whole, folder)
+    words = ["--checkpoint=kept", "--resume"]
+    for n, epochs in (4, 10), (1, 20), (2, 30), (4, STEPS):
+        run([*words_of("cnn", "log.jsonl", "out.onnx", *words, "--parts=4", f"--devices={n}"), f"--epochs={epochs}"], folder)
+    expect((folder / "out.onnx").read_bytes() == (folder / "whole.onnx").read_bytes(), "other bytes than without breaks")
+    expect(losses_of(folder / "log.jsonl") == losses_of(folder / "whole.jsonl"), "other losses than without breaks")
+    # one run, several runs and several processes have the same checkpoint
+    make(folder, "mlp")
+    for n, more in enumerate((["--devices=2"], [], ["--devices=3"])):
+        run([*words_of("mlp", "log.jsonl", "out.onnx", "--checkpoint=other", "--resume", *more), f"--epochs={n + 1}"], folder)
+
+
+@case("processes of a training on a device of OpenCL")
+def on_devices(folder):
+    import opencl
+    opencl.need_device()
+    make(folder, "mlp")
+    for name, more in ("parts", ["--parts=2"]), ("two", ["--devices=2"]):
+        run([*words_of("mlp", f"{name}.jsonl", f"{name}.onnx", "--target=opencl", *more), "--epochs=5"], folder)
+    expect((folder / "two.onnx").read_bytes() == (folder / "parts.onnx").read_bytes(), "other bytes")
+
+
+# ------------------------------------------------------------------------------------ what is lost
+
+def processes_of(root):
+    """The process and all that it has started, with their command's first word."""
+    found, todo = [], [root]
+    while todo:
+        pid = todo.pop()
+        found.append(pid)
+        for task in Path(f"/proc/{pid}/task").glob("*/children"):
+            try:
+                todo += [int(word) for word in task.read_text().split()]
+            except OSError:
+                pass
+    return found
+
+
+def workers_of(root):
+    def is_tgc(pid):
+        try:
+            return os.readlink(f"/proc/{pid}/exe") == str(TGC)
+        except OSError:
+            return False
+    return [pid for pid in processes_of(root) if is_tgc(pid)]
+
+
+def lose(folder, words, n, kind, wait):
+    """Starts the training, does `kind` to one of its n workers after a while; its status, seconds until its end, messages."""
+    with open(folder / "err.txt", "wb") as err:
+        process = subprocess.Popen([str(w) for w in words], cwd=folder, env={**os.environ, **ALONE}, stdout=subprocess.DEVNULL, stderr=err)
+        end = time.monotonic() + 40
+        while time.monotonic() < end and (len(workers_of(process.pid)) < n or not (folder / "kept" / "checkpoint").exists()):
+            time.sleep(0.02)
+        workers = workers_of(process.pid)
+        expect(len(workers) == n, f"{len(workers)} processes of {n}:\n{(folder / 'err.txt').read_text()[-2000:]}")
+        time.sleep(wait)
+        os.kill(workers[-1], kind)
+        start = time.monotonic()
+        try:
+            status = process.wait(30)
+        except subprocess.TimeoutExpired:
+            for pid in processes_of(process.pid):
+                os.kill(pid, signal.SIGKILL)
+            process.wait()
+            expect(False, f"it hangs:\n{(folder / 'err.txt').read_text()[-2000:]}")
+    left = [pid for pid in workers if Path(f"/proc/{pid}/exe").exists() and pid in workers_of(pid)]
+    expect(not left, f"processes are left: {left}")
+    return status, time.monotonic() - start, (folder / "err.txt").read_text()
+
+
+def check_lost(way, n, times):
+    """At a random point of a step; afterwards the checkpoint loads. Before all have started, a launcher waits as it likes."""
+    folder = T.scratch(SCRATCH / f"lost-{way}-{n}")
+    make(folder, "cnn")
+    random = np.random.default_rng(n)
+    words = [TGC, "train", "m.onnx", "--data", "d.npz", "--loss=cross_entropy", "--batch=24", "--checkpoint=kept", "--parts=4", "-o", "out.onnx"]
+    for k in range(times):
+        shutil.rmtree(folder / "kept", ignore_errors=True)
+        kind = (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM)[k % 3]
+        more = ["--epochs=1000000", "--timeout=1"]
+        start = mpirun(n, *words, *more) if way == "mpi" else [*words, *more, f"--devices={n}"]
+        status, seconds, said = lose(folder, start, n, kind, random.uniform(0, 0.2))
+        expect(status != 0 and seconds < 15, f"{kind}: status {status} after {seconds} s\n{said[-2000:]}")
+        expect("rank" in said, f"{kind}: nothing about a rank\n{said[-2000:]}")
+        if way == "own":
+            expect(f"rank {n - 1}" in said or "has ended" in said, said[-2000:])
+        kept = json.loads(run([*words, "--resume", "--epochs=1", "--json"], folder).out)
+        expect(kept["epoch"] > 0, "the checkpoint does not load")
+        expect(not (folder / "kept" / "checkpoint.part").exists(), "a part is left")
+    shutil.rmtree(folder)
+
+
+suite.add("a process of its own is lost", check_lost, "own", 4, 50 if OPTIONS.all else 4)
+suite.add("a process of MPI is lost", check_lost, "mpi", 4, 50 if OPTIONS.all else 2)
+
+
+@case("a process that fails says why to the others")
+def failing(folder):
+    """A sample that cannot be read is one process's; the others know of it by that process alone."""
+    make(folder, "mlp")
+    data = np.load(folder / "d.npz")
+    x = data["x"].astype(np.float64)
+    x[20] = np.nan
+    np.savez(folder / "bad.npz", x=x.astype(np.float32), target=data["target"])
+    done = run([TGC, "train", "m.onnx", "--data", "bad.npz", "--loss=cross_entropy", "--batch=24", "--devices=4", "-o", "out.onnx"], folder, 1)
+    expect("the loss of step 1" in done.err and not (folder / "out.onnx").exists(), done.err)
+
+
+# ---------------------------------------------------------------------------------- what is refused
+
+@case("refused")
+def refused(folder):
+    make(folder, "mlp")
+    base = [TGC, "train", "m.onnx", "--data", "d.npz", "--loss=cross_entropy", "-o", "out.onnx", "--epochs=1"]
+    for words, *texts in ((["--devices=5"], "does not divide by 5 processes", "--batch=25"), (["--batch=24", "--parts=7"], "7 parts", "--batch=21"),
+                          (["--batch=24", "--devices=2", "--parts=3"], "--parts=3 does not divide by 2 processes"),
+                          (["--batch=24", "--devices=2", "--detect-nan"], "leave out --devices"),
+                          (["--batch=24", "--parts=2", "--detect-nan"], "leave out --parts"),
+                          (["--batch=25"], "more than the 24 samples")):
+        done = run([*base, *words], folder, 1)
+        for text in texts:
+            expect(text in done.err, f"{words}: no '{text}' in\n{done.err}")
+    for words in ["--devices=0"], ["--parts=x"], ["--timeout=0"]:
+        done = run([*base, *words], folder, 2)
+        expect(words[0].split("=")[0] in done.err, done.err)
+
+
+@case("ranks of other trainings, refused before the first step")
+def different(folder):
+    make(folder, "mlp")
+    base = [TGC, "train", "m.onnx", "--data", "d.npz", "--loss=cross_entropy", "--batch=24", "--epochs=1", "--timeout=10", "-o"]
+    for more in (["--seed=3"], ["--epochs=2"], ["--optimizer=sgd"], ["--lr=0.3"])[:4 if OPTIONS.all else 2]:
+        done = T.run(mpirun(1, *base, "a.onnx", ":", "-n", "1", *base, "b.onnx", *more), cwd=folder, env=ALONE, timeout=60)
+        expect(done.status != 0 and "rank 1 has another training than rank 0" in done.err, f"{more}: {done.err}")
+    expect(not list(folder.glob("[ab].onnx")), "a model is written")
+    done = T.run(mpirun(2, *base, "a.onnx", "--devices=2"), cwd=folder, env=ALONE, timeout=60)
+    expect(done.status != 0 and "leave out one of the two" in done.err, done.err)
+
+
+@case("no MPI here")
+def absent(folder):
+    """By the environment of a launcher whose library is not there."""
+    make(folder, "mlp")
+    words = [TGC, "train", "m.onnx", "--data", "d.npz", "--loss=cross_entropy", "--batch=24", "--epochs=1", "-o", "out.onnx"]
+    empty = folder / "libmpi.so.40"
+    empty.write_bytes(b"")
+    done = T.run(words, cwd=folder, timeout=60, env={"OMPI_COMM_WORLD_SIZE": "4", "LD_LIBRARY_PATH": str(folder)})
+    if "openmpi-bin" not in done.err and shutil.which("mpirun"):
+        return  # the loader goes on to the true one
+    expect(done.status == 1 and "install Open MPI" in done.err and "openmpi-bin" in done.err, done.err)
+
+
+# -------------------------------------------------------------------------------- the transports
+
+@case("sums, by processes of its own")
+def sums(folder):
+    for size in 2, 3, 4, 7, 8:
+        for n in 1, 5, 1000, 300000 if size == 4 else 64:
+            done = T.must(T.run([DRIVER, "sum", size, n], timeout=60))
+            expect(done.out.split() == [b"ok"] * size, f"{size} ranks, {n}: {done.out}")
+
+
+@case("sums, by MPI")
+def sums_mpi(folder):
+    for size in (2, 3, 4) if OPTIONS.all else (3,):
+        done = run(mpirun(size, DRIVER, "sum", "0", "300000"), folder)
+        expect(done.out.split() == [b"ok"] * size, f"{size} ranks: {done.out}")
+
+
+@case("every message of a rank that is lost")
+def messages(folder):
+    """Each of the survivors has an error, in time."""
+    for how in "before", "within", "exit", "hang":
+        for k in (0, 1, 2, 5) if how != "hang" else (0, 3):
+            done = T.run([DRIVER, "lose", "4", k, how], timeout=20)
+            lines = done.out.decode().splitlines()
+            expect(not done.timed_out and len(lines) == 3 and all("rank" in line for line in lines), f"{how} {k}: {lines}")
+            told = {"hang": "waited 2 seconds for rank 3", "exit": "rank 3 has ended: it had enough"}.get(how, "rank 3 has ended")
+            expect(any(told in line for line in lines), f"{how} {k}: {lines}")
+
+
+suite.main()
