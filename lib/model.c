@@ -475,7 +475,9 @@ static isa_set instruction_sets(const struct tgc *t, const struct options *o)
         o->command == COMMAND_TRAIN;
     bool by_llvm = o->target == TARGET_LLVM,
          here = runs && (!t->tuning || (o->why && !o->tune)) && (by_llvm || o->any_target);
-    isa_set set = o->isa ? o->isa : here ? options_native_isa() : isa_all();
+    isa_set set = isa_of_triple(o->triple, o->isa ? o->isa
+                                           : here ? options_native_isa()
+                                                  : isa_all());
     bool asks = o->command == COMMAND_COMPILE && !o->processor &&
                 (o->emit == EMIT_OBJECT || o->emit == EMIT_SHARED || o->emit == EMIT_ARCHIVE);
     return by_llvm         ? llvm_isa(o->triple, set, asks)

@@ -474,6 +474,7 @@ static struct program *program_new(struct tgc *t, const struct schedule *s,
     p->upper = name_upper(t, o->name);
     p->weights = program_weights_mode(s, o->weights);
     p->snippets.t = t;
+    p->snippets.family = variants_pieces(p);
     if (p->backend->driver)
         p->snippets.language = mem_printf(t, "%s_driver", p->backend->name);
     if (p->backend->interface)

@@ -318,6 +318,8 @@ const char *program_variant_name(const struct program *p, const struct kernel *k
  * NULL: the portable one. */
 const struct variant *program_variant_on_device(const struct program *p, const struct kernel *k);
 void variants_write(struct program *p, struct text *out);
+/* As isa_pieces(), of the sets that kernels are written for. */
+const char *variants_pieces(const struct program *p);
 /* runtime/'s functions on vectors that are used */
 void variants_write_pieces(struct program *p, struct text *out);
 

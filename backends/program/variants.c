@@ -46,6 +46,15 @@ static bool isa_is_used(const struct program *p, enum isa isa)
     return false;
 }
 
+const char *variants_pieces(const struct program *p)
+{
+    const char *prefix = NULL;
+    for (int isa = 0; isa < ISA_COUNT && !prefix; isa++)
+        if (!isa_is_of_device((enum isa)isa) && isa_is_used(p, (enum isa)isa))
+            prefix = isa_pieces((enum isa)isa);
+    return prefix;
+}
+
 const char *program_variant_name(const struct program *p, const struct kernel *k, enum isa isa)
 {
     const char *name = program_kernel_name(p, k);

@@ -34,10 +34,18 @@ isa_set isa_all(void)
 {
     isa_set all = 0;
     for (int isa = 0; isa < ISA_COUNT; isa++)
-        if (!isa_is_of_device((enum isa)isa))
+        if (!isa_is_of_device((enum isa)isa) && isa != ISA_SIMD128)
             all |= 1u << isa;
     return all;
 }
+
+isa_set isa_of_triple(const char *triple, isa_set asked)
+{
+    bool wasm = triple && strncmp(triple, "wasm", 4) == 0;
+    return wasm && asked == isa_all() ? 1u << ISA_SIMD128 | 1u << ISA_GENERIC : asked;
+}
+
+const char *isa_pieces(enum isa isa) { return isa == ISA_SIMD128 ? "simd128" : NULL; }
 
 enum isa isa_last(void) { return (enum isa)(ISA_COUNT - 1); }
 

@@ -7,6 +7,7 @@ weights, names of files, what Microsoft's compiler would refuse, and a share of 
 import re
 import shutil
 import sys
+import zlib
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -60,6 +61,7 @@ SYSTEMS = {
     "windows": System("windows", (foreign.MINGW,), foreign.need_mingw, windows_runner),
     "windows by clang": System("windows", ("clang-19", "--target=x86_64-w64-mingw32"), foreign.need_mingw, windows_runner),
     "wasi": System("wasi", foreign.WASI, foreign.need_wasi, foreign.wasi),
+    "wasi simd128": System("wasi simd128", (*foreign.WASI, "-msimd128"), foreign.need_wasi, foreign.wasi),
     "musl": System("musl", ("musl-gcc", "-static"), lambda: foreign.need("musl-gcc"), tuple),
 }
 
@@ -174,11 +176,12 @@ def macos(form, place):
 
 
 def node(case, told, folder):
-    """One of the onnx package's tests, as WebAssembly."""
+    """One of the onnx package's tests, as WebAssembly: with vectors or without, by its name."""
     foreign.need_wasi()
+    isa, *flags = (("simd128", "-msimd128"), ("generic",))[zlib.crc32(case.name.encode()) % 2]
     try:
-        N.emit_case(TGC, case, folder, ("--cpu=generic",), told)
-        T.must(T.run([*foreign.WASI, *T.WARNINGS, "-O1", "-DNODE_MAIN", "node.c", "-o", "node.wasm"], cwd=folder, timeout=120))
+        N.emit_case(TGC, case, folder, (f"--cpu={isa}",), told)
+        T.must(T.run([*foreign.WASI, *flags, *T.WARNINGS, "-O1", "-DNODE_MAIN", "node.c", "-o", "node.wasm"], cwd=folder, timeout=120))
         N.check_results(case, folder / "node.wasm", foreign.wasi())
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -201,7 +204,8 @@ TGC = T.find_tgc(OPTIONS.build).resolve()
 SCRATCH = T.scratch(Path(OPTIONS.build).resolve() / "test-scratch" / "everywhere")
 for key, system in SYSTEMS.items():
     for path in sorted(MODELS.glob("*.tg")):
-        suite.add(f"{key}: {path.stem}", selftest, system, path, slow=(key, path.stem) not in (("wasi", "mlp"), ("musl", "mlp")))
+        suite.add(f"{key}: {path.stem}", selftest, system, path, *(["--cpu=simd128"] if "simd128" in key else []),
+                  slow=(key, path.stem) not in (("wasi", "mlp"), ("wasi simd128", "transformer_block"), ("musl", "mlp")))
     for form in FORMS:
         suite.add(f"{key}: --weights={form}", weights, system, form, slow=(key, form) != ("wasi", "file"))
     suite.add(f"{key}: threads", threads, system, slow=key not in ("wasi", "musl"))

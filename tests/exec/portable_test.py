@@ -300,7 +300,7 @@ CROSS = [
     ("riscv64-linux-gnu-gcc", ("-O2", "-static", "-ffast-math", FINITE), "qemu-riscv64", True),
     ("s390x-linux-gnu-gcc", ("-O2", "-static"), "qemu-s390x", False),
     ("s390x-linux-gnu-gcc", ("-O2", "-static", "-ffast-math", FINITE), "qemu-s390x", True),
-    ("clang-19", ("-O2", "--target=wasm32-wasi"), "wasi", False),
+    ("clang-19", ("-O2", "--target=wasm32-wasi"), "wasi", True),
     ("clang-19", ("-O0", "--target=wasm32-wasi"), "wasi", True),
     ("clang-19", ("-O3", "--target=wasm32-wasi", "-msimd128", "-ffast-math", FINITE), "wasi", True),
     ("x86_64-w64-mingw32-gcc", ("-O2",), "wine", True),
@@ -308,6 +308,9 @@ CROSS = [
     ("x86_64-w64-mingw32-gcc", ("-O3", "-ffast-math", FINITE), "wine", True),
     ("clang-19", ("-O2", "--target=x86_64-w64-mingw32"), "wine", True),
 ]
+for level, slow in (("-O2", False), ("-O0", True)):
+    suite.add(f"clang-19 {level} --target=wasm32-wasi, tiles of vectors", all_right, "clang-19",
+              (level, "--target=wasm32-wasi", "-msimd128"), ("wasi",), ("--cpu=simd128",), slow=slow)
 for compiler, flags, emulator, slow in CROSS:
     suite.add(f"{compiler} {' '.join(flags)}", all_right, compiler, flags,
               (emulator,) if emulator else (), slow=slow)
