@@ -279,12 +279,12 @@ static const char *made_label(struct tgc *t, const struct schedule *s, const str
     int before = 0, n = 0, first = of[buffer_root(b)->id].first;
     const struct step *step = first ? &s->step[first - 1] : NULL;
     const struct buffer *model = b;
-    while (model->of)
-        model = model->of;
+    while (model->weight.of)
+        model = model->weight.of;
     if (b->kind == BUFFER_WEIGHT) {
-        for (const struct buffer *x = b; x; x = x->of)
-            if (x->reader && *x->reader->node && !(model->name && *model->name))
-                return mem_printf(t, "constant of %s", x->reader->node);
+        for (const struct buffer *x = b; x; x = x->weight.of)
+            if (x->weight.reader && *x->weight.reader->node && !(model->name && *model->name))
+                return mem_printf(t, "constant of %s", x->weight.reader->node);
         return model->name && *model->name ? model->name : "constant";
     }
     if (b->base)
@@ -340,8 +340,10 @@ static void json_buffers(struct text *out, struct tgc *t, const struct schedule 
             text_printf(out, ",\"copies\":%zu", b->placed / scratch_stride(b) > 1
                                                      ? b->placed / scratch_stride(b) : 1);
         if (scratch_is_on_stack(b))
-            text_printf(out, ",\"in\":\"%s\"", b->is_register ? "registers"
-                                               : b->in_shared ? "shared memory" : "stack");
+            text_printf(out, ",\"in\":\"%s\"",
+                        b->scratch.is_register             ? "registers"
+                        : b->scratch.space == SPACE_SHARED ? "shared memory"
+                                                           : "stack");
         if (of[b->id].first)
             text_printf(out, ",\"first_step\":%d,\"last_step\":%d", of[b->id].first - 1,
                         of[b->id].last - 1);
@@ -381,7 +383,7 @@ void schedule_write_members(struct text *out, struct tgc *t, const struct schedu
                     ", \"grows\": %s, \"in\": %d, \"out\": %d, \"block\": \"%s\", "
                     "\"bytes\": %zu}",
                     s->state[i]->length ? mem_printf(t, "%d", s->state[i]->axis) : "null",
-                    s->state[i]->in->id, s->state[i]->out->id, block[s->state[i]->in->block],
+                    s->state[i]->in->id, s->state[i]->out->id, block[s->state[i]->in->port.block],
                     s->state[i]->nbytes);
     }
     text_puts(out, "],\n  \"symbols\": [");

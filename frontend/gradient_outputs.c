@@ -108,7 +108,7 @@ static bool is_variable(const struct gradients *d, const struct uop *u)
     const struct buffer *b = u->op == OP_BUFFER ? uop_buffer_of(u) : NULL;
     if (!b || !dtype_is_float(b->dtype))
         return false;
-    return b->kind == BUFFER_WEIGHT ? b->is_named : is_caller_input(d, u);
+    return b->kind == BUFFER_WEIGHT ? b->weight.is_named : is_caller_input(d, u);
 }
 
 /* Inputs first; both in the order in which the reader made them. */
@@ -130,7 +130,8 @@ static bool is_same_weight(const struct uop *a, const struct uop *b)
     for (int i = 0; i < x->ndim; i++)
         if (x->dim[i] != y->dim[i])
             return false;
-    return x->data == y->data || memcmp(x->data, y->data, x->nbytes) == 0;
+    return x->weight.data == y->weight.data ||
+           memcmp(x->weight.data, y->weight.data, x->nbytes) == 0;
 }
 
 /* Names that are taken get a number. */
@@ -294,7 +295,7 @@ static bool is_settled(const struct settling *s, const struct uop *u)
     const struct buffer *b = u->op == OP_BUFFER ? uop_buffer_of(u) : NULL;
     if (u->op == OP_STOP)
         return !s->all && u->arg.i == 0;
-    return !b || b->kind != BUFFER_WEIGHT || b->ndim || (b->is_param && !s->all);
+    return !b || b->kind != BUFFER_WEIGHT || b->ndim || (b->weight.is_param && !s->all);
 }
 
 static struct uop *settle(struct tgc *t, void *context, struct uop *u)
@@ -303,7 +304,7 @@ static struct uop *settle(struct tgc *t, void *context, struct uop *u)
         return NULL;
     return u->op == OP_STOP ? u->src[0]
                             : uop_const(t, u->dtype,
-                                        scalar_load(u->dtype, uop_buffer_of(u)->data));
+                                        scalar_load(u->dtype, uop_buffer_of(u)->weight.data));
 }
 
 void graph_settle(struct tgc *t, struct graph *g, bool all)

@@ -457,9 +457,9 @@ static void note_statistic(const struct lib *l, struct uop *x, const struct uop 
     struct buffer *b = u->op == OP_BUFFER ? (struct buffer *)(uintptr_t)u->arg.p : NULL;
     if (!b || b->kind != BUFFER_WEIGHT)
         return;
-    bool is_shared = b->statistic && b->statistic->of != x;
-    b->statistic = MEM_NEW(l->t, struct statistic);
-    *b->statistic = (struct statistic){is_shared ? NULL : x, is_variance, momentum};
+    bool is_shared = b->weight.statistic && b->weight.statistic->of != x;
+    b->weight.statistic = MEM_NEW(l->t, struct statistic);
+    *b->weight.statistic = (struct statistic){is_shared ? NULL : x, is_variance, momentum};
 }
 
 void lib_note_statistics(const struct lib *l, struct uop *x, struct uop *mean, struct uop *var,

@@ -140,7 +140,7 @@ static enum status memory_ready(const struct node *n)
     }
     const struct buffer *b = n->u->op == OP_BUFFER ? n->u->arg.p : NULL;
     size_t nbytes;
-    bool is_weight = b && b->kind == BUFFER_WEIGHT && b->data &&
+    bool is_weight = b && b->kind == BUFFER_WEIGHT && b->weight.data &&
                      size_mul((size_t)n->nelem, dtype_nbytes(b->dtype), &nbytes);
     return is_weight && nbytes <= b->nbytes ? STATUS_READY : STATUS_FAIL;
 }

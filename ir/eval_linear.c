@@ -429,7 +429,7 @@ static int count_producers(struct uop *const *u, int n)
     for (int i = 0; i < n; i++) {
         const struct buffer *to = u[i]->op == OP_BULK ? uop_buffer_of(u[i]->src[BULK_TO]) : NULL;
         roles |= u[i]->op == OP_ROLE;
-        most = to && to->producers > most ? to->producers : most;
+        most = to && to->scratch.pipeline.producers > most ? to->scratch.pipeline.producers : most;
     }
     return roles ? most : 0;
 }

@@ -159,7 +159,7 @@ static void emit(struct linear_eval *e, struct linstr in, const struct uop *u, i
     if (memory && TILE_IS(u->arg.i)) {
         in.part = in.lanes;
         in.columns = TILE_COLUMNS(u->arg.i);
-        in.panel = uop_buffer_of(u->src[0])->panel;
+        in.panel = uop_buffer_of(u->src[0])->scratch.panel;
         in.stride = (int)TILE_STRIDE(u->arg.i);
         in.grouped = false;
     }
@@ -287,7 +287,7 @@ static void compile_matrix(struct linear_eval *e, const struct uop *u)
                                       .dst = reg_of(e, u->src[1 + k])});
         const struct buffer *b =
             u->src[1 + k]->op == OP_LOAD ? uop_buffer_of(u->src[1 + k]->src[0]) : NULL;
-        in.step[k] = b && b->is_own                                                       ? 3
+        in.step[k] = b && b->scratch.is_own                                               ? 3
                      : u->src[1 + k]->dtype != matrix_row(MATRIX_ROW(u->arg.i))->dtype[k] ? 2
                                                                                           : 1;
         meet |= in.step[k] == 3;

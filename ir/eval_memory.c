@@ -31,7 +31,7 @@ static bool find_memory(const struct eval_env *env, struct memory *m)
     if (!buffer_nelem(env, b, &m->nelem))
         return false;
     if (b->kind == BUFFER_WEIGHT) {
-        m->raw = b->data ? view_stored_bytes(b, &m->packed) : NULL;
+        m->raw = b->weight.data ? view_stored_bytes(b, &m->packed) : NULL;
         return m->raw && size_mul((size_t)m->nelem, dtype_nbytes(b->dtype), &nbytes) &&
                nbytes <= b->nbytes;
     }
@@ -39,7 +39,7 @@ static bool find_memory(const struct eval_env *env, struct memory *m)
         return false;
     m->data = malloc(nbytes);
     m->own = true;
-    if (env->race && (buffer_space(b) == SPACE_SHARED || b->is_global)) {
+    if (env->race && (buffer_space(b) == SPACE_SHARED || b->scratch.space == SPACE_GLOBAL)) {
         m->touch = calloc((size_t)m->nelem + 1, sizeof *m->touch);
         m->owns_touch = true;
         if (!m->touch)
@@ -48,7 +48,7 @@ static bool find_memory(const struct eval_env *env, struct memory *m)
     union scalar poison = {.i = INT64_MIN + 12345};
     if (dtype_is_float(b->dtype))
         poison.f = NAN;
-    if (b->counts)
+    if (b->scratch.counts)
         poison.i = 0;
     for (int64_t i = 0; m->data && i < m->nelem; i++)
         m->data[i] = poison;
@@ -72,7 +72,7 @@ int eval_memory_of(struct eval_memory *m, const struct buffer *b)
         m->v = v;
         m->cap = cap;
     }
-    if (m->block && (buffer_space(b) == SPACE_SHARED || b->is_global)) {
+    if (m->block && (buffer_space(b) == SPACE_SHARED || b->scratch.space == SPACE_GLOBAL)) {
         int first = eval_memory_of(m->block, b);
         m->v[m->n] = m->block->v[first];
         m->v[m->n].own = m->v[m->n].owns_touch = false;

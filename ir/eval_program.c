@@ -195,7 +195,7 @@ static int load(struct program *p, struct node *n, const int *at)
                                   .src = {offset, base},
                                   .nsrc = 2,
                                   .n = n->nelem,
-                                  .data = raw ? raw->data : n->value->data,
+                                  .data = raw ? raw->weight.data : n->value->data,
                                   .raw = raw != NULL});
 }
 

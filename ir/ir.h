@@ -220,6 +220,57 @@ bool role_has(enum thread_role of, int consumers, int thread);
 enum { ROLE_REGISTERS_LEAST = 24, ROLE_REGISTERS_MOST = 256, ROLE_REGISTERS_STEP = 8 };
 enum { THREADS_OF_BLOCK = 1024 };    /* at most, with those that only copy */
 enum { RING_MAX = 8, CLUSTER_MOST = 8 };
+/* BUFFER_WEIGHT: its elements, and where it comes from. */
+struct buffer_weight {
+    const void *data;            /* buffer.nbytes of little-endian elements, in storage order */
+    /* set by the memory plan: an equal weight, whose place it shares */
+    const struct buffer *same;
+    /* a pass has made it: of which weight, perhaps one that was made itself, and how, in words;
+     * NULL: the model has it */
+    const struct buffer *of;
+    const char *how;
+    /* the model names it, an initializer or a weight of a text; it is no constant of a node, and
+     * derivatives by it may be asked for */
+    bool is_named;
+    bool is_param;               /* is_named: a text declares it by `param`: training changes it */
+    const struct origin *reader; /* the first node that computes with it */
+    struct statistic *statistic; /* what it is the running statistic of; or NULL */
+};
+/* A pipeline of copies to shared memory (PIPELINE), by a ring of equal parts, one for each stage.
+ * stages 0: there is none. */
+struct pipeline {
+    int stages;
+    enum transfer transfer;      /* how a stage is filled */
+    /* filled in bulk: multicast to that many blocks along dimension `multicast` of the grid, of
+     * which each copies a part for all; 0: no multicast */
+    int cluster, multicast;
+    int producers;               /* producer threads, after the threads of ITEM ranges
+                                  * (WARP_SPECIALIZE); 0: those copy */
+};
+/* BUFFER_SCRATCH: who shares it, and what it holds. */
+struct buffer_scratch {
+    enum space space;            /* SCRATCH: of one thread; SHARED; GLOBAL: all blocks of a grid */
+    bool counts;                 /* GLOBAL: counters of TICKETs, 0 before and after each run */
+    bool is_register;            /* SCRATCH: each element belongs to one thread of a block, which
+                                  * alone accesses it */
+    bool is_own;                 /* likewise, in linear programs: it has one thread's elements */
+    /* SHARED: an epilogue tile that aliases the operands' copies, which are dead then
+     * (ALIAS_EPILOGUE), and one that the copy engine stores to its tensor (BULK_EPILOGUE) */
+    bool is_alias, is_bulk_stored;
+    int64_t panel;               /* SHARED: elements of a swizzled panel (SWIZZLE); 0: no panels */
+    struct pipeline pipeline;    /* SHARED: copies of a pipeline */
+    const char *word;            /* what it holds, as uop_name_value(); or NULL */
+};
+/* BUFFER_INPUT, BUFFER_OUTPUT: what the caller or the context knows of it. */
+struct buffer_port {
+    const struct quantization *quantization;    /* of an input; NULL: it stands for itself */
+    /* the context keeps it from run to run; NULL: the caller passes it */
+    struct state *state;
+    struct buffer *first;        /* an input: the weight with a state's value in the first run */
+    enum state_block block;      /* of a state: where it lies */
+};
+/* The order of the axes in memory, outermost first. is_set: it is not 0, 1, 2... */
+struct axis_order { bool is_set; unsigned char axis[MAX_RANK]; };
 struct buffer {
     enum buffer_kind kind;
     enum dtype dtype;
@@ -227,69 +278,27 @@ struct buffer {
     struct uop *dim[MAX_RANK];
     const char *name;            /* the model's name, unescaped; NULL for intermediates */
     int id;
-    const struct quantization *quantization;      /* of an input; NULL: it stands for itself */
-    /* BUFFER_WEIGHT: nbytes of little-endian elements, row-major in the storage order */
-    const void *data;
     size_t nbytes;               /* at the dimensions' upper bounds; 0 until known */
     size_t offset;               /* set by the memory plan: place in the arena, or in the weights */
     size_t placed;               /* bytes reserved there: more than nbytes for images and copies */
-    /* BUFFER_WEIGHT: where element i of the stored order lies in `data`; NULL: in order.
+    /* BUFFER_WEIGHT: where element i of the stored order lies in its data; NULL: in order.
      * BUFFER_SCRATCH: the layout of the tensor of which it holds a band. BUFFER_TEMP: a layout that
      * is not contiguous */
     const struct view *storage;
-    /* BUFFER_WEIGHT, set by the memory plan: an equal weight, whose place it shares */
-    const struct buffer *same;
-    /* BUFFER_WEIGHT that a pass has made: of which weight, perhaps one that was made itself, and
-     * how, in words; NULL: the model has it */
-    const struct buffer *of;
-    const char *how;
-    /* BUFFER_WEIGHT: the model names it, an initializer or a weight of a text; it is no constant of
-     * a node, and derivatives by it may be asked for */
-    bool is_named;
-    bool is_param;               /* is_named: a text declares it by `param`: training changes it */
-    const struct origin *reader; /* BUFFER_WEIGHT: the first node that computes with it */
-    /* set by passes: the order of the axes in memory, outermost first, if it is not 0, 1, 2... */
-    bool is_ordered;
-    unsigned char order[MAX_RANK];
+    struct axis_order order;     /* set by passes */
     /* set by passes: this buffer is a part of another one (of a concat), from its element
      * base_offset on */
     struct buffer *base;
     struct uop *base_offset;
     const char *why; /* set by passes/plan: why it is stored, and not computed where it is used */
     bool is_image;               /* set by passes/vector/images.c: kernels read pixels of it */
-    bool in_shared;              /* BUFFER_SCRATCH: a block's threads share it */
-    /* BUFFER_SCRATCH: all blocks of a grid share it; counts: as counters of TICKETs, which are 0
-     * before and after each run */
-    bool is_global, counts;
-    const char *word;            /* BUFFER_SCRATCH: what it holds, as uop_name_value(); or NULL */
-    bool is_register;            /* BUFFER_SCRATCH: each element belongs to one thread of a block,
-                                  * which alone accesses it */
-    bool is_own;               /* likewise, in linear programs: it has the elements of one thread */
-    /* in_shared: a ring of that many equal parts, one for each stage of a pipeline, and how those
-     * are filled; 0: no ring */
-    int ring;
-    enum transfer transfer;
-    /* a ring filled in bulk: multicast to that many blocks along dimension `cluster_of` of the
-     * grid, of which each copies a part for all; 0: no multicast */
-    int cluster, cluster_of;
-    int producers;               /* a ring: producer threads, after the threads of ITEM ranges
-                                  * (WARP_SPECIALIZE); 0: those copy */
-    bool is_alias;               /* in_shared: an epilogue tile that aliases the operands' copies,
-                                  * which are dead then (ALIAS_EPILOGUE) */
-    bool bulk_stored;            /* in_shared: an epilogue tile that the copy engine stores to its
-                                  * tensor (BULK_EPILOGUE) */
-    int64_t panel;         /* in_shared: elements of a swizzled panel (SWIZZLE); 0: not in panels */
     bool kept; /* BUFFER_TEMP: its memory is reserved for the whole run, see struct host_output */
     /* BUFFER_TEMP, a bool of a device: true until a run finds what an `expect` rules out; programs
      * keep it from run to run, and set it again when they have reported that */
     bool is_verdict;
-    /* BUFFER_INPUT, BUFFER_OUTPUT: the context keeps it from run to run; NULL: the caller passes
-     * it */
-    struct state *state;
-    /* BUFFER_INPUT: the weight with a state's value in the first run; or NULL */
-    struct buffer *first;
-    enum state_block block;      /* of a state: where it lies */
-    struct statistic *statistic; /* BUFFER_WEIGHT: what it is the running statistic of; or NULL */
+    struct buffer_weight weight;
+    struct buffer_scratch scratch;
+    struct buffer_port port;
 };
 
 /* The mean or the variance of `of` over all axes but 1, as batch normalization keeps it: a new one

@@ -251,12 +251,12 @@ static void print_elements(struct text *out, const struct buffer *b)
     for (int a = 0; a < b->ndim; a++)
         n = uop_const_int(b->dim[a], &d) ? sat_mul(n, d) : INT64_MAX;
     size_t size = dtype_nbytes(b->dtype);
-    if (b->kind != BUFFER_WEIGHT || !b->data || n < 1 || n > WEIGHT_NELEM ||
+    if (b->kind != BUFFER_WEIGHT || !b->weight.data || n < 1 || n > WEIGHT_NELEM ||
         b->dtype == DTYPE_STRING || b->nbytes < (size_t)n * size)
         return;
     if (b->storage && (!view_last_element(b->storage, &last) || (n = last + 1) > WEIGHT_NELEM))
         return;
-    const char *data = b->data;
+    const char *data = b->weight.data;
     text_puts(out, " =");
     for (int64_t i = 0; i < n; i++) {
         union scalar v = scalar_load(b->dtype, data + (size_t)i * size);
@@ -291,21 +291,23 @@ static void print_memory(struct printer *p, const struct buffer *b)
     text_puts(p->out, b->ndim ? "]" : "");
     if (buffer_space(b) == SPACE_SHARED)
         text_printf(p->out, " %s", space_name(SPACE_SHARED));
-    if (b->is_global)
-        text_printf(p->out, " %s%s", space_name(SPACE_GLOBAL), b->counts ? " counts" : "");
-    if (b->is_alias)
+    if (b->scratch.space == SPACE_GLOBAL)
+        text_printf(p->out, " %s%s", space_name(SPACE_GLOBAL), b->scratch.counts ? " counts" : "");
+    if (b->scratch.is_alias)
         text_puts(p->out, " alias");
-    if (b->bulk_stored)
+    if (b->scratch.is_bulk_stored)
         text_puts(p->out, " bulk_stored");
-    if (b->panel)
-        text_printf(p->out, " panels %lld", (long long)b->panel);
-    if (b->ring)
-        text_printf(p->out, " ring %d %s", b->ring, transfer_name(b->transfer));
-    if (b->cluster)
-        text_printf(p->out, " cluster %d of %d", b->cluster, b->cluster_of);
-    if (b->producers)
-        text_printf(p->out, " producers %d", b->producers);
-    if (b->is_register)
+    if (b->scratch.panel)
+        text_printf(p->out, " panels %lld", (long long)b->scratch.panel);
+    if (b->scratch.pipeline.stages)
+        text_printf(p->out, " ring %d %s", b->scratch.pipeline.stages,
+                    transfer_name(b->scratch.pipeline.transfer));
+    if (b->scratch.pipeline.cluster)
+        text_printf(p->out, " cluster %d of %d", b->scratch.pipeline.cluster,
+                    b->scratch.pipeline.multicast);
+    if (b->scratch.pipeline.producers)
+        text_printf(p->out, " producers %d", b->scratch.pipeline.producers);
+    if (b->scratch.is_register)
         text_puts(p->out, " registers");
     if (b->kind == BUFFER_WEIGHT && b->storage)
         print_storage(p, b->storage);

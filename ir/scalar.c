@@ -241,13 +241,13 @@ bool scalar_apply(enum op op, enum dtype to, enum dtype from, const union scalar
 bool buffer_bounds(const struct buffer *b, size_t most, struct element_bounds *e)
 {
     bool floats = b && (b->dtype == DTYPE_F32 || dtype_is_f8(b->dtype));
-    if (!b || b->kind != BUFFER_WEIGHT || !b->data || b->storage ||
+    if (!b || b->kind != BUFFER_WEIGHT || !b->weight.data || b->storage ||
         (!floats && (!dtype_is_int(b->dtype) || dtype_bits(b->dtype) < 8)))
         return false;
     size_t size = dtype_nbytes(b->dtype), n = b->nbytes / size;
     e->whole = true;
     for (size_t i = 0; i < n && n <= most; i++) {
-        union scalar v = scalar_load(b->dtype, (const char *)b->data + i * size);
+        union scalar v = scalar_load(b->dtype, (const char *)b->weight.data + i * size);
         if (floats && !(fabs(v.f) <= FLT_MAX))
             return false;
         e->whole &= !floats || v.f == rint(v.f);

@@ -98,7 +98,7 @@ static int64_t copy_next(struct walk *w, int64_t n, size_t width, const unsigned
 
 void view_copy_stored(const struct buffer *b, size_t begin, size_t nbytes, unsigned char *to)
 {
-    const unsigned char *from = b->data;
+    const unsigned char *from = b->weight.data;
     if (!b->storage) {
         memcpy(to, from + begin, nbytes);
         return;
@@ -125,7 +125,7 @@ bool view_copy_weight(struct tgc *t, struct uop *u, void *to)
 {
     struct path path = path_down(u, MOVES_VIEW);
     const struct buffer *b = uop_buffer_of(path.base);
-    if (!b || path.base->op != OP_BUFFER || !b->data || b->storage || b->dtype != u->dtype)
+    if (!b || path.base->op != OP_BUFFER || !b->weight.data || b->storage || b->dtype != u->dtype)
         return false;
     struct tracker *tr = tracker_contiguous(t, path.base->dim, path.base->ndim);
     for (int i = path.n - 1; i >= 0 && tr; i--)
@@ -159,7 +159,7 @@ const void *view_stored_bytes(const struct buffer *b, void **packed)
 {
     *packed = NULL;
     if (!b->storage)
-        return b->data;
+        return b->weight.data;
     *packed = malloc(b->nbytes ? b->nbytes : 1);
     if (*packed && b->nbytes)
         view_copy_stored(b, 0, b->nbytes, *packed);

@@ -438,7 +438,7 @@ static struct buffer *weight_new(struct tgc *t, enum dtype d, const int64_t *dim
     for (int a = 0; a < ndim; a++)
         dims[a] = uop_int(t, dim[a]);
     struct buffer *b = buffer_new(t, BUFFER_WEIGHT, d, dims, ndim, name);
-    b->data = data;
+    b->weight.data = data;
     b->nbytes = nbytes;
     return b;
 }
@@ -447,8 +447,8 @@ struct uop *tensor_weight(struct tgc *t, enum dtype d, const int64_t *dim, int n
                           const void *data, size_t nbytes, const char *name, bool is_param)
 {
     struct buffer *b = weight_new(t, d, dim, ndim, data, nbytes, name);
-    b->is_named = true;
-    b->is_param = is_param;
+    b->weight.is_named = true;
+    b->weight.is_param = is_param;
     return uop_buffer(t, b);
 }
 
@@ -467,8 +467,8 @@ struct uop *tensor_made_of(struct uop *made, const struct buffer *of, const char
         u = u->src[0];
     if (u->op == OP_BUFFER && of) {
         struct buffer *b = (struct buffer *)(uintptr_t)u->arg.p;
-        b->of = of;
-        b->how = how;
+        b->weight.of = of;
+        b->weight.how = how;
     }
     return made;
 }
@@ -507,7 +507,7 @@ static struct uop *element_of_weight(struct element *e, const struct uop *x,
     }
     size_t nbytes = dtype_nbytes(b->dtype);
     return uop_const(e->t, b->dtype,
-                     scalar_load(b->dtype, (const char *)b->data + (size_t)offset * nbytes));
+                     scalar_load(b->dtype, (const char *)b->weight.data + (size_t)offset * nbytes));
 }
 
 static struct uop *element_of_concat(struct element *e, struct uop *x, struct uop *const *index)

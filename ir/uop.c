@@ -526,7 +526,8 @@ struct buffer *buffer_new(struct tgc *t, enum buffer_kind kind, enum dtype d,
 {
     struct buffer *b = MEM_NEW(t, struct buffer);
     *b = (struct buffer){
-        .kind = kind, .dtype = d, .ndim = ndim, .name = name, .id = t->next_buffer++};
+        .kind = kind, .dtype = d, .ndim = ndim, .name = name, .id = t->next_buffer++,
+        .scratch.space = SPACE_SCRATCH};
     if (ndim > MAX_RANK)
         TGC_BUG(t, "buffer of rank %d", ndim);
     for (int a = 0; a < ndim; a++)
@@ -646,11 +647,11 @@ bool role_has(enum thread_role of, int consumers, int thread)
 
 enum space buffer_space(const struct buffer *b)
 {
-    return b->kind == BUFFER_WEIGHT    ? SPACE_WEIGHTS
-           : b->kind != BUFFER_SCRATCH ? SPACE_GLOBAL
-           : b->is_global              ? SPACE_GLOBAL
-           : b->in_shared               ? SPACE_SHARED
-                                       : SPACE_SCRATCH;
+    return b->kind == BUFFER_WEIGHT           ? SPACE_WEIGHTS
+           : b->kind != BUFFER_SCRATCH        ? SPACE_GLOBAL
+           : b->scratch.space == SPACE_GLOBAL ? SPACE_GLOBAL
+           : b->scratch.space == SPACE_SHARED ? SPACE_SHARED
+                                              : SPACE_SCRATCH;
 }
 
 const struct buffer *buffer_root(const struct buffer *b)

@@ -71,9 +71,10 @@ void verify_ticket(const struct verifier *v, const struct uop *u)
     const struct buffer *counters = uop_buffer_of(u->src[TICKET_COUNTERS]),
                         *memory = uop_buffer_of(u->src[TICKET_MEMORY]);
     require(v, u,
-            u->dtype == DTYPE_BOOL && counters && counters->counts && counters->dtype == DTYPE_U32,
+            u->dtype == DTYPE_BOOL && counters && counters->scratch.counts &&
+                counters->dtype == DTYPE_U32,
             "its counters are no u32 that count");
-    require(v, u, memory && memory->is_global && !memory->counts,
+    require(v, u, memory && memory->scratch.space == SPACE_GLOBAL && !memory->scratch.counts,
             "what it hands over is no memory that all blocks share");
     require(v, u, u->src[TICKET_OF]->op == OP_RANGE && u->src[TICKET_OF]->src[0]->op == OP_CONST,
             "of no range of known size");
@@ -350,7 +351,7 @@ static void check_buffer(const struct verifier *v, const struct uop *u)
         require(v, u, uop_const_int(u->dim[a], &n), "a weight whose shape is not known");
         require(v, u, size_mul(nbytes, (size_t)n, &nbytes), "a weight too large for memory");
     }
-    require(v, u, nbytes == 0 || b->data, "a weight without data");
+    require(v, u, nbytes == 0 || b->weight.data, "a weight without data");
     require(v, u, b->nbytes >= nbytes, "a weight with less data than its shape needs");
 }
 

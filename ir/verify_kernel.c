@@ -107,7 +107,7 @@ static void check_memory(const struct kernel_verifier *k, const struct uop *u)
     const struct buffer *b = uop_buffer_of(u->src[0]);
     bool load = u->op == OP_LOAD;
     require(&k->v, u, b != NULL, "accesses what is no memory");
-    require(&k->v, u, !b->counts, "accesses counters, which tickets count");
+    require(&k->v, u, !b->scratch.counts, "accesses counters, which tickets count");
     require(&k->v, u, verify_is_size(u->src[1]), "its offset is no i64 scalar");
     require(&k->v, u, u->arg.i == 0, "a vector before there are any");
     if (load) {
@@ -345,7 +345,8 @@ static void check_workers(const struct kernel_verifier *k, const struct uop *sin
 static void check_stored(const struct kernel_verifier *k, struct uop *store)
 {
     for (int i = first_range_of(store); i < store->nsrc; i++) {
-        bool apart = !range_is_item(store->src[i]) || uop_buffer_of(store->src[0])->is_register;
+        bool apart =
+            !range_is_item(store->src[i]) || uop_buffer_of(store->src[0])->scratch.is_register;
         for (int j = 1; j < first_range_of(store) && !apart; j++) {
             uintptr_t bit = (uintptr_t)map_get(&k->bit, store->src[i]) - 1;
             apart = j != 2 && (free_of(k, store->src[j])[bit / 64] >> bit % 64 & 1);
@@ -373,7 +374,8 @@ static void check_block(const struct kernel_verifier *k, const struct uop *sink)
         const struct buffer *to = uop_buffer_of(store->src[0]);
         enum space space = buffer_space(to);
         require(&k->v, store,
-                space == SPACE_GLOBAL || ((space == SPACE_SHARED || to->is_register) && items),
+                space == SPACE_GLOBAL ||
+                    ((space == SPACE_SHARED || to->scratch.is_register) && items),
                 "a block's threads pass scratch on that is each thread's own");
         check_stored(k, store);
         for (int j = 0; j < n; j++)
@@ -431,7 +433,7 @@ static void check_passed(const struct kernel_verifier *k, const struct uop *sink
                 stored = sink->src[s]->src[0] == u->src[0] && in_same_band(sink->src[s], store);
             require(&k->v, u, stored, "reads scratch that no store before it wrote");
             require(&k->v, u,
-                    !scratch || !uop_buffer_of(u->src[0])->is_global ||
+                    !scratch || uop_buffer_of(u->src[0])->scratch.space != SPACE_GLOBAL ||
                         has_ticket(k, store, u->src[0]),
                     "reads what other blocks store without a ticket");
         }

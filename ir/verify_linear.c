@@ -161,7 +161,9 @@ static void check_load(struct linear_verifier *l, const struct uop *u)
     require(&l->v, u, b && (u->nsrc == 2 || u->nsrc == 4), "wrong sources");
     require(&l->v, u, is_place(u->src[1]) && u->dtype == b->dtype,
             "offset or result of another dtype");
-    require(&l->v, u, !b->counts && (!b->is_global || is_handed_over(l, u->src[0])),
+    require(&l->v, u,
+            !b->scratch.counts &&
+                (b->scratch.space != SPACE_GLOBAL || is_handed_over(l, u->src[0])),
             "reads what other blocks store without a ticket");
     if (u->nsrc == 4)
         require(&l->v, u, u->src[2]->dtype == DTYPE_BOOL && u->src[3]->dtype == u->dtype,
@@ -199,7 +201,7 @@ static void check_store(struct linear_verifier *l, const struct uop *u)
     require(&l->v, u, b && u->nsrc == 3, "wrong sources");
     require(&l->v, u, is_place(u->src[1]) && u->src[2]->dtype == b->dtype,
             "offset or value of another dtype");
-    require(&l->v, u, b->kind != BUFFER_WEIGHT && b->kind != BUFFER_INPUT && !b->counts,
+    require(&l->v, u, b->kind != BUFFER_WEIGHT && b->kind != BUFFER_INPUT && !b->scratch.counts,
             "writes to an input, a weight or counters");
     note_stored(l, b);
 }
@@ -214,7 +216,9 @@ static void check_put(struct linear_verifier *l, const struct uop *u)
                 dtype_bits(to->dtype) == 8 * (int)dtype_nbytes(to->dtype),
             "no store of elements as they are");
     size_t nbytes = (size_t)COPY_LANES(u->arg.i) * dtype_nbytes(to->dtype);
-    require(&l->v, u, from->is_register != to->is_register || (from->in_shared && !to->is_register),
+    require(&l->v, u,
+            from->scratch.is_register != to->scratch.is_register ||
+                (from->scratch.space == SPACE_SHARED && !to->scratch.is_register),
             "neither of a thread's own elements nor of shared memory");
     bool stored = from->kind != BUFFER_SCRATCH;
     for (int k = 0; k < l->nstored && !stored; k++)
@@ -309,7 +313,7 @@ static void check_tile(struct linear_verifier *l, const struct uop *u)
 {
     int64_t bits = u->arg.i;
     int size = (int)dtype_nbytes(uop_buffer_of(u->src[0])->dtype);
-    if (uop_buffer_of(u->src[0])->panel) {
+    if (uop_buffer_of(u->src[0])->scratch.panel) {
         require(&l->v, u,
                 TILE_ROWS(bits) >= 1 && TILE_STRIDE(bits) * size == PANEL_ROW_NBYTES &&
                     u->op == OP_LOAD && u->nsrc == 2,
@@ -505,7 +509,7 @@ static void check_matrix(struct linear_verifier *l, const struct uop *u)
                          *x = kept ? kept : u->src[1 + f];
         int side = row->size[f ? MATRIX_N : MATRIX_M], k = row->size[MATRIX_K];
         bool along = MATRIX_ALONG_K(u->arg.i, f);
-        if (x->op == OP_LOAD && uop_buffer_of(x->src[0])->is_own) {
+        if (x->op == OP_LOAD && uop_buffer_of(x->src[0])->scratch.is_own) {
             require(&l->v, u,
                     x->dtype == DTYPE_F32 &&
                         x->lanes == matrix_elements(row, f ? MATRIX_B : MATRIX_A),
@@ -514,7 +518,7 @@ static void check_matrix(struct linear_verifier *l, const struct uop *u)
         }
         require(&l->v, u,
                 x->op == OP_LOAD && TILE_IS(x->arg.i) &&
-                    (uop_buffer_of(x->src[0])->panel > 0) ==
+                    (uop_buffer_of(x->src[0])->scratch.panel > 0) ==
                         matrix_in_shared(row, f ? MATRIX_B : MATRIX_A) &&
                     (x->dtype == row->dtype[f] || x->dtype == dtype_as_bits(row->dtype[f])) &&
                     TILE_ROWS(x->arg.i) == (along ? side : k) &&

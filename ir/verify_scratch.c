@@ -203,7 +203,7 @@ static void collect(struct scratch_verifier *v, struct uop *const *u, int n)
         }
         const struct buffer *b =
             u[i]->op == OP_LOAD || u[i]->op == OP_STORE ? uop_buffer_of(u[i]->src[0]) : NULL;
-        if (!b || b->kind != BUFFER_SCRATCH || b->is_global)
+        if (!b || b->kind != BUFFER_SCRATCH || b->scratch.space == SPACE_GLOBAL)
             continue;
         struct access a = {.u = u[i], .buffer = b, .region = current};
         if (!form_of(&a.form, u[i]->src[1], 1)) {
@@ -369,7 +369,7 @@ static bool box_add_lanes(struct box *b, const struct access *a)
     int64_t bits = a->u->arg.i;
     if (!bits)
         return true;
-    int64_t panel = a->buffer->panel,
+    int64_t panel = a->buffer->scratch.panel,
             row = panel ? PANEL_ROW_NBYTES / (int64_t)dtype_nbytes(a->buffer->dtype) : 1;
     if (TILE_IS(bits) && panel && TILE_COLUMNS(bits) > row)
         return box_add(b, 1, row) && box_add(b, row, TILE_ROWS(bits)) &&
@@ -390,7 +390,7 @@ static void visit_chunks(struct scratch_verifier *v, const struct access *a, int
 {
     const int64_t nbytes = (int64_t)dtype_nbytes(a->buffer->dtype),
                   chunk = PANEL_CHUNK_NBYTES / nbytes;
-    if (!a->buffer->panel || !TILE_IS(a->u->arg.i) || at < 0) {
+    if (!a->buffer->scratch.panel || !TILE_IS(a->u->arg.i) || at < 0) {
         visit_run(v, a, at, run);
         return;
     }
@@ -517,7 +517,7 @@ static const char *why_not(struct scratch_verifier *v, const struct walk *w)
         if (range_is_shared(u))
             return "; a store of it is in a loop that threads share, and that ends before";
         /* each thread has one iteration, and its own element */
-        bool own = w->a->buffer->is_register && range_is_item(u);
+        bool own = w->a->buffer->scratch.is_register && range_is_item(u);
         if (!own && w->once[i] && u->src[0]->vmax > 1 &&
             !depends(v->t, w->a->u->src[2], w->a->u->src[0]))
             return "; a store of it is in a loop that stores it again, and that ends before";
@@ -775,7 +775,7 @@ void scratch_verify(struct tgc *t, struct uop *const *u, int n, const char *afte
             continue;
         struct mem_mark inner = scratch_mark(t);
         if (find_group(&v, i, taken, &g)) {
-            bool proved = !v.access[i].buffer->ring && prove_group(&v, &g);
+            bool proved = !v.access[i].buffer->scratch.pipeline.stages && prove_group(&v, &g);
             *(proved ? &proof->proved : &proof->open) += g.nload;
         }
         scratch_release(t, inner);

@@ -449,7 +449,7 @@ static size_t weight_nbytes(struct tgc *t, const struct graph *g)
         total += b && b->kind == BUFFER_WEIGHT ? b->nbytes : 0;
     }
     for (int i = 0; i < g->ninput; i++) {
-        const struct buffer *first = uop_buffer_of(g->input[i])->first;
+        const struct buffer *first = uop_buffer_of(g->input[i])->port.first;
         total += first ? first->nbytes : 0;
     }
     return total;

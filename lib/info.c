@@ -398,7 +398,7 @@ static bool report_model(struct tgc *t, const struct options *given, struct repo
     r->tensor_bytes = budget_arena_nbytes(t, m.schedule);
     r->live_bytes = m.schedule->live_nbytes;
     for (int i = 0; i < m.schedule->nweight; i++)
-        if (!m.schedule->weight[i]->same)
+        if (!m.schedule->weight[i]->weight.same)
             r->weight_bytes += m.schedule->weight[i]->nbytes;
     if (o->json)
         info_weights_write_json(&r->weights, t, m.schedule);

@@ -35,8 +35,8 @@ struct rows {
 
 static const struct buffer *root_of(const struct buffer *b)
 {
-    while (b->of)
-        b = b->of;
+    while (b->weight.of)
+        b = b->weight.of;
     return b;
 }
 
@@ -53,9 +53,9 @@ static struct row *row_of(struct rows *r, const struct buffer *root)
 /* "Winograd F(4x4, 3x3), packed in panels of 32" */
 static void put_how(struct text *x, const struct buffer *b)
 {
-    if (b->of && b->of->how)
-        put_how(x, b->of);
-    text_printf(x, "%s%s", x->n ? ", " : "", b->how);
+    if (b->weight.of && b->weight.of->weight.how)
+        put_how(x, b->weight.of);
+    text_printf(x, "%s%s", x->n ? ", " : "", b->weight.how);
 }
 
 static void add_how(struct rows *r, struct row *row, const char *how)
@@ -71,13 +71,14 @@ static void add_weight(struct rows *r, const struct buffer *b)
 {
     struct row *row = row_of(r, root_of(b));
     struct text how = {.t = r->t};
-    row->stored += b->same ? 0 : b->nbytes;
-    for (const struct buffer *of = b; of && !row->origin; of = of->of)
-        row->origin = of->reader;
-    if (b->of)
+    row->stored += b->weight.same ? 0 : b->nbytes;
+    for (const struct buffer *of = b; of && !row->origin; of = of->weight.of)
+        row->origin = of->weight.reader;
+    if (b->weight.of)
         put_how(&how, b);
-    else if (b->same)
-        text_printf(&how, "equal to %s", b->same->name ? b->same->name : "another weight");
+    else if (b->weight.same)
+        text_printf(&how, "equal to %s",
+                    b->weight.same->name ? b->weight.same->name : "another weight");
     row->is_plain |= !how.n;
     if (how.n)
         add_how(r, row, how.s);

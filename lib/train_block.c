@@ -89,7 +89,7 @@ static const struct buffer *find_weight(struct uop *const *order, int n, uint64_
 {
     for (int i = 0; i < n; i++) {
         const struct buffer *w = order[i]->op == OP_BUFFER ? order[i]->arg.p : NULL;
-        if (w && w->kind == BUFFER_WEIGHT && w->name && w->data && train_key(w) == key)
+        if (w && w->kind == BUFFER_WEIGHT && w->name && w->weight.data && train_key(w) == key)
             return w;
     }
     return NULL;
@@ -136,7 +136,7 @@ static const struct buffer *find_adapter(const struct block *b, struct uop *cons
     int64_t rows, cols;
     for (int k = 0; k < n && !is_last; k++) {
         const struct buffer *w = order[k]->op == OP_BUFFER ? order[k]->arg.p : NULL;
-        if (!w || w->kind != BUFFER_WEIGHT || !w->name || !w->data || w->ndim != 2 ||
+        if (!w || w->kind != BUFFER_WEIGHT || !w->name || !w->weight.data || w->ndim != 2 ||
             !uop_const_int(w->dim[0], &rows) || !uop_const_int(w->dim[1], &cols))
             continue;
         for (int side = 0; side < 2; side++) {
@@ -161,7 +161,7 @@ static bool take_sum(const struct block *b, int i, const struct buffer *w,
         .name = w->name, .dtype = w->dtype, .ndim = 2, .dim = {a.dim[0], c.dim[1]}};
     if (!array_allocate(b->t, v))
         return false;
-    lora_add(v, w->data, &a, &c);
+    lora_add(v, w->weight.data, &a, &c);
     return true;
 }
 

@@ -29,7 +29,7 @@ void training_draw(struct tgc *t, struct buffer *b, uint64_t seed)
         scalar_store(b->dtype, data + (size_t)i * size,
                      (union scalar){.f = u / sqrt((double)fan)});
     }
-    b->data = data;
+    b->weight.data = data;
     b->nbytes = (size_t)n * size;
 }
 
@@ -37,7 +37,7 @@ void training_draw_adapters(struct tgc *t, const struct train_graph *g, uint64_t
 {
     for (int i = 0; i < g->nadapter; i++) {
         int a = g->adapter[i].param;
-        training_draw(t, uop_buffer_of(g->param[a])->first, seed + (uint64_t)a);
+        training_draw(t, uop_buffer_of(g->param[a])->port.first, seed + (uint64_t)a);
     }
 }
 
@@ -71,7 +71,7 @@ static bool lower(struct tgc *t, void *user, int nsegment, struct model *m,
         return false;
     *again = r->graph.again;
     for (int i = 0; i < r->graph.nparam && train->has_init; i++)
-        training_draw(t, uop_buffer_of(r->graph.param[i])->first, train->init + (uint64_t)i);
+        training_draw(t, uop_buffer_of(r->graph.param[i])->port.first, train->init + (uint64_t)i);
     training_draw_adapters(t, &r->graph, train->seed);
     return true;
 }

@@ -150,9 +150,9 @@ struct watch {
 /* The name of an input, output, weight or state; NULL: it is an intermediate. */
 static const char *name_of(const struct buffer *b)
 {
-    while (b->of)
-        b = b->of;
-    return b->state ? b->state->name : b->name;
+    while (b->weight.of)
+        b = b->weight.of;
+    return b->port.state ? b->port.state->name : b->name;
 }
 
 /* A kernel of gradients or of the step computes no node of the model: what it stores, and what with
@@ -188,13 +188,13 @@ static const char *find_operands(const struct watch *w, const struct kernel *k)
         const struct buffer *b = buffer_root(k->buffer[i]);
         size_t n = 0, place[2];
         bool stored = false;
-        for (int o = 0; o < k->noutput && b->state; o++)
-            stored |= buffer_root(k->buffer[o])->state == b->state;
-        if (b->state && !stored && program_arena_places(w->s, b, place))
+        for (int o = 0; o < k->noutput && b->port.state; o++)
+            stored |= buffer_root(k->buffer[o])->port.state == b->port.state;
+        if (b->port.state && !stored && program_arena_places(w->s, b, place))
             n = array_count_special(b->dtype, (const char *)r->program.arena + place[0],
-                                    b->state->nbytes / dtype_nbytes(b->dtype));
-        else if (b->kind == BUFFER_WEIGHT && b->data && dtype_is_float(b->dtype))
-            n = array_count_special(b->dtype, b->data, b->nbytes / dtype_nbytes(b->dtype));
+                                    b->port.state->nbytes / dtype_nbytes(b->dtype));
+        else if (b->kind == BUFFER_WEIGHT && b->weight.data && dtype_is_float(b->dtype))
+            n = array_count_special(b->dtype, b->weight.data, b->nbytes / dtype_nbytes(b->dtype));
         for (int x = 0; x < w->s->ninput; x++)
             if (w->s->input[x] == b)
                 n = array_count_special(b->dtype, r->program.input[x].data,
@@ -266,7 +266,7 @@ static void add_results(struct watch *w, const struct buffer *given, int *n, siz
 {
     const struct instance *p = &w->r->program;
     const struct buffer *b = buffer_root(given);
-    size_t place[2], nbytes = b->state ? b->state->nbytes : b->nbytes;
+    size_t place[2], nbytes = b->port.state ? b->port.state->nbytes : b->nbytes;
     int nplace = program_arena_places(w->s, b, place);
     if (!dtype_is_float(b->dtype))
         return;

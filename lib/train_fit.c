@@ -20,7 +20,7 @@ static const char *largest_tensors(struct tgc *t, const struct schedule *s)
     for (int n = 0; n < LARGEST; n++) {
         int best = -1;
         for (int i = 0; i < s->nbuffer; i++)
-            if (!told[i] && !s->buffer[i]->state && s->buffer[i]->kind == BUFFER_TEMP &&
+            if (!told[i] && !s->buffer[i]->port.state && s->buffer[i]->kind == BUFFER_TEMP &&
                 (best < 0 || s->buffer[i]->nbytes > s->buffer[best]->nbytes))
                 best = i;
         if (best < 0)

@@ -40,7 +40,7 @@ static struct weights weights_of(struct tgc *t, const struct graph *g)
             VEC_PUSH(t, w.v, w.n, w.cap, (struct buffer *)(uintptr_t)b);
     }
     for (int i = 0; i < g->ninput; i++) {
-        struct buffer *first = uop_buffer_of(g->input[i])->first;
+        struct buffer *first = uop_buffer_of(g->input[i])->port.first;
         if (first)
             VEC_PUSH(t, w.v, w.n, w.cap, first);
     }
@@ -95,7 +95,7 @@ static bool set_values(const struct job *j, const struct weights *w, const struc
         if (!has_type(b, v))
             return diag_error(j->t, &at, "is %s in the model, but its new values are %s",
                               type_of(j->t, b), array_type_text(j->t, v));
-        b->data = v->data;
+        b->weight.data = v->data;
     }
     return n ? true
              : diag_error(j->t, &at, "the model has no weight of this name, so its new values "
@@ -201,7 +201,7 @@ static bool find_initializers(const struct job *j, struct weights *w)
         for (int a = 0; a < x.ndim; a++)
             dim[a] = uop_int(j->t, x.dim[a]);
         struct buffer *b = buffer_new(j->t, BUFFER_WEIGHT, x.dtype, dim, x.ndim, x.name);
-        b->data = x.data;
+        b->weight.data = x.data;
         b->nbytes = x.nbytes;
         VEC_PUSH(j->t, w->v, w->n, w->cap, b);
     }
@@ -267,7 +267,8 @@ static bool write_safetensors(const struct job *j, struct weights *w)
         return false;
     bool ok = fwrite(begin.s, 1, begin.n, f) == begin.n;
     for (int i = 0; i < w->n && ok; i++)
-        ok = !w->v[i]->nbytes || fwrite(w->v[i]->data, 1, w->v[i]->nbytes, f) == w->v[i]->nbytes;
+        ok = !w->v[i]->nbytes ||
+             fwrite(w->v[i]->weight.data, 1, w->v[i]->nbytes, f) == w->v[i]->nbytes;
     return ok || diag_error(j->t, &(struct place){.file = j->path}, "writing failed: %s",
                             strerror(errno));
 }

@@ -282,7 +282,7 @@ static int strides_of(const struct buffer *b, int64_t *stride)
     int64_t inner = 1, size;
     int n = 0;
     for (int i = b->ndim - 1; i > 0 && !b->storage; i--) {
-        if (!uop_const_int(b->dim[b->is_ordered ? b->order[i] : i], &size) || size < 1 ||
+        if (!uop_const_int(b->dim[b->order.is_set ? b->order.axis[i] : i], &size) || size < 1 ||
             size > INT32_MAX / inner)
             break;
         inner *= size;

@@ -53,7 +53,7 @@ bool parameter_is_written(const struct kernel *k, const struct parameter *a)
 bool parameter_is_restrict(const struct kernel *k, const struct parameter *a)
 {
     if (a->at >= k->nbuffer)
-        return !a->b->is_global;         /* what other blocks store there is read, too */
+        return a->b->scratch.space != SPACE_GLOBAL; /* what other blocks store there is read, too */
     for (int j = 0; j < k->nbuffer; j++)
         if (j != a->at && (a->at < k->noutput || j < k->noutput) &&
             buffers_may_alias(a->b, k->buffer[j]))
@@ -104,8 +104,8 @@ static const char *stored_dims(struct tgc *t, const struct buffer *b)
     struct text x = {.t = t};
     bool differs = false;
     int last = -1;
-    for (int i = 0; b->is_ordered && i < b->ndim; i++) {
-        int a = b->order[i];
+    for (int i = 0; b->order.is_set && i < b->ndim; i++) {
+        int a = b->order.axis[i];
         if (uop_is_int(b->dim[a], 1))
             continue;
         differs |= a < last;
@@ -127,10 +127,11 @@ static void write_tensor(struct tgc *t, const struct buffer *b, struct text *out
 /* '"conv1.weight", packed in panels of 8': the model's own weight, and what became of it. */
 static void write_weight(struct tgc *t, const struct buffer *b, struct text *out)
 {
-    const char *how = b->how;
-    for (; b->of; b = b->of)
-        if (b->of->how)
-            how = how ? mem_printf(t, "%s, %s", b->of->how, how) : b->of->how;
+    const char *how = b->weight.how;
+    for (; b->weight.of; b = b->weight.of)
+        if (b->weight.of->weight.how)
+            how = how ? mem_printf(t, "%s, %s", b->weight.of->weight.how, how)
+                      : b->weight.of->weight.how;
     if (b->name && *b->name) {
         text_puts(out, "  weight \"");
         text_comment(out, b->name);
@@ -223,7 +224,7 @@ void kernel_write_comment(const struct function *f, struct text *out)
         if (b->kind == BUFFER_WEIGHT) {
             write_weight(p->t, b, out);
         } else if (b->name && *b->name) {
-            text_puts(out, b->state                  ? "  state \""
+            text_puts(out, b->port.state             ? "  state \""
                            : b->kind == BUFFER_INPUT ? "  input \""
                                                      : "  \"");
             text_comment(out, b->name);
@@ -233,10 +234,11 @@ void kernel_write_comment(const struct function *f, struct text *out)
             text_puts(out, "  <- result");
     }
     for (int i = 0; i < k->nscratch; i++)
-        if (k->scratch[i]->is_global) {
+        if (k->scratch[i]->scratch.space == SPACE_GLOBAL) {
             text_printf(out, "\n *   %s", f->buffer_name[k->nbuffer + i]);
             write_tensor(p->t, k->scratch[i], out);
-            text_puts(out, k->scratch[i]->counts ? "  blocks that have come" : "  parts of sums");
+            text_puts(out, k->scratch[i]->scratch.counts ? "  blocks that have come"
+                                                         : "  parts of sums");
         }
     for (int i = k->index + 1; i < p->s->nkernel; i++)
         if (p->twin[i] == k)

@@ -35,7 +35,7 @@ static const char *function_of(struct writer *w, const struct uop *tile, const c
     *name = factor ? "b" : "a";
     *along = MATRIX_ALONG_K(product->arg.i, factor);
     return mem_printf(w->t, "%s%s%s_%s", *name,
-                      uop_buffer_of(tile->src[0])->is_own ? "_own"
+                      uop_buffer_of(tile->src[0])->scratch.is_own ? "_own"
                       : TILE_IS_BY_ROWS(tile->arg.i)      ? "_rows"
                                                           : "",
                       *along ? "" : "_across", matrix_row(MATRIX_ROW(product->arg.i))->text);
@@ -60,12 +60,12 @@ void matrix_load(struct writer *w, const struct uop *u)
     const char *stem, *function = function_of(w, u, &stem, &along), *name = writer_local(w, stem);
     writer_operands(w, u, 2, src);
     const char *args = arguments_of(w, u, src[1].s);
-    if (b->panel && along)
+    if (b->scratch.panel && along)
         function = "panel_rows", args = mem_printf(t, "&%s[%s]", writer_place_name(w, b), src[1].s);
-    else if (b->panel)
+    else if (b->scratch.panel)
         function = "panel_columns",
         args = mem_printf(t, "&%s[%s], %lld", writer_place_name(w, b), src[1].s,
-                          (long long)b->panel * (long long)dtype_nbytes(b->dtype));
+                          (long long)b->scratch.panel * (long long)dtype_nbytes(b->dtype));
     writer_put(w,
                mem_printf(t, "const auto %s = %s;", name, expr_call(w->p, function, args, 'I').s),
                true);

@@ -180,9 +180,9 @@ static void write_put(struct writer *w, const struct uop *u)
     struct expr src[4];
     const char *places[2] = {use_place(w, to), use_place(w, from)};
     const char *function = mem_printf(w->t, "%s%zu",
-                                      to->is_register     ? "get"
-                                      : from->is_register ? "put"
-                                                          : "move",
+                                      to->scratch.is_register     ? "get"
+                                      : from->scratch.is_register ? "put"
+                                                                  : "move",
                                       (size_t)COPY_LANES(u->arg.i) * dtype_nbytes(to->dtype));
     writer_operands(w, u, u->nsrc, src);
     const char *args =

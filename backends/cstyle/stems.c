@@ -18,7 +18,7 @@ static const char *model_word(struct tgc *t, const struct buffer *b)
 {
     enum { LONGEST = 8 };
     const char *s = NULL, *letters = "abcdefghijklmnopqrstuvwxyz_";
-    for (; b; b = b->of)
+    for (; b; b = b->weight.of)
         s = b->name && *b->name ? b->name : s;
     for (const char *c = s; c && *c; c++)
         if (strchr("./:", *c))
@@ -114,8 +114,11 @@ const char *stem_of_tile(const struct function *f, const struct buffer *b)
            (v->op == OP_CAST || v->op == OP_SPLAT ||
             (v->op == OP_MUL && v->src[1]->op == OP_CONST)))
         v = v->src[0];
-    if (b->counts || b->is_global || b->word || !v)
-        return b->counts ? "counter" : b->is_global ? "part" : b->word ? b->word : "tile";
+    if (b->scratch.counts || b->scratch.space == SPACE_GLOBAL || b->scratch.word || !v)
+        return b->scratch.counts                  ? "counter"
+               : b->scratch.space == SPACE_GLOBAL ? "part"
+               : b->scratch.word                  ? b->scratch.word
+                                                  : "tile";
     if (uop_get_word(f->p->t, v))
         return uop_get_word(f->p->t, v);
     if (v->op == OP_LOAD)

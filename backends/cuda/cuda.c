@@ -31,7 +31,7 @@ bool cuda_arch_read(const char *text, size_t n, struct cuda_arch *a, struct tgc 
 static bool has_local(const struct kernel *k)
 {
     for (int i = 0; i < k->nscratch; i++)
-        if (k->scratch[i]->in_shared)
+        if (k->scratch[i]->scratch.space == SPACE_SHARED)
             return true;
     return false;
 }
@@ -44,8 +44,9 @@ static void cuda_head(struct program *p, const struct kernel *k, const int block
 {
     int cluster[GRID_RANK] = {1, 1, 1}, most = 1;
     for (int i = 0; i < k->nscratch; i++)
-        if (k->scratch[i]->cluster > 1)
-            most = cluster[device_axis(p, k, k->scratch[i]->cluster_of)] = k->scratch[i]->cluster;
+        if (k->scratch[i]->scratch.pipeline.cluster > 1)
+            most = cluster[device_axis(p, k, k->scratch[i]->scratch.pipeline.multicast)] =
+                k->scratch[i]->scratch.pipeline.cluster;
     text_puts(out, "extern \"C\" ");
     if (most > 1)
         text_printf(out, "__cluster_dims__(%d, %d, %d) ", cluster[0], cluster[1], cluster[2]);

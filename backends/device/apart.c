@@ -33,7 +33,7 @@ struct web {
 static const struct buffer *root_of(const struct buffer *b)
 {
     const struct buffer *root = buffer_root(b);
-    return root->state ? root->state->in : root;
+    return root->port.state ? root->port.state->in : root;
 }
 
 static void add_touch(struct tgc *t, struct node *node, const struct kernel *k,
@@ -42,7 +42,7 @@ static void add_touch(struct tgc *t, struct node *node, const struct kernel *k,
     const struct buffer *root = root_of(b);
     if (root->kind == BUFFER_WEIGHT)
         return;
-    const bool is_whole = !k || root->state || root->kind == BUFFER_SCRATCH;
+    const bool is_whole = !k || root->port.state || root->kind == BUFFER_SCRATCH;
     struct touch x = {root, is_whole ? NULL : device_extent(t, k, b), reads, writes};
     VEC_PUSH(t, node->touch, node->n, node->cap, x);
 }
@@ -117,7 +117,7 @@ static bool read_steps(struct web *w)
 
 static bool has_place(const struct buffer *b)
 {
-    return !b->base && !b->state && b->placed > 0 &&
+    return !b->base && !b->port.state && b->placed > 0 &&
            (b->kind == BUFFER_TEMP || b->kind == BUFFER_SCRATCH);
 }
 
@@ -151,7 +151,7 @@ static void find_items(struct web *w)
                 *of = ++w->nitem;
             struct item *item = &w->item[*of - 1];
             item->nbytes = b->placed;
-            item->stays |= b->kept || b->counts;
+            item->stays |= b->kept || b->scratch.counts;
             if (!item->n || item->user[item->n - 1] != i)
                 VEC_PUSH(t, item->user, item->n, item->cap, i);
         }

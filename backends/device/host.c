@@ -22,9 +22,9 @@ static const char *size_of(struct program *p, const struct buffer *b);
 static void need(struct program *p, struct spans *s, const struct buffer *b, int how, bool is_whole)
 {
     const struct buffer *root = buffer_root(b);
-    if (root->kind == BUFFER_WEIGHT || (root->kind == BUFFER_INPUT && !root->state))
+    if (root->kind == BUFFER_WEIGHT || (root->kind == BUFFER_INPUT && !root->port.state))
         return;
-    is_whole &= b == root && !root->state;
+    is_whole &= b == root && !root->port.state;
     if (!is_whole)
         how |= SPAN_READS;        /* elements that the host does not store must keep their values */
     int i = 0;
@@ -80,9 +80,9 @@ static void device_to_host(struct program *p, const struct step *step, struct te
         size_t nbytes;
         if (!size_align(root->nbytes, 64, &nbytes) || !size_add(mapped, nbytes, &mapped))
             TGC_BUG(p->t, "a step of the host accesses more bytes than can be counted");
-        const char *at = root->state ? device_offset(p, root, &varies)
+        const char *at = root->port.state ? device_offset(p, root, &varies)
                                      : mem_printf(p->t, "%zu", p->place[root->id]);
-        if (root->state && p->place_of_states)
+        if (root->port.state && p->place_of_states)
             at = mem_printf(p->t, "%zu + %s", p->device_states, at);
         text_printf(&list, "%s{%s, %s, %d}", i ? ", " : "", at, s.v[i].nbytes, s.v[i].how);
         p->span[root->id] = i + 1;
@@ -290,7 +290,7 @@ static bool counts(const struct schedule *s)
 {
     bool any = false;
     for (int i = 0; i < s->nbuffer; i++)
-        any |= s->buffer[i]->counts;
+        any |= s->buffer[i]->scratch.counts;
     return any;
 }
 
@@ -307,7 +307,7 @@ static void write_counters(struct program *p, struct text *out)
                 "    static const struct { size_t at, nbytes; } counter[] = {\n",
                 p->name);
     for (int i = 0; i < s->nbuffer; i++) {
-        if (!s->buffer[i]->counts)
+        if (!s->buffer[i]->scratch.counts)
             continue;
         text_printf(out, "        {%zu, %zu},\n", p->place[s->buffer[i]->id], s->buffer[i]->nbytes);
         most = s->buffer[i]->nbytes > most ? s->buffer[i]->nbytes : most;

@@ -102,7 +102,8 @@ static void write_signature(struct signature *s, struct text *out)
 /* Of scratch, each thread has its own. */
 static bool is_of_thread(const struct kernel *k, const struct parameter *a)
 {
-    return a->b && a->at >= k->nbuffer && !a->b->is_global && (k->is_shared || k->block);
+    return a->b && a->at >= k->nbuffer && a->b->scratch.space != SPACE_GLOBAL &&
+           (k->is_shared || k->block);
 }
 
 /* How the function names its parameter, or the field that it is. */
@@ -142,7 +143,7 @@ bool device_has_over(const struct kernel *k)
 {
     bool any = false;
     for (int i = 0; i < k->nscratch; i++)
-        any |= k->scratch[i]->is_alias;
+        any |= k->scratch[i]->scratch.is_alias;
     return any;
 }
 
@@ -157,8 +158,8 @@ static bool begins_barriers(struct uop *const *linear, int n, const struct buffe
 /* Do the kernel's program or a variant's have barriers in this buffer? It aliases nothing then. */
 static bool is_barriers(const struct kernel *k, const struct buffer *b)
 {
-    bool any = b->in_shared && begins_barriers(k->linear, k->nlinear, b);
-    for (int i = 0; i < k->nvariant && b->in_shared; i++)
+    bool any = b->scratch.space == SPACE_SHARED && begins_barriers(k->linear, k->nlinear, b);
+    for (int i = 0; i < k->nvariant && b->scratch.space == SPACE_SHARED; i++)
         any |= begins_barriers(k->variant[i].linear, k->variant[i].nlinear, b);
     return any;
 }
@@ -172,13 +173,14 @@ int64_t device_local_at(const struct kernel *k, const struct buffer *b)
     for (int barriers = 0; barriers < 2; barriers++) {
         for (int i = 0; i < k->nscratch; i++) {
             const struct buffer *x = k->scratch[i];
-            if (!x->in_shared || !scratch_is_on_stack(x) || is_barriers(k, x) != barriers)
+            if (x->scratch.space != SPACE_SHARED || !scratch_is_on_stack(x) ||
+                is_barriers(k, x) != barriers)
                 continue;
-            int64_t align = x->panel ? PANEL_ALIGN : ALIGN,
-                    from = x->is_alias ? 0 : (at + align - 1) / align * align;
+            int64_t align = x->scratch.panel ? PANEL_ALIGN : ALIGN,
+                    from = x->scratch.is_alias ? 0 : (at + align - 1) / align * align;
             if (x == b)
                 return from;
-            *(x->is_alias ? &over : &at) = from + (int64_t)x->nbytes;
+            *(x->scratch.is_alias ? &over : &at) = from + (int64_t)x->nbytes;
         }
         at = at > over ? at : over;
     }
@@ -191,9 +193,10 @@ static int64_t tiles_nbytes(const struct kernel *k)
     int64_t most = 0;
     for (int i = 0; i < k->nscratch; i++) {
         const struct buffer *b = k->scratch[i];
-        int64_t end = b->in_shared && !is_barriers(k, b) && scratch_is_on_stack(b)
-                          ? device_local_at(k, b) + (int64_t)b->nbytes
-                          : 0;
+        int64_t end =
+            b->scratch.space == SPACE_SHARED && !is_barriers(k, b) && scratch_is_on_stack(b)
+                ? device_local_at(k, b) + (int64_t)b->nbytes
+                : 0;
         most = end > most ? end : most;
     }
     return most;
@@ -223,22 +226,25 @@ static void write_array(const struct signature *s, const struct buffer *b, const
                         struct text *out)
 {
     const char *ctype = dtype_ctype(b->dtype);
-    if (b->in_shared && s->memory && !is_barriers(s->f.k, b)) {
+    if (b->scratch.space == SPACE_SHARED && s->memory && !is_barriers(s->f.k, b)) {
         const char *space = *s->d->global ? s->d->local : "";
         text_printf(out, "    %s%s *const %s = (%s%s *)(%s + %lld);\n", space, ctype, name, space,
                     ctype, s->memory, (long long)device_local_at(s->f.k, b));
         return;
     }
-    if (b->in_shared && device_launched_local(s->d, s->f.k)) {
+    if (b->scratch.space == SPACE_SHARED && device_launched_local(s->d, s->f.k)) {
         snippet_use(&s->f.p->snippets,
                     mem_printf(s->f.p->t, "%s_block_array", s->f.p->backend->name));
         text_printf(out, "    BLOCK_ARRAY(%s, %s, %zu, %lld);\n", ctype, name,
                     b->nbytes / dtype_nbytes(b->dtype), (long long)device_local_at(s->f.k, b));
         return;
     }
-    bool has_boxes = (b->ring && b->transfer == TRANSFER_BULK) || b->bulk_stored;
-    int n = b->panel ? PANEL_ALIGN : has_boxes ? BULK_MEMORY_ALIGNED : 16;
-    bool needs_none = !b->in_shared || (!s->f.v && n == 16 && dtype_bits(b->dtype) >= 32);
+    bool has_boxes =
+        (b->scratch.pipeline.stages && b->scratch.pipeline.transfer == TRANSFER_BULK) ||
+        b->scratch.is_bulk_stored;
+    int n = b->scratch.panel ? PANEL_ALIGN : has_boxes ? BULK_MEMORY_ALIGNED : 16;
+    bool needs_none =
+        b->scratch.space != SPACE_SHARED || (!s->f.v && n == 16 && dtype_bits(b->dtype) >= 32);
     write_aligned(
         s, needs_none ? 0 : n, buffer_space(b) == SPACE_SHARED ? s->d->local : "",
         mem_printf(s->f.p->t, "%s %s[%zu]", ctype, name, b->nbytes / dtype_nbytes(b->dtype)), out);

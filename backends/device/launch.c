@@ -27,7 +27,7 @@ int device_count_places(const struct program *p)
 /* A place after those of inputs and outputs, or the memory's own. */
 static int own_place(const struct program *p, const struct buffer *root)
 {
-    int own = root->state ? p->place_of_states : p->own_place[root->id];
+    int own = root->port.state ? p->place_of_states : p->own_place[root->id];
     return own ? PLACE_FIRST_INPUT + p->s->ninput + p->s->noutput + own - 1 : PLACE_MEMORY;
 }
 
@@ -46,7 +46,7 @@ int device_place(const struct program *p, const struct buffer *b)
 const char *device_offset(struct program *p, const struct buffer *b, bool *varies)
 {
     const struct buffer *root = buffer_root(b);
-    const struct state *st = root->state;
+    const struct state *st = root->port.state;
     bool at_begin = device_place(p, b) >= PLACE_FIRST_INPUT, of_states = st && p->place_of_states;
     size_t at = of_states  ? p->place[root->id] - p->device_states
                 : at_begin ? 0
@@ -77,7 +77,7 @@ const char *device_offset(struct program *p, const struct buffer *b, bool *varie
 
 int device_image(const struct program *p, const struct buffer *b)
 {
-    return p->image_number[b->same ? b->same->id : b->id] - 1;
+    return p->image_number[b->weight.same ? b->weight.same->id : b->id] - 1;
 }
 
 static bool is_image(const struct kernel *k, const struct parameter *a)

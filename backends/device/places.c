@@ -78,7 +78,7 @@ static void give_own_places(struct program *p)
     if (p->nimage == 0)
         return;
     for (int i = 0; i < s->nbuffer; i++)
-        if (!s->buffer[i]->base && !s->buffer[i]->state && !s->buffer[i]->is_verdict)
+        if (!s->buffer[i]->base && !s->buffer[i]->port.state && !s->buffer[i]->is_verdict)
             p->own_place[s->buffer[i]->id] = ++p->nown;
     p->place_of_states = s->state_nbytes > 0 ? ++p->nown : 0;
 }
@@ -87,7 +87,7 @@ static void give_own_places(struct program *p)
 static void number_images(struct program *p, struct buffer *const *b, int n)
 {
     for (int i = 0; i < n; i++) {
-        const struct buffer *of = b[i]->same ? b[i]->same : b[i];
+        const struct buffer *of = b[i]->weight.same ? b[i]->weight.same : b[i];
         if (b[i]->is_image && !p->image_number[of->id])
             p->image_number[of->id] = ++p->nimage;
     }
@@ -139,7 +139,7 @@ static bool place_memory(struct program *p, bool apart)
     size_t end = 0;
     for (int i = 0; i < s->nbuffer; i++) {
         const struct buffer *b = s->buffer[i];
-        bool is_scratch = b->kind == BUFFER_SCRATCH && !b->is_global;
+        bool is_scratch = b->kind == BUFFER_SCRATCH && b->scratch.space != SPACE_GLOBAL;
         p->place[b->id] = apart && !b->base ? end : b->offset;
         if (apart && is_scratch && !scratch_is_on_stack(b))
             return false;                  /* each thread has its own: the plan knows how many */

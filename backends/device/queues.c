@@ -41,12 +41,13 @@ struct part { struct tgc *t; struct job *job; int n; uint8_t *depends; };
 static bool add_access(struct program *p, struct job *j, const struct parameter *a)
 {
     const struct buffer *root = buffer_root(a->b);
-    const struct state *st = root->state;
+    const struct state *st = root->port.state;
     struct access x = {
         .place = device_place(p, a->b), .writes = parameter_is_written(j->kernel, a), .root = root};
     if (x.place == PLACE_WEIGHTS)
         return true;
-    if (j->naccess == MOST_ACCESSES || (root->kind == BUFFER_SCRATCH && !root->is_global))
+    if (j->naccess == MOST_ACCESSES ||
+        (root->kind == BUFFER_SCRATCH && root->scratch.space != SPACE_GLOBAL))
         return false;
     if (st) {
         size_t low = st->place[0] < st->place[1] ? st->place[0] : st->place[1];

@@ -201,9 +201,9 @@ void entry_strings(const struct emit *e)
 {
     for (int i = 0; i < e->s->nweight; i++) {
         const struct buffer *b = e->s->weight[i];
-        if (b->dtype != DTYPE_STRING || b->same)
+        if (b->dtype != DTYPE_STRING || b->weight.same)
             continue;
-        const char *const *s = b->data;
+        const char *const *s = b->weight.data;
         size_t n = b->nbytes / dtype_nbytes(b->dtype);
         value *row = mem_array(e->t, n + 1, sizeof *row);
         for (size_t k = 0; k < n; k++)

@@ -111,7 +111,7 @@ static value place_scratch(struct emit *e, const struct kernel *k, const struct 
     const char *name =
         mem_printf(e->t, "%s_%s.tile%d", e->name, program_kernel_name(e->gpu->p, k), i);
     return generic_pointer(
-        e, block_memory(e, name, n ? (int64_t)n : ALIGN, b->panel ? PANEL_ALIGN : ALIGN));
+        e, block_memory(e, name, n ? (int64_t)n : ALIGN, b->scratch.panel ? PANEL_ALIGN : ALIGN));
 }
 
 void gpu_emit_kernel(struct emit *e, const struct kernel *k, const struct variant *v)

@@ -147,7 +147,7 @@ void gpu_matrix_load(struct emit *e, const struct uop *u)
     step[factor ? MATRIX_N : MATRIX_M] = along ? stride : 1;
     step[MATRIX_K] = along ? 1 : stride;
     int each = WORD / dtype_bits(r->dtype[part]), n = matrix_elements(r, part) / each;
-    if (b->is_own) {
+    if (b->scratch.is_own) {
         define(e, u, load_own(e, r, part, u, n));
         return;
     }

@@ -87,9 +87,9 @@ void gpu_put(struct emit *e, const struct uop *u)
     unsigned one = (unsigned)dtype_nbytes(b->dtype), all = (unsigned)COPY_LANES(u->arg.i) * one;
     value part =
         load_as(e, type, pointer_at(e, place_of(e, from), element, offset_wide(e, u->src[3])),
-                from->is_register ? one : all);
+                from->scratch.is_register ? one : all);
     store_as(e, part, pointer_at(e, place_of(e, b), element, offset_wide(e, u->src[1])),
-             b->is_register ? one : all);
+             b->scratch.is_register ? one : all);
 }
 
 void gpu_wait(struct emit *e, const struct uop *u)

@@ -8,7 +8,8 @@ value weight_place(struct emit *e, value self, const struct buffer *b)
 {
     value g;
     if (b->dtype == DTYPE_STRING) {
-        const char *name = mem_printf(e->t, "strings_%d", (b->same ? b->same : b)->id);
+        const char *name =
+            mem_printf(e->t, "strings_%d", (b->weight.same ? b->weight.same : b)->id);
         g = e->l->GetNamedGlobal(e->module, name);
         if (!g)
             g = e->l->AddGlobal(e->module, e->i8, name);

@@ -78,12 +78,12 @@ static value block_of(struct emit *e, value self, enum state_block block)
 
 static void bind_place(struct emit *e, value self, const struct buffer *b, size_t first)
 {
-    const struct state *st = b->state;
+    const struct state *st = b->port.state;
     int next = b != st->in;
     value place = size(e, st->place[next && st->is_copied] + first);
     if (state_has_two_places(st))
         place = choose(e, odd(e, self, st), size(e, st->place[!next]), size(e, st->place[next]));
-    e->place[b->id] = pointer_at(e, block_of(e, self, b->block), e->i8, place);
+    e->place[b->id] = pointer_at(e, block_of(e, self, b->port.block), e->i8, place);
 }
 
 static void bind_places(struct emit *e, value self)
@@ -210,7 +210,7 @@ static void end_function(struct emit *e)
 
 static void begin_state(struct emit *e, value self, const struct state *st)
 {
-    const struct buffer *first = st->in->first;
+    const struct buffer *first = st->in->port.first;
     struct state_pieces p = state_pieces(st);
     value place = at(e, states_of(e, self), st->place[0]);
     if (st->nbytes == 0 || (first && first->nbytes == 0))

@@ -76,7 +76,7 @@ void example_write_macros(struct program *p, struct text *out)
     if (ninput + noutput > 0)
         text_puts(out, "/* Of each tensor, where every dimension is at its upper bound. */\n");
     for (int i = 0; i < ninput; i++)
-        write_macros_of(p, s->input[i], s->input[i]->quantization, out);
+        write_macros_of(p, s->input[i], s->input[i]->port.quantization, out);
     for (int i = 0; i < noutput; i++)
         write_macros_of(p, s->output[i],
                         s->graph && i < s->graph->noutput ? s->graph->output[i].quantization : NULL,

@@ -9,10 +9,10 @@ const char *program_buffer(struct program *p, const struct buffer *b)
     if (!name)
         TGC_BUG(p->t, "buffer %d is not in the schedule", root->id);
     bool on_device = p->backend->device && root->kind != BUFFER_WEIGHT &&
-                     (root->kind != BUFFER_INPUT || root->state);
+                     (root->kind != BUFFER_INPUT || root->port.state);
     p->buffer_used[root->id] = !on_device;
-    const char *s = on_device                    ? p->backend->device->host_view(p, root)
-                    : root->state                   ? name
+    const char *s = on_device                     ? p->backend->device->host_view(p, root)
+                    : root->port.state            ? name
                     : root->kind == BUFFER_INPUT  ? mem_printf(p->t, "in->%s", name)
                     : root->kind == BUFFER_OUTPUT ? mem_printf(p->t, "out->%s", name)
                     : root->kind == BUFFER_WEIGHT ? mem_printf(p->t, "w->%s", name)

@@ -109,13 +109,13 @@ static struct tensor *first_tensor(struct program *p, const struct buffer *b, co
             !size_mul(nelem, (size_t)x->dim[a], &nelem))
             return NULL;
     if ((nelem > MOST_VECTOR_BYTES * 4 && !is_asked_for(p)) ||
-        (b->first && b->first->nbytes != nelem * size))
+        (b->port.first && b->port.first->nbytes != nelem * size))
         return NULL;
     x->nelem = (int64_t)nelem;
     x->data = mem_array(p->t, nelem + 1, 8);
     union scalar *v = x->data;
-    for (size_t i = 0; i < nelem && b->first; i++)
-        v[i] = scalar_load(b->dtype, (const unsigned char *)b->first->data + i * size);
+    for (size_t i = 0; i < nelem && b->port.first; i++)
+        v[i] = scalar_load(b->dtype, (const unsigned char *)b->port.first->weight.data + i * size);
     return x;
 }
 
@@ -245,7 +245,7 @@ static const struct program_vectors *compute_vectors(struct program *p, const ch
     for (int i = 0; i < g->ninput; i++) {
         leaf[i] = g->input[i];
         const struct buffer *b = g->input[i]->arg.p;
-        value[i] = b->state ? first_tensor(p, b, by_id, p->nvar_id)
+        value[i] = b->port.state ? first_tensor(p, b, by_id, p->nvar_id)
                             : random_tensor(p, b, by_id, p->nvar_id, i, &feed[i], why);
         if (!value[i])
             return NULL;

@@ -93,9 +93,9 @@ size_t program_head_bytes(const struct schedule *s)
 
 int program_arena_places(const struct schedule *s, const struct buffer *b, size_t place[2])
 {
-    const struct state *st = b->state;
+    const struct state *st = b->port.state;
     size_t states = program_head_bytes(s);
-    bool in_arena = st ? b->block == BLOCK_ARENA
+    bool in_arena = st ? b->port.block == BLOCK_ARENA
                        : (b->kind == BUFFER_TEMP || b->kind == BUFFER_STATE) && !s->on_device &&
                              !program_is_on_stack(s);
     if (!in_arena)

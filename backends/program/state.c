@@ -96,8 +96,9 @@ int64_t state_first_length(const struct schedule *s, const struct var *v)
 {
     for (int i = 0; i < s->nstate; i++)
         if (s->state[i]->length == v)
-            return s->state[i]->in->first ? s->state[i]->in->first->dim[s->state[i]->axis]->arg.i
-                                          : 0;
+            return s->state[i]->in->port.first
+                       ? s->state[i]->in->port.first->dim[s->state[i]->axis]->arg.i
+                       : 0;
     return -1;
 }
 
@@ -214,7 +215,7 @@ static void write_begin(struct program *p, struct text *out)
     text_printf(out, "/* As before the first run. */\nstatic %s begin_states(%s *self)\n{\n",
                 p->backend->device ? "int" : "void", p->name);
     for (int i = 0; i < s->nstate; i++)
-        copies |= s->state[i]->in->first != NULL;
+        copies |= s->state[i]->in->port.first != NULL;
     if (copies && p->weights == WEIGHTS_FILE)
         text_puts(out, "    const struct weights table = place_weights((const unsigned char "
                        "*)self->options.weights);\n"
@@ -226,7 +227,7 @@ static void write_begin(struct program *p, struct text *out)
     text_puts(out, "    (void)states;\n");
     for (int i = 0; i < s->nstate; i++) {
         const struct state *st = s->state[i];
-        const struct buffer *first = st->in->first;
+        const struct buffer *first = st->in->port.first;
         struct state_pieces q = state_pieces(st);
         if (st->nbytes == 0 || (first && first->nbytes == 0))
             continue;
@@ -395,15 +396,15 @@ void state_write_checks(struct program *p, struct text *out)
 
 static void write_place(struct program *p, struct text *out, const struct buffer *b, size_t first)
 {
-    const struct state *st = b->state;
+    const struct state *st = b->port.state;
     bool next = b != st->in;
     size_t start = out->n;
     if (!p->buffer_used[b->id])
         return;
     text_printf(out, "    %s *const %s = (%s *)%s", dtype_ctype(b->dtype), p->buffer_name[b->id],
-                dtype_ctype(b->dtype), b->block == BLOCK_ARENA ? "(void *)" : "");
-    if (b->block != BLOCK_ARENA)
-        text_printf(out, "(%s + %zu);", training_block(b->block), st->place[0]);
+                dtype_ctype(b->dtype), b->port.block == BLOCK_ARENA ? "(void *)" : "");
+    if (b->port.block != BLOCK_ARENA)
+        text_printf(out, "(%s + %zu);", training_block(b->port.block), st->place[0]);
     else if (state_has_two_places(st))
         text_printf(out, "(states + (%s ? %zu : %zu));", state_is_odd(p, st), st->place[!next],
                     st->place[next]);
@@ -417,7 +418,7 @@ static void write_place(struct program *p, struct text *out, const struct buffer
 
 static bool is_in_arena(const struct program *p, const struct buffer *b)
 {
-    return p->buffer_used[b->id] && b->block == BLOCK_ARENA;
+    return p->buffer_used[b->id] && b->port.block == BLOCK_ARENA;
 }
 
 /* The caller may give no block that nothing in a run needs: NULL has no places, numbers have. */
@@ -427,7 +428,7 @@ static void write_blocks(struct program *p, struct text *out)
     for (int i = 0; i < p->s->nstate; i++) {
         const struct buffer *const side[] = {p->s->state[i]->in, p->s->state[i]->out};
         for (int k = 0; k < 2; k++)
-            used[side[k]->block] |= p->buffer_used[side[k]->id];
+            used[side[k]->port.block] |= p->buffer_used[side[k]->id];
     }
     for (int b = BLOCK_PARAMS, any = 0; b < BLOCK_COUNT; b++) {
         const char *name = training_block((enum state_block)b);
@@ -575,7 +576,7 @@ void state_write_header(struct program *p, struct text *out)
             text_comment(out, st->length->name);
             text_printf(out, " grows from %lld to %lld",
                         (long long)state_first_length(s, st->length), (long long)st->length->max);
-        } else if (st->in->first) {
+        } else if (st->in->port.first) {
             text_puts(out, "  begins as in the model");
         }
         text_putc(out, '\n');

@@ -249,7 +249,7 @@ static uint64_t identity_of(const struct program *p, enum state_block block)
 
 static size_t place_in_block(const struct schedule *s, const struct state *st)
 {
-    return st->place[0] - s->block_at[st->in->block];
+    return st->place[0] - s->block_at[st->in->port.block];
 }
 
 static void write_rows(struct program *p, enum state_block block, struct text *out)
@@ -257,7 +257,7 @@ static void write_rows(struct program *p, enum state_block block, struct text *o
     int n = 0;
     for (int i = 0; i < p->s->nstate; i++) {
         const struct state *st = p->s->state[i];
-        if (st->in->block != block)
+        if (st->in->port.block != block)
             continue;
         if (n++ == 0)
             text_printf(out, "static const struct block_row %s_rows[] = {\n", training_block(block));
@@ -278,7 +278,7 @@ static int count_states(const struct schedule *s, enum state_block block)
 {
     int n = 0;
     for (int i = 0; i < s->nstate; i++)
-        n += s->state[i]->in->block == block;
+        n += s->state[i]->in->port.block == block;
     return n;
 }
 
@@ -311,7 +311,7 @@ static void write_copies(struct program *p, struct text *out)
         snippet_use(&p->snippets, need[i]);
     for (int i = 0; i < p->s->nstate; i++) {
         const struct state *st = p->s->state[i];
-        const int block = (int)st->in->block - BLOCK_PARAMS;
+        const int block = (int)st->in->port.block - BLOCK_PARAMS;
         if (state_has_two_places(st) && st->nbytes > 0)
             text_printf(&second,
                         "\n    if (status == %s_OK && (%s) && (self->uploaded >> %d & 1) &&\n"
@@ -363,7 +363,7 @@ static void write_params_init(struct program *p, struct text *out)
     const char *done = p->backend->device ? "upload(self)" : mem_printf(p->t, "%s_OK", p->upper);
     for (int i = 0; i < x->nparam + x->nstatistic; i++) {
         const struct state *st = p->s->state[i];
-        const struct buffer *first = st->in->first;         /* NULL: zeros, B of --lora */
+        const struct buffer *first = st->in->port.first;         /* NULL: zeros, B of --lora */
         int64_t fan = i < x->nparam && first ? buffer_fan(st->in) : 0;
         const size_t place = place_in_block(p->s, st);
         if (st->nbytes == 0 || !first)
@@ -379,11 +379,12 @@ static void write_params_init(struct program *p, struct text *out)
     }
     for (int i = x->nparam + x->nstatistic; i < p->s->nstate; i++) {
         const struct state *st = p->s->state[i];
-        if (st->in->first)
-            text_printf(&copies,
-                        "    if (self->options.optimizer)\n"
-                        "        memcpy((unsigned char *)self->options.optimizer + %zu, w->%s, %zu);\n",
-                        place_in_block(p->s, st), p->buffer_name[st->in->first->id], st->nbytes);
+        if (st->in->port.first)
+            text_printf(
+                &copies,
+                "    if (self->options.optimizer)\n"
+                "        memcpy((unsigned char *)self->options.optimizer + %zu, w->%s, %zu);\n",
+                place_in_block(p->s, st), p->buffer_name[st->in->port.first->id], st->nbytes);
     }
     const struct text_word word[] = {
         {"TABLE", p->weights == WEIGHTS_FILE

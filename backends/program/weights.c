@@ -29,7 +29,10 @@ static bool is_string(const struct buffer *b) { return b->dtype == DTYPE_STRING;
 static size_t weight_nelem(const struct buffer *b) { return b->nbytes / dtype_nbytes(b->dtype); }
 
 /* Equal weights share one place: the first of them holds the numbers. */
-static const struct buffer *weight_holder(const struct buffer *b) { return b->same ? b->same : b; }
+static const struct buffer *weight_holder(const struct buffer *b)
+{
+    return b->weight.same ? b->weight.same : b;
+}
 
 /* *packed: the copy that this takes, to be released. */
 static const void *stored_bytes(struct tgc *t, const struct buffer *b, struct held **packed)
@@ -61,7 +64,7 @@ static bool write_stored(const struct buffer *b, const struct byte_sink *sink, u
 {
     bool swapped = sink->swapped && dtype_nbytes(b->dtype) > 1;
     if (!b->storage && !swapped)
-        return sink->write(sink->context, b->data, b->nbytes);
+        return sink->write(sink->context, b->weight.data, b->nbytes);
     for (size_t at = 0, n; at < b->nbytes; at += n) {
         n = b->nbytes - at < PIECE_BYTES ? b->nbytes - at : PIECE_BYTES;
         view_copy_stored(b, at, n, piece);
@@ -223,7 +226,7 @@ static void write_as_array(struct program *p, struct text *out, const struct buf
 
 static void write_strings(struct program *p, struct text *out, const struct buffer *b)
 {
-    const char *const *s = b->data;
+    const char *const *s = b->weight.data;
     size_t n = weight_nelem(b);
     text_printf(out, "static const char *const %s_data[%zu] = {", p->buffer_name[b->id],
                 n > 0 ? n : 1);

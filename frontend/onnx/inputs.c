@@ -298,10 +298,10 @@ static bool set_first(struct lower *l, const GraphProto *g, struct buffer *b)
                           dtype_name(b->dtype));
     for (int a = 0; a < x.ndim; a++)
         dim[a] = uop_int(l->t, x.dim[a]);
-    b->first = buffer_new(l->t, BUFFER_WEIGHT, x.dtype, dim, x.ndim,
+    b->port.first = buffer_new(l->t, BUFFER_WEIGHT, x.dtype, dim, x.ndim,
                           mem_printf(l->t, "%s_first", b->name));
-    b->first->data = x.data;
-    b->first->nbytes = x.nbytes;
+    b->port.first->weight.data = x.data;
+    b->port.first->nbytes = x.nbytes;
     return true;
 }
 

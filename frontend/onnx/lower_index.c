@@ -153,11 +153,11 @@ static struct uop *known_positions(const struct node *n, struct uop *mask)
         return uop_cast(t, DTYPE_I64, uop_iota(t, mask->dim[0]));
     const struct buffer *b = uop_buffer_of(lib_fold(&n->lib, mask));
     int64_t len, count = 0;
-    if (!b || b->kind != BUFFER_WEIGHT || !b->data || !uop_const_int(mask->dim[0], &len))
+    if (!b || b->kind != BUFFER_WEIGHT || !b->weight.data || !uop_const_int(mask->dim[0], &len))
         return NULL;
     int64_t *at = mem_array(t, (size_t)len + 1, sizeof *at);
     for (int64_t i = 0; i < len; i++)
-        if (((const char *)b->data)[i])
+        if (((const char *)b->weight.data)[i])
             at[count++] = i;
     return count == len ? uop_cast(t, DTYPE_I64, uop_iota(t, mask->dim[0]))
                         : tensor_from_data(t, DTYPE_I64, &count, 1, at,

@@ -301,9 +301,9 @@ static const unsigned char *known_bytes(const struct uop *u, int64_t nbytes)
     while (u->op == OP_RESHAPE)
         u = u->src[0];
     const struct buffer *b = u->op == OP_BUFFER ? u->arg.p : NULL;
-    bool known = b && b->kind == BUFFER_WEIGHT && b->data && dtype_nbytes(b->dtype) == 1 &&
+    bool known = b && b->kind == BUFFER_WEIGHT && b->weight.data && dtype_nbytes(b->dtype) == 1 &&
                  nbytes >= 0 && b->nbytes >= (size_t)nbytes;
-    return known ? b->data : NULL;
+    return known ? b->weight.data : NULL;
 }
 
 static int bits_at(const unsigned char *data, int64_t i, int bits)

@@ -681,8 +681,9 @@ bool lower_size(struct node *n)
 static bool is_uniform(const struct buffer *b)
 {
     size_t size = dtype_nbytes(b->dtype);
-    return b->kind == BUFFER_WEIGHT && b->data && dtype_is_float(b->dtype) && b->nbytes >= size &&
-           memcmp(b->data, (const char *)b->data + size, b->nbytes - size) == 0;
+    return b->kind == BUFFER_WEIGHT && b->weight.data && dtype_is_float(b->dtype) &&
+           b->nbytes >= size &&
+           memcmp(b->weight.data, (const char *)b->weight.data + size, b->nbytes - size) == 0;
 }
 
 bool lower_identity(struct node *n)
@@ -695,9 +696,9 @@ bool lower_identity(struct node *n)
     const struct buffer *of = x->arg.p;
     struct buffer *b =
         buffer_new(n->t, BUFFER_WEIGHT, x->dtype, x->dim, x->ndim, n->proto->output[0]);
-    b->data = of->data;
+    b->weight.data = of->weight.data;
     b->nbytes = of->nbytes;
-    b->is_named = true;
+    b->weight.is_named = true;
     n->value_out[0] = value_tensor(n->t, uop_buffer(n->t, b));
     return true;
 }

@@ -267,7 +267,7 @@ struct written *write_weight(struct onnx_writer *w, const struct buffer *b)
     int64_t dim[MAX_RANK];
     for (int a = 0; a < b->ndim; a++)
         dim[a] = b->dim[a]->arg.i;
-    struct written *v = write_tensor(w, b->dtype, dim, b->ndim, b->data, b->nbytes);
+    struct written *v = write_tensor(w, b->dtype, dim, b->ndim, b->weight.data, b->nbytes);
     v->name = b->name && *b->name ? b->name : NULL;
     return v;
 }

@@ -157,7 +157,7 @@ bool read_state(struct reader *r)
         if (type.dim[a]->op != OP_CONST)
             return read_error(r, &type.at, "a state has a fixed size: fix it by --dim");
     struct buffer *b = buffer_new(r->t, BUFFER_INPUT, type.dtype, type.dim, type.ndim, name);
-    b->first = first ? (struct buffer *)(uintptr_t)uop_buffer_of(first) : NULL;
+    b->port.first = first ? (struct buffer *)(uintptr_t)uop_buffer_of(first) : NULL;
     struct uop *x = uop_buffer(r->t, b);
     VEC_PUSH(r->t, r->state, r->nstate, r->cap_state, x);
     return define_name(r, &at, x);

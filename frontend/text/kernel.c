@@ -384,12 +384,12 @@ static bool read_dims(struct kernel_reader *k, struct uop **dim, int *n)
 
 /* How many elements a panel of shared memory has: rows of the panel's length, and as many as it
  * repeats after. */
-static bool read_panel(struct kernel_reader *k, struct buffer *b)
+static bool read_panel(struct kernel_reader *k, struct buffer_scratch *s, enum dtype d)
 {
     struct token at = k->r.token;
-    int64_t nbytes = (int64_t)dtype_nbytes(b->dtype);
-    return read_int(k, &b->panel) &&
-           ((b->panel > 0 && sat_mul(b->panel, nbytes) % PANEL_ALIGN == 0) ||
+    int64_t nbytes = (int64_t)dtype_nbytes(d);
+    return read_int(k, &s->panel) &&
+           ((s->panel > 0 && sat_mul(s->panel, nbytes) % PANEL_ALIGN == 0) ||
             read_error(&k->r, &at, "a panel is a multiple of %d bytes", PANEL_ALIGN));
 }
 
@@ -445,16 +445,16 @@ static bool read_elements(struct kernel_reader *k, struct buffer *b)
             return false;
         scalar_store(b->dtype, data + (size_t)i * size, v);
     }
-    b->data = data;
+    b->weight.data = data;
     b->nbytes = (size_t)n * size;
     return true;
 }
 
 /* "cluster 2 of 1" */
-static bool read_cluster(struct kernel_reader *k, struct buffer *b)
+static bool read_cluster(struct kernel_reader *k, struct pipeline *p)
 {
     int64_t n, of;
-    if (b->transfer != TRANSFER_BULK || !accept_word(&k->r, "cluster"))
+    if (p->transfer != TRANSFER_BULK || !accept_word(&k->r, "cluster"))
         return true;
     struct token at = k->r.token;
     if (!read_int(k, &n))
@@ -467,16 +467,16 @@ static bool read_cluster(struct kernel_reader *k, struct buffer *b)
         return read_error(&k->r, &at,
                           "a cluster of %lld blocks of dimension %lld; it has 2 to %d of 0 to %d",
                           (long long)n, (long long)of, CLUSTER_MOST, GRID_RANK - 1);
-    b->cluster = (int)n;
-    b->cluster_of = (int)of;
+    p->cluster = (int)n;
+    p->multicast = (int)of;
     return true;
 }
 
 /* "producers 128" */
-static bool read_producers(struct kernel_reader *k, struct buffer *b)
+static bool read_producers(struct kernel_reader *k, struct pipeline *p)
 {
     int64_t n;
-    if (b->transfer != TRANSFER_BULK || !accept_word(&k->r, "producers"))
+    if (p->transfer != TRANSFER_BULK || !accept_word(&k->r, "producers"))
         return true;
     struct token at = k->r.token;
     if (!read_int(k, &n))
@@ -484,15 +484,15 @@ static bool read_producers(struct kernel_reader *k, struct buffer *b)
     if (n < 1 || n > THREADS_OF_BLOCK)
         return read_error(&k->r, &at, "%lld producers; there are 1 to %d", (long long)n,
                           THREADS_OF_BLOCK);
-    b->producers = (int)n;
+    p->producers = (int)n;
     return true;
 }
 
 /* "ring 3 async" */
-static bool read_ring(struct kernel_reader *k, struct buffer *b)
+static bool read_ring(struct kernel_reader *k, struct pipeline *p)
 {
     int64_t n;
-    if (!b->in_shared || !accept_word(&k->r, "ring"))
+    if (!accept_word(&k->r, "ring"))
         return true;
     struct token at = k->r.token;
     if (!read_int(k, &n))
@@ -500,13 +500,29 @@ static bool read_ring(struct kernel_reader *k, struct buffer *b)
     if (n < 2 || n > RING_MAX)
         return read_error(&k->r, &at, "a ring of %lld parts; it has 2 to %d", (long long)n,
                           RING_MAX);
-    b->ring = (int)n;
+    p->stages = (int)n;
     for (int i = 0; i < TRANSFER_COUNT; i++)
         if (accept_word(&k->r, transfer_name((enum transfer)i))) {
-            b->transfer = (enum transfer)i;
-            return read_cluster(k, b) && read_producers(k, b);
+            p->transfer = (enum transfer)i;
+            return read_cluster(k, p) && read_producers(k, p);
         }
     return found(k, "a transfer of transfers.def");
+}
+
+static bool read_scratch(struct kernel_reader *k, struct buffer_scratch *s, enum dtype d)
+{
+    if (s->space == SPACE_SHARED) {
+        s->is_alias = accept_word(&k->r, "alias");
+        s->is_bulk_stored = accept_word(&k->r, "bulk_stored");
+        return (!accept_word(&k->r, "panels") || read_panel(k, s, d)) && read_ring(k, &s->pipeline);
+    }
+    if (accept_word(&k->r, space_name(SPACE_GLOBAL))) {
+        s->space = SPACE_GLOBAL;
+        s->counts = accept_word(&k->r, "counts");
+    } else {
+        s->is_register = accept_word(&k->r, "registers");
+    }
+    return true;
 }
 
 static bool read_memory(struct kernel_reader *k, enum buffer_kind kind, const char *word)
@@ -531,19 +547,11 @@ static bool read_memory(struct kernel_reader *k, enum buffer_kind kind, const ch
     b->id = id;
     k->r.t->next_buffer = k->r.t->next_buffer > id ? k->r.t->next_buffer : id + 1;
     struct token space = k->r.token;
-    b->in_shared = accept_word(&k->r, space_name(SPACE_SHARED));
-    if (b->in_shared && kind != BUFFER_SCRATCH)
+    if (accept_word(&k->r, space_name(SPACE_SHARED)))
+        b->scratch.space = SPACE_SHARED;
+    if (b->scratch.space == SPACE_SHARED && kind != BUFFER_SCRATCH)
         return read_error(&k->r, &space, "only scratch is shared");
-    b->is_global =
-        kind == BUFFER_SCRATCH && !b->in_shared && accept_word(&k->r, space_name(SPACE_GLOBAL));
-    b->counts = b->is_global && accept_word(&k->r, "counts");
-    b->is_register =
-        kind == BUFFER_SCRATCH && !b->in_shared && !b->is_global && accept_word(&k->r, "registers");
-    b->is_alias = b->in_shared && accept_word(&k->r, "alias");
-    b->bulk_stored = b->in_shared && accept_word(&k->r, "bulk_stored");
-    if (b->in_shared && accept_word(&k->r, "panels") && !read_panel(k, b))
-        return false;
-    if (!read_ring(k, b) || !read_order(k, b))
+    if ((kind == BUFFER_SCRATCH && !read_scratch(k, &b->scratch, b->dtype)) || !read_order(k, b))
         return false;
     if (accept_word(&k->r, "in")) {
         struct uop *base =

@@ -285,5 +285,5 @@ void safetensors_write(struct text *out, struct buffer *const *w, const char *co
         tgc_stop(out->t);
     out->s = mem_grow(out->t, out->s, &out->cap, total, 1);      /* at once: weights are large */
     for (int i = 0; i < n; i++)
-        text_write(out, w[i]->data, w[i]->nbytes);
+        text_write(out, w[i]->weight.data, w[i]->nbytes);
 }

@@ -246,7 +246,7 @@ static bool exact(const struct buffer *b)
     size_t size = dtype_nbytes(b->dtype);
     char again[16];
     for (size_t i = 0; i < b->nbytes / size; i++) {
-        const char *p = (const char *)b->data + i * size;
+        const char *p = (const char *)b->weight.data + i * size;
         union scalar v = scalar_load(b->dtype, p);
         if (dtype_is_float(b->dtype) && isnan(v.f))
             v.f = (double)NAN;
@@ -279,8 +279,9 @@ static void put_data(struct writer *w, const struct buffer *b, const char *name)
         text_putc(w->out, '[');
         for (size_t i = 0; i < nelem; i++) {
             text_puts(w->out, i ? ", " : "");
-            put_scalar(w->out, b->dtype,
-                       scalar_load(b->dtype, (const char *)b->data + i * dtype_nbytes(b->dtype)));
+            put_scalar(
+                w->out, b->dtype,
+                scalar_load(b->dtype, (const char *)b->weight.data + i * dtype_nbytes(b->dtype)));
         }
         text_putc(w->out, ']');
     } else if (w->side && w->o && w->o->side_file && safetensors_holds(b->dtype)) {
@@ -290,7 +291,7 @@ static void put_data(struct writer *w, const struct buffer *b, const char *name)
         VEC_PUSH(w->t, w->side_weight, w->nside, w->cap_side, (struct buffer *)(uintptr_t)b);
         VEC_PUSH(w->t, w->side_name, w->nside_name, w->cap_side_name, name);
     } else {
-        put_base64(w->out, b->data, b->nbytes);
+        put_base64(w->out, b->weight.data, b->nbytes);
     }
 }
 
@@ -314,7 +315,7 @@ static const char *put_leaf(struct writer *w, const char *word, const struct uop
 static void put_weight(struct writer *w, const struct uop *u)
 {
     const struct buffer *b = u->arg.p;
-    const char *name = put_leaf(w, b->is_param ? "param" : "weight", u, "w", false);
+    const char *name = put_leaf(w, b->weight.is_param ? "param" : "weight", u, "w", false);
     text_puts(w->out, " = ");
     put_data(w, b, name);
     text_putc(w->out, '\n');
@@ -322,7 +323,7 @@ static void put_weight(struct writer *w, const struct uop *u)
 
 static void put_state(struct writer *w, const struct uop *u)
 {
-    const struct buffer *first = ((const struct buffer *)u->arg.p)->first;
+    const struct buffer *first = ((const struct buffer *)u->arg.p)->port.first;
     const char *name = put_leaf(w, "state", u, "state", false);
     if (first) {
         text_puts(w->out, " = ");

@@ -150,7 +150,8 @@ static bool is_constant(const struct uop *u)
 {
     bool is_leaf = op_class(u->op) == CLASS_LEAF || u->op == OP_IOTA || u->ndim == 0;
     const struct buffer *b = u->op == OP_BUFFER ? uop_buffer_of(u) : NULL;
-    return is_leaf && !(b && b->kind == BUFFER_INPUT && !b->first && b->block == BLOCK_ARENA);
+    return is_leaf &&
+           !(b && b->kind == BUFFER_INPUT && !b->port.first && b->port.block == BLOCK_ARENA);
 }
 
 /* u as a copy reads it. */

@@ -64,13 +64,14 @@ uint64_t train_identity(struct tgc *t, const struct graph *g, const uint64_t *ke
     struct uop **root = graph_roots(t, g, &nroot), **order = uop_toposort(t, root, nroot, &norder);
     for (int i = 0; i < norder; i++) {
         const struct buffer *b = order[i]->op == OP_BUFFER ? order[i]->arg.p : NULL;
-        if (!b || b->kind != BUFFER_WEIGHT || !b->is_named || !b->data || b->dtype == DTYPE_STRING)
+        if (!b || b->kind != BUFFER_WEIGHT || !b->weight.is_named || !b->weight.data ||
+            b->dtype == DTYPE_STRING)
             continue;
         uint64_t own = train_key(b);
         bool trains = false;
         for (int k = 0; k < n; k++)
             trains |= key[k] == own;
-        sum += trains ? 0 : hash_bytes(own, b->data, b->nbytes); /* in any order */
+        sum += trains ? 0 : hash_bytes(own, b->weight.data, b->nbytes); /* in any order */
     }
     return sum;
 }
@@ -91,8 +92,8 @@ static struct uop *new_state(struct training *s, enum dtype d, struct uop *const
                              const char *name, enum state_block block, struct buffer *first)
 {
     struct buffer *b = buffer_new(s->t, BUFFER_INPUT, d, dim, ndim, name);
-    b->first = first;
-    b->block = s->o->blocks ? block : BLOCK_ARENA;
+    b->port.first = first;
+    b->port.block = s->o->blocks ? block : BLOCK_ARENA;
     struct uop *x = uop_buffer(s->t, b);
     VEC_PUSH(s->t, s->state, s->nstate, s->cap_state, x);
     return x;
@@ -153,8 +154,9 @@ static struct buffer *first_of(struct training *s, struct buffer *b)
     wide->nbytes = size_mul(n, to, &wide->nbytes) ? wide->nbytes : SIZE_MAX;
     char *data = mem_alloc(s->t, wide->nbytes);
     for (size_t i = 0; i < n; i++)
-        scalar_store(d, data + i * to, scalar_load(b->dtype, (const char *)b->data + i * from));
-    wide->data = data;
+        scalar_store(d, data + i * to,
+                     scalar_load(b->dtype, (const char *)b->weight.data + i * from));
+    wide->weight.data = data;
     return wide;
 }
 
@@ -214,7 +216,7 @@ static void make_adapter(struct training *s, struct uop *w, int rank)
     replace_leaf(s, w, as_weight(s, w, sum));
     s->has_halves |= w->dtype == DTYPE_F16;
     made->adapter[made->nadapter++] =
-        (struct adapter){name, w->dtype, uop_buffer_of(w)->data, made->nparam};
+        (struct adapter){name, w->dtype, uop_buffer_of(w)->weight.data, made->nparam};
     made->param[made->nparam++] = a;
     made->param[made->nparam++] = b;
 }
@@ -250,20 +252,21 @@ static void find_statistics(struct training *s, struct uop *const *order, int n)
     s->made->statistic = mem_array(s->t, (size_t)n + 1, sizeof *u);
     for (int i = 0; i < n; i++) {
         const struct buffer *b = order[i]->op == OP_BUFFER ? order[i]->arg.p : NULL;
-        if (b && b->statistic && b->statistic->of && !is_frozen(s, b->name))
+        if (b && b->weight.statistic && b->weight.statistic->of && !is_frozen(s, b->name))
             u[count++] = order[i];
     }
     for (int i = 0; i < n; i++)
         for (int k = 0; k < count; k++)
-            if (uop_buffer_of(u[k])->statistic->of == order[i])
+            if (uop_buffer_of(u[k])->weight.statistic->of == order[i])
                 s->made->statistic[s->made->nstatistic++] = make_state(s, u[k]);
 }
 
 /* Constants of nodes do not, nor numbers, which are bounds and factors more often than weights. */
 static bool may_train(const struct buffer *b)
 {
-    return b->kind == BUFFER_WEIGHT && b->is_named && b->data && !b->statistic &&
-           dtype_is_float(b->dtype) && !dtype_is_f8(b->dtype) && (b->ndim > 0 || b->is_param);
+    return b->kind == BUFFER_WEIGHT && b->weight.is_named && b->weight.data &&
+           !b->weight.statistic && dtype_is_float(b->dtype) && !dtype_is_f8(b->dtype) &&
+           (b->ndim > 0 || b->weight.is_param);
 }
 
 /* The params of a text, or where there are none, as in ONNX, all weights. */
@@ -279,10 +282,10 @@ static bool find_parameters(struct training *s)
     made->dtype = mem_array(s->t, 3 * (size_t)n + 1, sizeof *made->dtype);
     made->adapter = mem_array(s->t, (size_t)n + 1, sizeof *made->adapter);
     for (int i = 0; i < n; i++)
-        has_params |= copy[i]->op == OP_BUFFER && uop_buffer_of(copy[i])->is_param;
+        has_params |= copy[i]->op == OP_BUFFER && uop_buffer_of(copy[i])->weight.is_param;
     for (int i = 0; i < n; i++) {
         const struct buffer *b = copy[i]->op == OP_BUFFER ? copy[i]->arg.p : NULL;
-        if (!b || !may_train(b) || has_params != b->is_param)
+        if (!b || !may_train(b) || has_params != b->weight.is_param)
             continue;
         const struct lora *lora = find_lora(s, b->name);
         if (is_frozen(s, b->name) || (s->o->nlora && !lora))
@@ -346,14 +349,15 @@ static bool run_forward(struct training *s, struct train_entry *e, struct uop **
         if (i < first || !is_training)
             map_set(&to, s->leaf[i], s->instead[i]);
     for (int i = 0; i < made->nstatistic && is_training; i++)
-        root[nroot + i] = (struct uop *)(uintptr_t)uop_buffer_of(s->leaf[first + i])->statistic->of;
+        root[nroot + i] =
+            (struct uop *)(uintptr_t)uop_buffer_of(s->leaf[first + i])->weight.statistic->of;
     int nof = is_training ? made->nstatistic : 0;
     if (!lib_copy(s->t, root, nroot + nof, NULL, &to))
         return diag_error(s->t, s->l.at, "a run of this model finds sizes of its values, and what "
                           "has no size beforehand does not train; fix them by --shape");
     for (int i = 0; i < nof; i++) { /* earlier layers first: a statistic is of what is rewritten */
         struct uop *leaf = s->leaf[first + i], *old = made->statistic[i];
-        const struct statistic *k = uop_buffer_of(leaf)->statistic;
+        const struct statistic *k = uop_buffer_of(leaf)->weight.statistic;
         struct uop *now = measure(s, k, root[nroot + i], leaf);
         struct uop_map one = {.t = s->t};
         map_set(&one, leaf, lib_cast(&s->l, leaf->dtype, now));
@@ -476,7 +480,7 @@ static struct uop *new_number(struct training *s, enum dtype d, const char *name
     void *data = mem_alloc(s->t, dtype_nbytes(d));
     union scalar number = {.f = v}, whole = {.i = (int64_t)v};
     scalar_store(d, data, dtype_is_float(d) ? number : whole);
-    first->data = data;
+    first->weight.data = data;
     first->nbytes = dtype_nbytes(d);
     return new_state(s, d, NULL, 0, name, BLOCK_OPTIMIZER, first);
 }
@@ -580,11 +584,11 @@ static struct uop *optimizer_state(struct training *s, const struct uop *x, cons
 {
     for (int i = 0; i < s->nstate; i++) {
         const struct buffer *b = uop_buffer_of(s->state[i]);
-        if (b->block == BLOCK_OPTIMIZER && strcmp(b->name, name) == 0)
+        if (b->port.block == BLOCK_OPTIMIZER && strcmp(b->name, name) == 0)
             return s->state[i];
     }
     struct buffer *b = buffer_new(s->t, BUFFER_INPUT, x->dtype, x->dim, x->ndim, name);
-    b->block = s->o->blocks ? BLOCK_OPTIMIZER : BLOCK_ARENA;
+    b->port.block = s->o->blocks ? BLOCK_OPTIMIZER : BLOCK_ARENA;
     return uop_buffer(s->t, b);
 }
 

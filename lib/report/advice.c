@@ -199,7 +199,7 @@ static void find_weight_memory(struct findings *f)
 {
     double nbytes = 0;
     for (int i = 0; i < f->s->nweight && f->o->weight_dtype == DTYPE_VOID; i++)
-        if (!f->s->weight[i]->same && f->s->weight[i]->dtype == DTYPE_F32)
+        if (!f->s->weight[i]->weight.same && f->s->weight[i]->dtype == DTYPE_F32)
             nbytes += (double)f->s->weight[i]->nbytes;
     if (nbytes > LARGE_WEIGHTS)
         add(f, (struct finding){

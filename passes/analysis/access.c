@@ -254,11 +254,11 @@ int64_t index_divisor(struct tgc *t, const struct uop *offset)
 bool buffer_is_aligned(struct tgc *t, const struct buffer *b, int64_t n)
 {
     if (b->kind == BUFFER_SCRATCH)
-        return b->in_shared || b->is_global;
+        return b->scratch.space == SPACE_SHARED || b->scratch.space == SPACE_GLOBAL;
     for (; b->base; b = b->base)
         if (b->base_offset && index_divisor(t, b->base_offset) % n)
             return false;
-    return !b->state || b->state->npart < 2;
+    return !b->port.state || b->port.state->npart < 2;
 }
 
 bool load_is_zero_elsewhere(const struct uop *load)

@@ -415,6 +415,6 @@ bool box_read_store(struct tgc *t, const struct uop *store, struct uop *valid,
     struct uop *rest = without_thread(t, valid, item),
                *src[4] = {store->src[0], store->src[1], rest, uop_consti(t, to->dtype, 0)};
     struct uop *tensor = uop_intern(t, OP_LOAD, to->dtype, src, rest ? 4 : 2, (union arg){0});
-    return box_read(t, tensor, load->src[1], loop, nloop, uop_buffer_of(load->src[0])->panel, b,
-                    why);
+    return box_read(t, tensor, load->src[1], loop, nloop,
+                    uop_buffer_of(load->src[0])->scratch.panel, b, why);
 }

@@ -275,8 +275,8 @@ static void note_access(struct device_walk *w, const struct uop *u)
      * no longer */
     double nbytes = nelem * (double)dtype_nbytes(b->dtype),
            words = nbytes > 4 && (tile || !local) ? nbytes / 4 : 1;
-    words = tile && b->panel ? 0 : words;            /* the matrix unit reads it */
-    if (b->kind == BUFFER_SCRATCH && !local && !b->is_global)
+    words = tile && b->scratch.panel ? 0 : words;            /* the matrix unit reads it */
+    if (b->kind == BUFFER_SCRATCH && !local && b->scratch.space != SPACE_GLOBAL)
         return;
     /* a conditional load: relative to what the guard around it leaves */
     double around = w->conditions ? w->owned[w->conditions - 1] : 1,
@@ -311,11 +311,12 @@ static void note_put(struct device_walk *w, const struct uop *u)
            iterations = iterations_of_thread(w) * nbytes / 4;
     const struct buffer *const of[2] = {to, from};
     for (int k = 0; k < 2; k++) {
-        if (of[k]->is_register)
+        if (of[k]->scratch.is_register)
             continue;
-        w->loaded |= k && !of[k]->in_shared;
-        w->work.issued += iterations * (of[k]->in_shared ? cost_grid_local(w->t->device)
-                                                        : cost_grid_load(w->t->device));
+        w->loaded |= k && of[k]->scratch.space != SPACE_SHARED;
+        w->work.issued +=
+            iterations * (of[k]->scratch.space == SPACE_SHARED ? cost_grid_local(w->t->device)
+                                                               : cost_grid_load(w->t->device));
         note_bytes(w, of[k], u->src[k ? 3 : 1], taken_together(nbytes), false);
     }
 }
@@ -510,7 +511,7 @@ static double kept_registers(const struct kernel *k)
     enum { BESIDE = 36, LITTLE = 32 };
     double n = 0;
     for (int i = 0; i < k->nscratch; i++)
-        n += k->scratch[i]->is_register ? (double)k->scratch[i]->nbytes / 4 : 0;
+        n += k->scratch[i]->scratch.is_register ? (double)k->scratch[i]->nbytes / 4 : 0;
     return n > LITTLE ? n + BESIDE : 0;
 }
 
@@ -528,8 +529,9 @@ struct device_use device_use(struct tgc *t, const struct kernel *k)
     begin_work(&w);
     use.local_nbytes = (double)kernel_local_nbytes(k);
     for (int i = 0; i < k->nscratch; i++)
-        w.work.cluster =
-            k->scratch[i]->cluster > w.work.cluster ? k->scratch[i]->cluster : w.work.cluster;
+        w.work.cluster = k->scratch[i]->scratch.pipeline.cluster > w.work.cluster
+                             ? k->scratch[i]->scratch.pipeline.cluster
+                             : w.work.cluster;
     if (k->nvariant > 0)
         walk(&w, k->variant->linear, k->variant->nlinear);
     else

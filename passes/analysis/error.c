@@ -76,18 +76,18 @@ static struct field make_weight(struct pixels *p, const struct uop *u)
         f.stride[a] = n;
         n = sat_mul(n, f.dim[a]);
     }
-    bool plain = b->data && !b->storage && n > 0;
+    bool plain = b->weight.data && !b->storage && n > 0;
     if (plain && b->dtype == DTYPE_F32) {
         f.s = scratch_array(p->t, 1, sizeof *f.s);
-        *f.s = (struct store){.x = (float *)b->data, .nentry = n, .uniform = true};
+        *f.s = (struct store){.x = (float *)b->weight.data, .nentry = n, .uniform = true};
         return f;
     }
     if (!plain || dtype_kind(b->dtype) == 'S' || n > 16 * ENTRIES_MAX)
         return make_noise(p, u, 1);
     f.s = pixels_store(p, n, true);
     for (int64_t i = 0; i < f.s->nentry; i++) {
-        union scalar v =
-            scalar_load(b->dtype, (const char *)b->data + (size_t)i * dtype_nbytes(b->dtype));
+        union scalar v = scalar_load(b->dtype, (const char *)b->weight.data +
+                                                   (size_t)i * dtype_nbytes(b->dtype));
         f.s->x[i] = dtype_is_float(b->dtype) ? (float)v.f : (float)v.i;
     }
     return f;

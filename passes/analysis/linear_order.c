@@ -60,7 +60,8 @@ static void emit_store(struct linear *l, struct uop *store, int nshared)
         last = open_guard(l, linear_made(l, ticket));
     if (around)
         guard = open_guard(l, linear_made(l, store->src[3]));
-    bool over = uop_buffer_of(store->src[0])->is_alias || uop_buffer_of(store->src[0])->bulk_stored;
+    bool over = uop_buffer_of(store->src[0])->scratch.is_alias ||
+                uop_buffer_of(store->src[0])->scratch.is_bulk_stored;
     for (int k = nvalue + nshared; k < store->nsrc; k++) {
         if (over && range_is_lane(store->src[k])) {
             linear_barrier(l);         /* all threads have read the copies that the memory

@@ -88,7 +88,7 @@ void linear_find_deps(struct linear *l)
                     l->deps[i] |= linear_bit(l, l->store[j]->src[k]);
         if (u->op == OP_LOAD)
             l->deps[i] |= bands_of(l, u);
-        if (u->op == OP_LOAD && uop_buffer_of(u->src[0])->is_register)
+        if (u->op == OP_LOAD && uop_buffer_of(u->src[0])->scratch.is_register)
             l->deps[i] |= l->items;      /* each thread has its own, which another nest may
                                           * overwrite */
         if (u->op == OP_REDUCE && range_is_item(u->src[u->nsrc - 1]))
@@ -263,7 +263,7 @@ static struct uop *begin_of(const struct linear *l, const struct uop *u)
     struct uop **order = uop_toposort(l->t, &begin, 1, &n);
     for (int i = 0; i < n; i++)
         if (order[i]->op == OP_REDUCE || order[i]->op == OP_STAGE ||
-            (order[i]->op == OP_LOAD && !uop_buffer_of(order[i]->src[0])->is_register))
+            (order[i]->op == OP_LOAD && !uop_buffer_of(order[i]->src[0])->scratch.is_register))
             return NULL;
     return begin;
 }

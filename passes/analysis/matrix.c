@@ -21,7 +21,7 @@ enum { COMPUTED_DEPTH = 8 };
 static bool is_computed(const struct uop *u, int depth)
 {
     if (u->op == OP_LOAD)
-        return u->src[0]->op == OP_BUFFER && !uop_buffer_of(u->src[0])->is_register &&
+        return u->src[0]->op == OP_BUFFER && !uop_buffer_of(u->src[0])->scratch.is_register &&
                buffer_space(uop_buffer_of(u->src[0])) != SPACE_SHARED &&
                (u->nsrc == 2 || load_is_zero_elsewhere(u));
     bool any = u->op == OP_CAST || u->op == OP_MUL || u->op == OP_ADD || u->op == OP_SUB ||
@@ -256,7 +256,7 @@ static bool find_panel_tile(struct tgc *t, struct uop *load, enum matrix_coordin
     const struct buffer *b = uop_buffer_of(load->src[0]);
     int64_t step[MATRIX_NONE][MATRIX_BITS_MAX] = {{0}}, size = (int64_t)dtype_nbytes(b->dtype),
             row = PANEL_ROW_NBYTES / size, rest;
-    struct uop *at = b->panel ? before_swizzle(t, load->src[1], size) : NULL;
+    struct uop *at = b->scratch.panel ? before_swizzle(t, load->src[1], size) : NULL;
     for (int i = 0; i < axes->n; i++)
         if (!at || !find_steps(t, at, &axes->v[i], step))
             return false;
@@ -265,10 +265,10 @@ static bool find_panel_tile(struct tgc *t, struct uop *load, enum matrix_coordin
     for (int i = 0; i < MATRIX_BITS_MAX; i++)
         if (step[side == MATRIX_M ? MATRIX_N : MATRIX_M][i])
             return false;
-    bool along_k = are_columns(step[MATRIX_K], r->size[MATRIX_K], row, b->panel) &&
+    bool along_k = are_columns(step[MATRIX_K], r->size[MATRIX_K], row, b->scratch.panel) &&
                    are_rows(step[side], r->size[side], row);
     bool across = size == 2 && r->size[side] % row == 0 &&
-                  are_columns(step[side], r->size[side], row, b->panel) &&
+                  are_columns(step[side], r->size[side], row, b->scratch.panel) &&
                   are_rows(step[MATRIX_K], r->size[MATRIX_K], row);
     struct uop *in_row = sym_mod(t, at, uop_int(t, along_k ? r->size[MATRIX_K] : row)),
                *of_eight = sym_mod(t, sym_div(t, at, uop_int(t, row)), uop_int(t, PANEL_ROWS));
@@ -373,7 +373,7 @@ static struct uop *kept_by_threads(struct uop *factor)
 {
     struct uop *load = factor->op == OP_CAST ? factor->src[0] : factor;
     return load->op == OP_LOAD && load->nsrc == 2 && load->src[0]->op == OP_BUFFER &&
-                   uop_buffer_of(load->src[0])->is_register
+                   uop_buffer_of(load->src[0])->scratch.is_register
                ? load
                : NULL;
 }
@@ -384,7 +384,7 @@ static bool find_kept(struct tgc *t, const struct uop *store, struct uop *load,
 {
     struct matrix_axis element[MATRIX_BITS_MAX];
     int n;
-    if (uop_buffer_of(load->src[0])->is_own)
+    if (uop_buffer_of(load->src[0])->scratch.is_own)
         return find_own_tile(t, load, part, r, axes, tile);
     *tile = (struct matrix_tile){.load = load, .offset = load->src[1], .along_k = true};
     return matrix_own_terms(t, store, r, part, load->src[1], axes->v[axes->n - 1].range, element,
@@ -483,7 +483,7 @@ static bool is_by_rows(struct tgc *t, const struct matrix_row *r, enum matrix_pa
 {
     int64_t nbits = index_divisor(t, tile->offset) * dtype_bits(r->dtype[part]);
     return matrix_is_by_rows(t, r, part, tile->along_k, tile->stride) &&
-           !uop_buffer_of(tile->load->src[0])->panel && nbits % (8 * COPY_NBYTES_MOST) == 0;
+           !uop_buffer_of(tile->load->src[0])->scratch.panel && nbits % (8 * COPY_NBYTES_MOST) == 0;
 }
 
 struct uop *matrix_linear_ast(struct tgc *t, const struct uop *ast)

@@ -27,9 +27,9 @@ static bool read_value(const struct uop *u, double *v)
     union scalar is = {0};
     if (u->op == OP_CONST)
         is.i = u->arg.i;
-    else if (b && b->kind == BUFFER_WEIGHT && b->data && !b->storage &&
+    else if (b && b->kind == BUFFER_WEIGHT && b->weight.data && !b->storage &&
              b->nbytes == dtype_nbytes(b->dtype))
-        is = scalar_load(b->dtype, b->data);
+        is = scalar_load(b->dtype, b->weight.data);
     else
         return false;
     bool real = dtype_is_float(u->dtype);
@@ -119,7 +119,7 @@ void quantization_find(struct tgc *t, struct graph *g)
     for (int i = 0; i < g->ninput; i++) {
         struct buffer *b = (struct buffer *)(uintptr_t)g->input[i]->arg.p;
         struct quantization s;
-        b->quantization =
+        b->port.quantization =
             keep(t, is_small(b->dtype) && scale_of_input(u, n, g->input[i], &s), &s);
     }
     for (int i = 0; i < g->noutput; i++) {

@@ -17,7 +17,8 @@ bool load_is_stationary(const struct uop *load)
 const struct buffer *known_buffer(const struct uop *v)
 {
     const struct buffer *b = v->op == OP_BUFFER ? v->arg.p : NULL;
-    return b && buffer_is_stationary(b) && b->data && !b->storage && !b->is_ordered ? b : NULL;
+    return b && buffer_is_stationary(b) && b->weight.data && !b->storage && !b->order.is_set ? b
+                                                                                             : NULL;
 }
 
 const struct buffer *known_behind(const struct uop *v)

@@ -29,9 +29,11 @@ int64_t kernel_local_nbytes(const struct kernel *k)
     int64_t nbytes = 0, over = 0;
     for (int i = 0; i < k->nscratch; i++) {
         const struct buffer *b = k->scratch[i];
-        int64_t own = b->in_shared ? sat_mul(b->dim[0]->vmax, (int64_t)dtype_nbytes(b->dtype)) : 0;
-        over = b->is_alias && own > over ? own : over;
-        nbytes = sat_add(nbytes, b->is_alias ? 0 : own);
+        int64_t own = b->scratch.space == SPACE_SHARED
+                          ? sat_mul(b->dim[0]->vmax, (int64_t)dtype_nbytes(b->dtype))
+                          : 0;
+        over = b->scratch.is_alias && own > over ? own : over;
+        nbytes = sat_add(nbytes, b->scratch.is_alias ? 0 : own);
     }
     return nbytes > over ? nbytes : over;
 }

@@ -17,10 +17,10 @@ static int64_t element(const struct buffer *b, int64_t i)
     int64_t wide;
     int32_t narrow;
     if (b->dtype == DTYPE_INDEX) {
-        memcpy(&wide, (const char *)b->data + 8 * i, sizeof wide);
+        memcpy(&wide, (const char *)b->weight.data + 8 * i, sizeof wide);
         return wide;
     }
-    memcpy(&narrow, (const char *)b->data + 4 * i, sizeof narrow);
+    memcpy(&narrow, (const char *)b->weight.data + 4 * i, sizeof narrow);
     return narrow;
 }
 

@@ -45,7 +45,7 @@ static bool is_summed_parameter(struct tgc *t, struct uop *u, int k)
     const struct uop *base = value_behind(u->src[0]->src[k], MOVES_VIEW);
     const struct buffer *b = base->op == OP_BUFFER ? base->arg.p : NULL;
     struct contraction c;
-    if (!b || !b->state || !b->first || state_axis(b) >= 0 ||
+    if (!b || !b->port.state || !b->port.first || state_axis(b) >= 0 ||
         !contraction_find(t, u, MOVES_VIEW, &c))
         return false;
     int last = base->ndim - 1;

@@ -235,7 +235,7 @@ static struct uop *try_drop(struct folding *f, struct uop *u)
         return NULL;
     for (int a = 0; a < u->ndim; a++)
         dim[a] = u->dim[a]->arg.i;
-    uint32_t equal = equal_axes(b->data, dim, u->ndim, size);
+    uint32_t equal = equal_axes(b->weight.data, dim, u->ndim, size);
     for (int a = 0; a < u->ndim; a++)
         nbytes *= equal >> a & 1 ? 1 : (size_t)dim[a];
     size_t worth = nbytes == size ? UNIFORM_NBYTES : REPEATED_NBYTES;
@@ -243,7 +243,7 @@ static struct uop *try_drop(struct folding *f, struct uop *u)
         (size_t)self->nbytes > mem_room(f->t) / 4)
         return NULL;
     char *data = mem_alloc(f->t, (size_t)self->nbytes);
-    memcpy(data, b->data, (size_t)self->nbytes);
+    memcpy(data, b->weight.data, (size_t)self->nbytes);
     return tensor_made_of(as_tensor(f->t, u, data, dim, b->name), b, "without its repetitions");
 }
 

@@ -263,7 +263,7 @@ static struct uop *store_wide(struct tgc *t, void *ctx, struct uop *u)
     }
     float *to = mem_array(t, (size_t)nelem, sizeof *to);
     for (int64_t i = 0; i < nelem; i++)
-        to[i] = (float)scalar_load(u->dtype, (const char *)b->data + 2 * i).f;
+        to[i] = (float)scalar_load(u->dtype, (const char *)b->weight.data + 2 * i).f;
     struct uop *wide =
         tensor_from_data(t, DTYPE_F32, dim, u->ndim, to, (size_t)nelem * sizeof *to, b->name);
     return uop_cast(t, u->dtype, tensor_made_of(wide, b, "widened to f32, read often"));

@@ -92,7 +92,7 @@ static bool find_table(const struct uop *u, struct table *x)
 static bool find_intervals(struct table *x, const char *in, const char **out)
 {
     size_t size = dtype_nbytes(x->b->dtype);
-    const char *p = x->b->data;
+    const char *p = x->b->weight.data;
     *out = NULL;
     for (int64_t i = 0; i < x->nrow; i++) {
         int64_t begin = -1, end = -1;
@@ -207,7 +207,7 @@ static struct uop *expression_of(struct tgc *t, const struct uop *u)
     struct mem_mark mark = scratch_mark(t);
     struct uop *by = NULL;
     size_t size = dtype_nbytes(x.b->dtype);
-    const char *first = x.b->data;
+    const char *first = x.b->weight.data;
     x.begin = scratch_array(t, (size_t)x.nrow, sizeof *x.begin);
     x.end = scratch_array(t, (size_t)x.nrow, sizeof *x.end);
     /* the first element, or the first one of the other value */

@@ -163,7 +163,7 @@ static bool round_bf16(struct narrower *m, const struct weight *w, struct pair *
 {
     const struct buffer *b = w->buffer->arg.p;
     size_t n = b->nbytes / sizeof(float);
-    const float *from = b->data;
+    const float *from = b->weight.data;
     uint16_t *to = mem_array(m->t, n, sizeof *to);
     if (!store_bf16(from, to, n))
         return false;
@@ -208,7 +208,7 @@ static void next_element(struct walker *s)
 static bool round_int8(struct narrower *m, const struct weight *w, struct pair *p)
 {
     const struct buffer *b = w->buffer->arg.p;
-    const float *from = b->data;
+    const float *from = b->weight.data;
     size_t n = b->nbytes / sizeof(float), nchannel;
     struct walker start = walk_channels(w->buffer, w->kept, &nchannel), at = start;
     float *largest = mem_array(m->t, nchannel, sizeof *largest),

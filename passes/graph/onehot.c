@@ -31,7 +31,7 @@ struct onehot {
 /* Element i of a weight of integers. */
 static bool integer_at(const struct buffer *b, int64_t i, int64_t *v)
 {
-    const char *p = b->data;
+    const char *p = b->weight.data;
     int32_t narrow;
     if (i < 0 || (b->dtype != DTYPE_I32 && b->dtype != DTYPE_INDEX) ||
         (size_t)i >= b->nbytes / dtype_nbytes(b->dtype))
@@ -110,7 +110,7 @@ static bool is_finite_weight(const struct uop *u)
         return false;
     for (size_t i = 0; i < b->nbytes / sizeof(float); i++) {
         float v;
-        memcpy(&v, (const char *)b->data + i * sizeof v, sizeof v);
+        memcpy(&v, (const char *)b->weight.data + i * sizeof v, sizeof v);
         if (!isfinite(v))
             return false;
     }

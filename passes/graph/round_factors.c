@@ -43,7 +43,7 @@ static struct uop *round_weight(struct rounder *r, const struct uop *u)
     struct tgc *t = r->t;
     const struct buffer *b = u->arg.p;
     size_t n = b->nbytes / sizeof(float), size = dtype_nbytes(t->math);
-    const unsigned char *from = b->data;
+    const unsigned char *from = b->weight.data;
     unsigned char *to = mem_array(t, n + 1, size);
     int64_t dim[MAX_RANK];
     bool is_beyond = false;

@@ -259,7 +259,7 @@ static bool add_part(struct states *s, struct state *st, const struct piece *p,
     if (p->u != s->whole[s->n]) {
         part.first = view->offset->arg.i;
         part.out = buffer_new(t, BUFFER_OUTPUT, p->u->dtype, p->u->dim, p->u->ndim, st->from);
-        part.out->state = st;
+        part.out->port.state = st;
         view->offset = uop_int(t, 0);
         part.out->storage = view;
     }
@@ -354,7 +354,7 @@ static struct uop *overwrites(struct tgc *t, const struct state *st, struct uop 
 
 static bool check_first(const struct states *s, const struct state *st)
 {
-    const struct buffer *first = st->in->first;
+    const struct buffer *first = st->in->port.first;
     bool fits = !first || first->ndim == st->in->ndim;
     for (int a = 0; first && fits && a < first->ndim; a++)
         fits = st->length && a == st->axis ? first->dim[a]->arg.i <= st->in->dim[a]->vmax
@@ -377,10 +377,10 @@ static bool add_state(struct states *s, const char *option)
     st->name = name_of(s->g, false, in);
     st->from = s->g->output[out].name;
     st->in = (struct buffer *)(uintptr_t)uop_buffer_of(s->g->input[in]);
-    if (st->in->state)
+    if (st->in->port.state)
         return diag_error(t, &s->at,
                           "--state %.200s: the input '%.100s' is kept from '%.100s' already",
-                          option, st->name, st->in->state->from);
+                          option, st->name, st->in->port.state->from);
     if (value->dtype == DTYPE_STRING && st->in->dtype == DTYPE_STRING)
         return diag_error(
             t, &s->at,
@@ -410,7 +410,7 @@ static bool add_state(struct states *s, const char *option)
     for (int a = 0; a < st->in->ndim; a++)
         if (!is_given(s->g, t, st->in->dim[a]))
             return disagree(s, st, value, "a state's size must be known when a run begins");
-    st->in->state = st->out->state = st;
+    st->in->port.state = st->out->port.state = st;
     s->state[s->n++] = st;
     return check_first(s, st);
 }
@@ -423,8 +423,10 @@ static bool check_lengths(const struct states *s)
             const struct state *a = s->state[i], *b = s->state[k];
             if (!a->length)
                 continue;
-            int64_t none = 0, la = a->in->first ? a->in->first->dim[a->axis]->arg.i : none,
-                    lb = b->length && b->in->first ? b->in->first->dim[b->axis]->arg.i : none;
+            int64_t none = 0,
+                    la = a->in->port.first ? a->in->port.first->dim[a->axis]->arg.i : none,
+                    lb = b->length && b->in->port.first ? b->in->port.first->dim[b->axis]->arg.i
+                                                        : none;
             if (b->length == a->length && !sym_equal(s->t, a->rows, b->rows))
                 return diag_error(
                     s->t, &s->at,
@@ -472,7 +474,7 @@ static uint64_t hash_model(const struct states *s)
     for (int i = 0; i < n; i++) {
         const struct buffer *b = known_buffer(order[i]);
         if (b && b->dtype != DTYPE_STRING)
-            h = hash_bytes(h, b->data, b->nbytes);
+            h = hash_bytes(h, b->weight.data, b->nbytes);
     }
     scratch_release(s->t, mark);
     return h;
@@ -536,7 +538,7 @@ static void move_to_end(struct states *s)
         mem_array(s->t, (size_t)(g->noutput + s->nstored), sizeof *output);
     g->part = mem_array(s->t, (size_t)s->nstored, sizeof *g->part);
     for (int i = 0; i < g->ninput; i++)
-        if (!uop_buffer_of(g->input[i])->state)
+        if (!uop_buffer_of(g->input[i])->port.state)
             input[nin++] = g->input[i];
     for (int i = 0; i < g->noutput; i++) {
         bool kept = i >= g->noutput - g->nkept;
@@ -631,7 +633,7 @@ static bool declare_states(struct states *s)
             VEC_PUSH(t, s->stored, s->nstored, s->cap_stored, ((struct stored){value, NULL}));
             s->whole[s->n] = value;
         }
-        st->in->state = st->out->state = st;
+        st->in->port.state = st->out->port.state = st;
         s->state[s->n++] = st;
     }
     return check_turns(s);

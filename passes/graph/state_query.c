@@ -13,7 +13,7 @@ static struct uop *join_again(struct tgc *t, void *ctx, struct uop *u)
 {
     const struct whole *w = ctx;
     const struct buffer *b = u->op == OP_BUFFER ? u->arg.p : NULL;
-    if (!b || b->kind != BUFFER_OUTPUT || !b->state)
+    if (!b || b->kind != BUFFER_OUTPUT || !b->port.state)
         return NULL;
     for (int k = 0; k < w->g->npart; k++) {
         const struct state_part *part = w->g->part[k];
@@ -21,7 +21,7 @@ static struct uop *join_again(struct tgc *t, void *ctx, struct uop *u)
         if (part->out == b)
             return part->past ? uop_concat(t, src, 2, part->axis) : src[1];
     }
-    return b->state->join;
+    return b->port.state->join;
 }
 
 /* New rows may depend on other states that grow: replaces leaves as often as there are any. */
@@ -44,7 +44,7 @@ bool state_is_length(const struct graph *g, const struct var *v)
 
 int state_axis(const struct buffer *b)
 {
-    const struct state *st = b->state;
+    const struct state *st = b->port.state;
     if (!st || !st->length || b == st->in || b == st->out)
         return st && st->length ? st->axis : -1;
     for (int k = 0; k < st->npart; k++)

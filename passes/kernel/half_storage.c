@@ -61,7 +61,7 @@ static void note_sums(struct halves *h, const struct kernel *k)
 static bool may_be_half(const struct halves *h, const struct buffer *b)
 {
     const struct buffer *root = buffer_root(b);
-    return b->dtype == DTYPE_F32 && !root->state && !root->kept &&
+    return b->dtype == DTYPE_F32 && !root->port.state && !root->kept &&
            (root->dtype == DTYPE_F32 || h->half[root->id]) &&
            (root->kind == BUFFER_TEMP || root->kind == BUFFER_WEIGHT) && !h->is_of_host[root->id] &&
            !h->is_sum[root->id];
@@ -71,7 +71,7 @@ static bool may_be_half(const struct halves *h, const struct buffer *b)
 static struct buffer *rounded_weight(struct halves *h, const struct buffer *b)
 {
     size_t n = b->nbytes / sizeof(float), size = dtype_nbytes(DTYPE_F16);
-    const unsigned char *from = b->data;
+    const unsigned char *from = b->weight.data;
     unsigned char *to = mem_array(h->t, n + 1, size);
     struct buffer *made = mem_copy(h->t, b, sizeof *b);
     bool is_beyond = false;
@@ -88,7 +88,7 @@ static struct buffer *rounded_weight(struct halves *h, const struct buffer *b)
                   b->name ? b->name : "of the model");
     made->id = h->t->next_buffer++;
     made->dtype = DTYPE_F16;
-    made->data = to;
+    made->weight.data = to;
     made->nbytes = n * size;
     return made;
 }

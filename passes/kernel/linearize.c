@@ -8,7 +8,7 @@
  * its new rows, and read in all. */
 static double touched_nbytes(const struct buffer *b, bool stored)
 {
-    const struct state *st = b->state;
+    const struct state *st = b->port.state;
     int grown = state_axis(b);
     double n = (double)dtype_nbytes(b->dtype);
     for (int a = 0; a < b->ndim; a++) {

@@ -37,7 +37,7 @@ struct buffer *online_new_scratch(struct online *x, enum dtype d, int64_t n, con
 {
     struct uop *dim = uop_int(x->t, n);
     struct buffer *b = buffer_new(x->t, BUFFER_SCRATCH, d, &dim, 1, NULL);
-    b->word = word;
+    b->scratch.word = word;
     return b;
 }
 

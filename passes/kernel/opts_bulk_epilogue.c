@@ -64,7 +64,7 @@ bool apply_bulk_epilogue(struct work *w, const struct opt *opt)
     struct uop *memory = w->ast->src[opt->store]->src[0], *reader = NULL;
     const struct buffer *was = uop_buffer_of(memory);
     if (opt->of != OF_STORE || was->kind != BUFFER_SCRATCH || buffer_space(was) != SPACE_SHARED ||
-        was->bulk_stored || !(reader = find_reader(w, memory)))
+        was->scratch.is_bulk_stored || !(reader = find_reader(w, memory)))
         return work_refuse(
             w, "the store writes no scratch in shared memory that another store copies unchanged");
     if (t->device && !device_copies_boxes(t))
@@ -72,7 +72,7 @@ bool apply_bulk_epilogue(struct work *w, const struct opt *opt)
     if (!is_box(w, reader))
         return false;
     struct buffer *b = work_copy_memory(w, was);
-    b->bulk_stored = true;
+    b->scratch.is_bulk_stored = true;
     map_set(&by, memory, uop_buffer(t, b));
     w->ast = uop_substitute_all(t, w->ast, &by);
     return true;

@@ -40,9 +40,9 @@ static int dimension_of(const struct uop *store, const struct uop *loop)
 
 static bool is_shared(struct work *w, struct uop *stage, const struct uop *loop)
 {
-    return stage->op == OP_STAGE && uop_buffer_of(stage)->ring &&
-           uop_buffer_of(stage)->transfer == TRANSFER_BULK && !uop_buffer_of(stage)->cluster &&
-           !uop_depends_on(w->t, stage, loop);
+    return stage->op == OP_STAGE && uop_buffer_of(stage)->scratch.pipeline.stages &&
+           uop_buffer_of(stage)->scratch.pipeline.transfer == TRANSFER_BULK &&
+           !uop_buffer_of(stage)->scratch.pipeline.cluster && !uop_depends_on(w->t, stage, loop);
 }
 
 /* Whether the box divides into n parts along its outermost axis, each aligned as boxes must be. */
@@ -52,12 +52,13 @@ static bool has_parts(struct work *w, struct uop *stage, int64_t n)
     struct box b;
     const char *why;
     int outer = 0;
-    if (!box_read(w->t, stage->src[0], stage->src[1], stage->src + 2, stage->nsrc - 2, of->panel,
-                  &b, &why))
+    if (!box_read(w->t, stage->src[0], stage->src[1], stage->src + 2, stage->nsrc - 2,
+                  of->scratch.panel, &b, &why))
         return work_refuse(w, why);
     for (int a = 0; a < b.rank; a++)
         outer = b.axis[a].extent > 1 ? a : outer;
-    int64_t nbytes = (of->panel ? of->panel : b.nelem) * (int64_t)dtype_nbytes(of->dtype);
+    int64_t nbytes =
+        (of->scratch.panel ? of->scratch.panel : b.nelem) * (int64_t)dtype_nbytes(of->dtype);
     return (outer > 0 && b.axis[outer].extent % n == 0 && nbytes / n % BULK_MEMORY_ALIGNED == 0) ||
            work_refuse(w, "a box's parts are not aligned to 1024 bytes");
 }
@@ -87,8 +88,8 @@ bool apply_cluster_multicast(struct work *w, const struct opt *opt)
         if (!has_parts(w, stage, opt->n))
             return false;
         struct buffer *b = work_copy_memory(w, uop_buffer_of(stage));
-        b->cluster = (int)opt->n;
-        b->cluster_of = dimension_of(store, loop);
+        b->scratch.pipeline.cluster = (int)opt->n;
+        b->scratch.pipeline.multicast = dimension_of(store, loop);
         map_set(
             &by, stage,
             uop_intern(t, OP_STAGE, stage->dtype, stage->src, stage->nsrc, (union arg){.p = b}));

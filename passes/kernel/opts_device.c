@@ -26,7 +26,7 @@ bool work_scratch_fits(struct work *w)
     for (int i = 0; i < n; i++)
         if ((order[i]->op == OP_STAGE || order[i]->op == OP_BUFFER) &&
             buffer_space(order[i]->arg.p) == SPACE_SCRATCH &&
-            !uop_buffer_of(order[i])->is_register &&
+            !uop_buffer_of(order[i])->scratch.is_register &&
             buffer_most_nbytes(order[i]->arg.p) > STACK_SCRATCH_NBYTES)
             return work_refuse(w, "the kernel's scratch exceeds a thread's stack");
     return true;
@@ -44,7 +44,7 @@ static bool has_clusters(struct work *w, struct uop *store)
     int n;
     struct uop **order = uop_toposort(w->t, &store, 1, &n);
     for (int i = 0; i < n; i++)
-        if (order[i]->op == OP_STAGE && uop_buffer_of(order[i])->cluster)
+        if (order[i]->op == OP_STAGE && uop_buffer_of(order[i])->scratch.pipeline.cluster)
             return true;
     return false;
 }
@@ -497,7 +497,8 @@ bool apply_share_scratch(struct work *w, const struct opt *opt)
     for (int i = 0; i < w->ast->nsrc; i++) {
         struct uop *memory = w->ast->src[i]->src[0];
         const struct buffer *b = uop_buffer_of(memory);
-        if (b->kind != BUFFER_SCRATCH || b->in_shared || b->is_global || map_get(&by, memory))
+        if (b->kind != BUFFER_SCRATCH || b->scratch.space == SPACE_SHARED ||
+            b->scratch.space == SPACE_GLOBAL || map_get(&by, memory))
             continue;
         if (b->ndim != 1 || b->dim[0]->op != OP_CONST)
             return work_refuse(w, "the scratch's size is unknown at compile time");

@@ -260,7 +260,7 @@ bool apply_split_k(struct work *w, const struct opt *opt)
     if (places < 1 || nelem > INT32_MAX)
         return work_refuse(w, "the number of blocks is unknown at compile time, or too large");
     struct buffer *counters = work_new_memory(w, DTYPE_U32, places, SPACE_GLOBAL);
-    counters->counts = true;
+    counters->scratch.counts = true;
     struct uop *memory = uop_buffer(t, work_new_memory(w, sum->dtype, nelem, SPACE_GLOBAL)),
                *part = uop_axis(t, loop->src[0], AXIS_BAND, WORKER_EACH),
                *row = work_new_range(t, rows, AXIS_LOOP),
@@ -309,7 +309,7 @@ bool apply_alias_epilogue(struct work *w, const struct opt *opt)
     struct uop *store = w->ast->src[opt->store], *memory = store->src[0], **order;
     const struct buffer *was = uop_buffer_of(memory);
     if (opt->of != OF_STORE || was->kind != BUFFER_SCRATCH || buffer_space(was) != SPACE_SHARED ||
-        was->is_alias)
+        was->scratch.is_alias)
         return work_refuse(
             w, "the store writes no scratch in shared memory, or it is an alias already");
     for (int i = store_first_range(store); i < store->nsrc; i++)
@@ -329,7 +329,7 @@ bool apply_alias_epilogue(struct work *w, const struct opt *opt)
     if (!copies)
         return work_refuse(w, "the store has no operand in shared memory");
     struct buffer *b = work_copy_memory(w, was);
-    b->is_alias = true;
+    b->scratch.is_alias = true;
     map_set(&by, memory, uop_buffer(t, b));
     w->ast = uop_substitute_all(t, w->ast, &by);
     return true;

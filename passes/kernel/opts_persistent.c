@@ -24,7 +24,7 @@ static bool has_parts(struct work *w, struct uop *store)
     int n;
     struct uop **order = uop_toposort(w->t, &store, 1, &n);
     for (int i = 0; i < n; i++)
-        if (order[i]->op == OP_STAGE && uop_buffer_of(order[i])->ring)
+        if (order[i]->op == OP_STAGE && uop_buffer_of(order[i])->scratch.pipeline.stages)
             return true;
     return false;
 }

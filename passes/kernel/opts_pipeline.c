@@ -32,7 +32,7 @@
  * alignment. */
 static int64_t part_of(const struct buffer *b, enum transfer how)
 {
-    int64_t n = (b->panel               ? PANEL_ALIGN
+    int64_t n = (b->scratch.panel       ? PANEL_ALIGN
                  : how == TRANSFER_BULK ? BULK_MEMORY_ALIGNED
                                         : COPY_NBYTES_MOST) /
                 (int64_t)dtype_nbytes(b->dtype);
@@ -159,7 +159,7 @@ static bool may_come(struct work *w, const struct opt *opt, const struct uop *st
         return work_refuse(w, "the device has no bulk copies of boxes");
     if (opt->how == TRANSFER_BULK)
         return box_read(w->t, stage->src[0], stage->src[1], stage->src + 2, stage->nsrc - 2,
-                        uop_buffer_of(stage)->panel, &b, &why) ||
+                        uop_buffer_of(stage)->scratch.panel, &b, &why) ||
                work_refuse(w, why);
     if (!copied_read(w->t, stage->src[0], stage->src[1], stage->src + 2, stage->nsrc - 2, &c))
         return work_refuse(
@@ -187,16 +187,16 @@ bool apply_pipeline(struct work *w, const struct opt *opt)
         if (!of_band && !is_copy(w, sum, stage))
             continue;
         const struct buffer *was = uop_buffer_of(stage);
-        if (was->ring)
+        if (was->scratch.pipeline.stages)
             return work_refuse(w, "the operands are pipelined already");
         if (!may_be_early(w, opt, store, stage) ||
             (!of_band && !steps_are_known(w, opt, store, sum, stage)) || !may_come(w, opt, stage))
             return false;
         struct buffer *b =
             work_new_memory(w, stage->dtype, sat_mul(opt->n, part_of(was, opt->how)), SPACE_SHARED);
-        b->ring = (int)opt->n;
-        b->transfer = opt->how;
-        b->panel = was->panel;
+        b->scratch.pipeline.stages = (int)opt->n;
+        b->scratch.pipeline.transfer = opt->how;
+        b->scratch.panel = was->scratch.panel;
         map_set(
             &by, stage,
             uop_intern(t, OP_STAGE, stage->dtype, stage->src, stage->nsrc, (union arg){.p = b}));

@@ -275,8 +275,8 @@ bool apply_keep_in_registers(struct work *w, const struct opt *opt)
     work_close(w);
     struct uop *store = w->ast->src[opt->store], *memory = store->src[0];
     const struct buffer *was = uop_buffer_of(memory);
-    if (opt->of != OF_STORE || was->kind != BUFFER_SCRATCH || !was->in_shared || was->ndim != 1 ||
-        was->dim[0]->op != OP_CONST)
+    if (opt->of != OF_STORE || was->kind != BUFFER_SCRATCH || was->scratch.space != SPACE_SHARED ||
+        was->ndim != 1 || was->dim[0]->op != OP_CONST)
         return work_refuse(w, "the store writes no scratch in shared memory");
     int64_t nelem = own_elements(w->t, store);
     if (!nelem)
@@ -284,7 +284,7 @@ bool apply_keep_in_registers(struct work *w, const struct opt *opt)
     if (nelem * (int64_t)dtype_nbytes(was->dtype) > REGISTERS_NBYTES)
         return work_refuse(w, "a thread's elements do not fit its registers");
     struct buffer *b = work_new_memory(w, was->dtype, was->dim[0]->arg.i, SPACE_SCRATCH);
-    b->is_register = true;
+    b->scratch.is_register = true;
     w->why = NULL;
     struct uop *ast = replace_memory(w->t, w->ast, memory, uop_buffer(w->t, b), false, &w->why);
     w->ast = ast ? ast : w->ast;
@@ -305,11 +305,11 @@ void kernel_keep_registers(struct tgc *t, struct kernel *k)
     int n = k->nscratch;
     for (int i = 0; i < n; i++) {
         struct buffer *was = k->scratch[i];
-        if (!was->is_register || was->is_own)
+        if (!was->scratch.is_register || was->scratch.is_own)
             continue;
         struct buffer *own =
             kernel_new_scratch(t, k, was->dtype, own_elements(t, first_store(k->ast, was)));
-        own->is_register = own->is_own = true;
+        own->scratch.is_register = own->scratch.is_own = true;
         k->scratch[i] = k->scratch[--k->nscratch];
         for (int v = -1; v < k->nvariant; v++) {
             struct uop **ast = v < 0 ? &k->ast : &k->variant[v].ast;

@@ -11,7 +11,7 @@
  * A row of the copy has n elements, in bytes a multiple of 128. Longer rows are split into panels:
  * first the first 128 bytes of all rows, then the next 128. Matrix units that read shared memory
  * themselves, and engines that copy boxes, use this layout (CUDA's 128-byte swizzle). The index
- * arithmetic of the copy's stores and loads is the layout; the buffer's `panel` notes that it is
+ * arithmetic of the copy's stores and loads is the layout; the scratch's `panel` notes that it is
  * this one.
  *
  *      swizzle 3 n=64        the same for the buffer that store 3 writes and later stores read
@@ -41,7 +41,7 @@ static struct buffer *new_panels(struct work *w, const struct buffer *was, int64
 {
     int64_t nelem = was->dim[0]->vmax, nbytes = (int64_t)dtype_nbytes(was->dtype);
     const char *why = NULL;
-    if (was->ring || was->panel)
+    if (was->scratch.pipeline.stages || was->scratch.panel)
         why = "the copy has another order, or two halves";
     else if (n < 1 || nelem % n || n * nbytes % PANEL_ROW_NBYTES || nelem / n % PANEL_ROWS)
         why = "the copy is no whole number of panels: eight rows of a multiple of 128 bytes";
@@ -50,7 +50,7 @@ static struct buffer *new_panels(struct work *w, const struct buffer *was, int64
         return NULL;
     }
     struct buffer *b = work_new_memory(w, was->dtype, nelem, SPACE_SHARED);
-    b->panel = nelem / n * (PANEL_ROW_NBYTES / nbytes);
+    b->scratch.panel = nelem / n * (PANEL_ROW_NBYTES / nbytes);
     return b;
 }
 

@@ -20,7 +20,9 @@ int kernel_threads(const struct kernel *k)
 {
     int n = k->block;
     for (int i = 0; i < k->nscratch && k->block; i++)
-        n = k->block + k->scratch[i]->producers > n ? k->block + k->scratch[i]->producers : n;
+        n = k->block + k->scratch[i]->scratch.pipeline.producers > n
+                ? k->block + k->scratch[i]->scratch.pipeline.producers
+                : n;
     return n;
 }
 
@@ -28,7 +30,7 @@ int kernel_threads(const struct kernel *k)
 static bool comes_in_bulk(const struct uop *stage)
 {
     const struct buffer *b = stage->op == OP_STAGE ? uop_buffer_of(stage) : NULL;
-    return b && b->ring && b->transfer == TRANSFER_BULK;
+    return b && b->scratch.pipeline.stages && b->scratch.pipeline.transfer == TRANSFER_BULK;
 }
 
 /* Whether the store, these copies aside, needs no cooperation of threads. */
@@ -89,10 +91,10 @@ bool apply_warp_specialize(struct work *w, const struct opt *opt)
         struct uop *stage = order[i];
         if (!comes_in_bulk(stage))
             continue;
-        if (uop_buffer_of(stage)->producers)
+        if (uop_buffer_of(stage)->scratch.pipeline.producers)
             return work_refuse(w, "the block has producer warps already");
         struct buffer *b = work_copy_memory(w, uop_buffer_of(stage));
-        b->producers = (int)opt->n;
+        b->scratch.pipeline.producers = (int)opt->n;
         map_set(
             &by, stage,
             uop_intern(t, OP_STAGE, stage->dtype, stage->src, stage->nsrc, (union arg){.p = b}));

@@ -169,23 +169,15 @@ void work_name_like(struct tgc *t, struct uop *u, const struct uop *from)
 struct buffer *work_new_memory(struct work *w, enum dtype d, int64_t nelem, enum space space)
 {
     struct buffer *b = kernel_new_scratch(w->t, w->kernel, d, nelem);
-    b->in_shared = space == SPACE_SHARED;
-    b->is_global = space == SPACE_GLOBAL;
-    w->is_placed |= b->in_shared;
+    b->scratch.space = space;
+    w->is_placed |= space == SPACE_SHARED;
     return b;
 }
 
 struct buffer *work_copy_memory(struct work *w, const struct buffer *was)
 {
     struct buffer *b = work_new_memory(w, was->dtype, was->dim[0]->vmax, SPACE_SHARED);
-    b->ring = was->ring;
-    b->transfer = was->transfer;
-    b->panel = was->panel;
-    b->cluster = was->cluster;
-    b->cluster_of = was->cluster_of;
-    b->producers = was->producers;
-    b->is_alias = was->is_alias;
-    b->bulk_stored = was->bulk_stored;
+    b->scratch = was->scratch;
     return b;
 }
 

@@ -153,16 +153,17 @@ static struct buffer *packed_copy(struct tgc *t, struct kernel *k, const struct 
                                   const struct view *v)
 {
     for (int i = 0; i < k->npacked; i++)
-        if (k->packed[i]->data == from->data && views_equal(k->packed[i]->storage, v))
+        if (k->packed[i]->weight.data == from->weight.data && views_equal(k->packed[i]->storage, v))
             return k->packed[i];
     struct buffer *b = buffer_new(t, BUFFER_WEIGHT, from->dtype, v->dim, v->ndim, from->name);
-    b->data = from->data;
+    b->weight.data = from->weight.data;
     b->nbytes = dtype_nbytes(from->dtype);
     for (int a = 0; a < v->ndim; a++)
         b->nbytes *= (size_t)v->dim[a]->arg.i;       /* at most the weight's own size */
     b->storage = mem_copy(t, v, sizeof *v);
-    b->of = from;
-    b->how = mem_printf(t, "packed in panels of %lld", (long long)v->dim[v->ndim - 1]->arg.i);
+    b->weight.of = from;
+    b->weight.how =
+        mem_printf(t, "packed in panels of %lld", (long long)v->dim[v->ndim - 1]->arg.i);
     VEC_PUSH(t, k->packed, k->npacked, k->cap_packed, b);
     return b;
 }

@@ -64,7 +64,7 @@ static bool find_pitch(struct rounding *r, struct uop *const *range, int n, cons
 /* A buffer of its own, of the run's. */
 static bool is_whole(const struct buffer *b)
 {
-    return !b->base && !b->state && !b->first && !b->kept;
+    return !b->base && !b->port.state && !b->port.first && !b->kept;
 }
 
 /* The buffer of a twin: its AST names those of the other kernel. */
@@ -149,8 +149,8 @@ static bool is_box(struct tgc *t, const struct rounding *r, const struct uop *st
     struct uop *value = loaded_from(t, r, stage->src[0]);
     struct box b;
     const char *why;
-    return value &&
-           box_read(t, value, stage->src[1], stage->src + 2, stage->nsrc - 2, to->panel, &b, &why);
+    return value && box_read(t, value, stage->src[1], stage->src + 2, stage->nsrc - 2,
+                             to->scratch.panel, &b, &why);
 }
 
 /* Whether the AST reads the rounded tensor by boxes alone. */
@@ -162,8 +162,9 @@ static bool reads_boxes(struct tgc *t, const struct rounding *r, struct uop *ast
     for (int i = 0; i < n && boxes; i++)
         for (int j = 0; j < order[i]->nsrc && boxes; j++) {
             const struct uop *u = order[i];
-            const bool of_box = u->op == OP_STAGE && j == 0 && uop_buffer_of(u)->ring &&
-                                uop_buffer_of(u)->transfer == TRANSFER_BULK;
+            const bool of_box = u->op == OP_STAGE && j == 0 &&
+                                uop_buffer_of(u)->scratch.pipeline.stages &&
+                                uop_buffer_of(u)->scratch.pipeline.transfer == TRANSFER_BULK;
             boxes = !loads(u->src[j], r->to) || (of_box && is_box(t, r, u));
         }
     return boxes;

@@ -61,23 +61,33 @@ static bool views_agree(const struct view *x, const struct view *y)
 /* A state that grows has a length of its own, which kernels name. A training's do not grow. */
 static bool states_agree(const struct buffer *x, const struct buffer *y)
 {
-    const struct state *a = x->state, *b = y->state;
-    return !a == !b && !x->first == !y->first && x->block == y->block &&
+    const struct state *a = x->port.state, *b = y->port.state;
+    return !a == !b && !x->port.first == !y->port.first && x->port.block == y->port.block &&
            (!a || (!a->length && !b->length && (a->npart < 2) == (b->npart < 2) &&
                    a->is_updated == b->is_updated));
+}
+
+static bool pipelines_agree(const struct pipeline *x, const struct pipeline *y)
+{
+    return x->stages == y->stages && x->transfer == y->transfer && x->cluster == y->cluster &&
+           x->multicast == y->multicast && x->producers == y->producers;
+}
+
+static bool scratches_agree(const struct buffer_scratch *x, const struct buffer_scratch *y)
+{
+    return x->space == y->space && x->counts == y->counts && x->is_register == y->is_register &&
+           x->is_alias == y->is_alias && x->is_bulk_stored == y->is_bulk_stored &&
+           x->panel == y->panel && pipelines_agree(&x->pipeline, &y->pipeline);
 }
 
 static bool buffers_agree(const struct buffer *x, const struct buffer *y)
 {
     return x->kind == y->kind && x->dtype == y->dtype && x->ndim == y->ndim &&
            !memcmp(x->dim, y->dim, (size_t)x->ndim * sizeof *x->dim) && x->nbytes == y->nbytes &&
-           !x->data == !y->data && views_agree(x->storage, y->storage) &&
-           x->is_ordered == y->is_ordered && !memcmp(x->order, y->order, sizeof x->order) &&
-           !x->base == !y->base && x->in_shared == y->in_shared && x->is_global == y->is_global &&
-           x->counts == y->counts && x->ring == y->ring && x->transfer == y->transfer &&
-           x->is_register == y->is_register && x->panel == y->panel && x->is_alias == y->is_alias &&
-           x->bulk_stored == y->bulk_stored && x->cluster == y->cluster &&
-           x->cluster_of == y->cluster_of && x->producers == y->producers && x->kept == y->kept &&
+           !x->weight.data == !y->weight.data && views_agree(x->storage, y->storage) &&
+           x->order.is_set == y->order.is_set &&
+           !memcmp(x->order.axis, y->order.axis, sizeof x->order.axis) && !x->base == !y->base &&
+           scratches_agree(&x->scratch, &y->scratch) && x->kept == y->kept &&
            states_agree(x, y);
 }
 
@@ -86,10 +96,12 @@ static bool relations_agree(const struct buffer *x, const struct buffer *other,
                             const struct buffer *y, const struct buffer *another)
 {
     return (x == other) == (y == another) &&
-           (x->state && x->state == other->state) == (y->state && y->state == another->state) &&
+           (x->port.state && x->port.state == other->port.state) ==
+               (y->port.state && y->port.state == another->port.state) &&
            buffer_is_part_of(x, other) == buffer_is_part_of(y, another) &&
            buffer_is_part_of(other, x) == buffer_is_part_of(another, y) &&
-           (x->data && x->data == other->data) == (y->data && y->data == another->data);
+           (x->weight.data && x->weight.data == other->weight.data) ==
+               (y->weight.data && y->weight.data == another->weight.data);
 }
 
 static bool match_buffers(struct matching *m, struct buffer *there, struct buffer *here)
@@ -241,7 +253,7 @@ static struct buffer *own_of(struct tgc *t, struct kernel *k, struct buffer *mad
     if (own)
         return own;
     int from = 0;
-    while (from < l->n && (!made->data || l->there[from]->data != made->data))
+    while (from < l->n && (!made->weight.data || l->there[from]->weight.data != made->weight.data))
         from++;
     if (made->kind != BUFFER_SCRATCH && from == l->n)
         TGC_BUG(t, "kernel %s has a buffer that its twin lacks", l->kernel->name);
@@ -249,9 +261,9 @@ static struct buffer *own_of(struct tgc *t, struct kernel *k, struct buffer *mad
     own->id = t->next_buffer++;
     own->storage = made->storage ? mem_copy(t, made->storage, sizeof *made->storage) : NULL;
     if (from < l->n) {
-        own->data = l->here[from]->data;
+        own->weight.data = l->here[from]->weight.data;
         own->name = l->here[from]->name;
-        own->of = made->of ? l->here[from] : NULL;
+        own->weight.of = made->weight.of ? l->here[from] : NULL;
     }
     add_pair(t, l, own, made);
     return own;

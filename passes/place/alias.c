@@ -14,7 +14,7 @@ bool buffers_may_alias(const struct buffer *a, const struct buffer *b)
     b = buffer_root(b);
     if (a == b)
         return true;
-    bool states = a->state && b->state && a->block == b->block;
+    bool states = a->port.state && b->port.state && a->port.block == b->port.block;
     return (states || (in_arena(a) && in_arena(b))) && a->offset < b->offset + b->nbytes &&
            b->offset < a->offset + a->nbytes;
 }

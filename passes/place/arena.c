@@ -177,8 +177,9 @@ static bool lay_over(struct memory *m, struct slot *place, int n, int ndirection
 
 bool scratch_is_on_stack(const struct buffer *b)
 {
-    return b->kind == BUFFER_SCRATCH && b->nbytes > 0 && !b->is_global &&
-           (b->nbytes <= STACK_SCRATCH_NBYTES || b->in_shared || b->is_register);
+    return b->kind == BUFFER_SCRATCH && b->nbytes > 0 && b->scratch.space != SPACE_GLOBAL &&
+           (b->nbytes <= STACK_SCRATCH_NBYTES || b->scratch.space == SPACE_SHARED ||
+            b->scratch.is_register);
 }
 
 size_t scratch_stride(const struct buffer *b)
@@ -197,7 +198,7 @@ static void find_copies(struct memory *m)
         const struct kernel *k = s->kernel[i];
         for (int j = 0; j < k->nscratch; j++) {
             struct tenant *n = tenant_of(m, k->scratch[j]);
-            if (n && !n->buffer->is_global)
+            if (n && n->buffer->scratch.space != SPACE_GLOBAL)
                 n->copies = (size_t)(k->is_shared ? s->threads : 1) *
                             (size_t)(k->block ? kernel_threads(k) : 1);
         }
@@ -494,7 +495,7 @@ static void begin_blocks(struct schedule *s)
     for (int b = BLOCK_PARAMS; b < BLOCK_COUNT; b++)
         s->block_nbytes[b] = BLOCK_HEAD_BYTES;
     for (int i = 0; i < s->nstate; i++)
-        s->block_nbytes[s->state[i]->in->block] += BLOCK_ROW_BYTES;
+        s->block_nbytes[s->state[i]->in->port.block] += BLOCK_ROW_BYTES;
     for (int b = BLOCK_PARAMS; b < BLOCK_COUNT; b++)
         s->block_nbytes[b] =
             (s->block_nbytes[b] + BLOCK_ALIGNMENT - 1) / BLOCK_ALIGNMENT * BLOCK_ALIGNMENT;
@@ -520,8 +521,8 @@ static void join_blocks(struct schedule *s)
     }
     for (int i = 0; i < s->nstate; i++) {
         struct state *st = s->state[i];
-        st->place[0] += s->block_at[st->in->block];
-        st->place[1] += st->out->block == BLOCK_ARENA ? at : s->block_at[st->in->block];
+        st->place[0] += s->block_at[st->in->port.block];
+        st->place[1] += st->out->port.block == BLOCK_ARENA ? at : s->block_at[st->in->port.block];
         st->is_copied = false;
     }
     s->state_nbytes = at + s->block_nbytes[BLOCK_ARENA];
@@ -549,7 +550,7 @@ static bool plan_states(struct memory *m)
     begin_blocks(s);
     for (int i = 0; i < s->nstate; i++) {
         struct state *st = s->state[i];
-        enum state_block block = st->in->block;
+        enum state_block block = st->in->port.block;
         bool one = st->length || st->is_updated || may_stay(m, st);
         if (!buffer_set_size(m->t, st->in) || !buffer_set_size(m->t, st->out))
             return false;
@@ -561,7 +562,7 @@ static bool plan_states(struct memory *m)
         if (!one && !take_place(m, &s->block_nbytes[BLOCK_ARENA], st->nbytes, &st->place[1]))
             return false;
         st->is_copied = block != BLOCK_ARENA && !one;
-        st->out->block = one ? block : BLOCK_ARENA;
+        st->out->port.block = one ? block : BLOCK_ARENA;
     }
     s->state_nbytes = s->block_nbytes[BLOCK_ARENA];
     bool fits = true;

@@ -235,7 +235,7 @@ struct slot tenant_slot(struct memory *m, const struct tenant *n)
         p.nbytes = SIZE_MAX;
     size_t cap = 0;
     struct span life = extend_over_loops(m, n), hole;
-    bool kept = n->buffer->kept || n->buffer->counts;    /* counters, from run to run */
+    bool kept = n->buffer->kept || n->buffer->scratch.counts;    /* counters, from run to run */
     if (kept) {
         for (int i = 0; i < m->nregion && n->buffer->kept; i++)
             if (m->region[i].loop && first_within(n, m->region[i].begin, m->region[i].end))

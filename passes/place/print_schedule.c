@@ -27,9 +27,9 @@ static void print_place(struct text *out, struct tgc *t, struct buffer *b)
         text_printf(out, ", a part of ");
         print_name(out, t, b->base);
     }
-    if (b->same) {
+    if (b->weight.same) {
         text_printf(out, ", as ");
-        print_name(out, t, (struct buffer *)(uintptr_t)b->same);
+        print_name(out, t, (struct buffer *)(uintptr_t)b->weight.same);
     }
     text_printf(out, "%s\n", b->kept ? ", kept through the run" : "");
 }

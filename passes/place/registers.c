@@ -120,7 +120,7 @@ int64_t kernel_registers(struct tgc *t, const struct kernel *k)
     int64_t n = v && v->linear ? program_registers(t, v->isa, v->linear, v->nlinear)
                                : program_registers(t, isa_portable(), k->linear, k->nlinear);
     for (int i = 0; i < k->nscratch; i++)
-        n += k->scratch[i]->is_register ? (int64_t)k->scratch[i]->nbytes / WORD : 0;
+        n += k->scratch[i]->scratch.is_register ? (int64_t)k->scratch[i]->nbytes / WORD : 0;
     int64_t own = device_registers(d, k->block ? (int64_t)kernel_threads(k) : d->group);
     scratch_release(t, mark);
     return n < REGISTERS_LEAST ? REGISTERS_LEAST : n < own ? n : own;

@@ -64,7 +64,7 @@ static int64_t loaded_nbytes(const struct uop *load, int64_t widest)
 static bool is_lasting(const struct uop *u)
 {
     const struct buffer *b = is_load(u) ? uop_buffer_of(memory_of(u)) : NULL;
-    return b && buffer_space(b) != SPACE_SHARED && !(u->op == OP_PUT && b->is_register);
+    return b && buffer_space(b) != SPACE_SHARED && !(u->op == OP_PUT && b->scratch.is_register);
 }
 
 /* The bytes that a loop loads in all iterations and that are invariant in the loop around it, or
@@ -343,7 +343,8 @@ bool stack_is_over_registers(struct tgc *t, struct uop *const *u, int n, int at)
         return false;
     for (int i = at + 1; i < n && !(u[i]->op == OP_END && u[i]->src[0] == u[at]); i++)
         if ((u[i]->op == OP_LOAD || u[i]->op == OP_STORE) &&
-            uop_buffer_of(u[i]->src[0])->is_register && uop_depends_on(t, u[i]->src[1], u[at]))
+            uop_buffer_of(u[i]->src[0])->scratch.is_register &&
+            uop_depends_on(t, u[i]->src[1], u[at]))
             return true;
     return false;
 }

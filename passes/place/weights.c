@@ -19,7 +19,8 @@ static struct weight_entry *find_weight(struct weight_entry *table, size_t size,
         const struct buffer *other = table[i].weight;
         if (table[i].hash == hash && other->dtype == w->dtype && other->nbytes == w->nbytes &&
             other->storage == w->storage &&
-            (other->data == w->data || !memcmp(other->data, w->data, w->nbytes)))
+            (other->weight.data == w->weight.data ||
+             !memcmp(other->weight.data, w->weight.data, w->nbytes)))
             break;
     }
     return &table[i];
@@ -43,11 +44,11 @@ bool pass_weights(struct tgc *t, struct schedule *s)
         w->offset = total;
         if (!w->nbytes || w->dtype == DTYPE_STRING)
             continue; /* strings are pointers: the backend writes them separately */
-        uint64_t hash = hash_bytes(0xcbf29ce484222325u ^ w->nbytes, w->data, w->nbytes);
+        uint64_t hash = hash_bytes(0xcbf29ce484222325u ^ w->nbytes, w->weight.data, w->nbytes);
         struct weight_entry *found = find_weight(table, size, w, hash);
         if (found->weight) {
             w->offset = found->weight->offset;
-            w->same = found->weight;
+            w->weight.same = found->weight;
             continue;
         }
         *found = (struct weight_entry){w, hash};

@@ -116,7 +116,7 @@ bool band_is_column(struct banding *w, struct segment *s, int a)
 int band_stored_axes(const struct buffer *b, int *axis)
 {
     for (int a = 0; a < b->ndim; a++)
-        axis[a] = b->is_ordered ? b->order[a] : a;
+        axis[a] = b->order.is_set ? b->order.axis[a] : a;
     return b->ndim;
 }
 

@@ -492,7 +492,7 @@ struct node *plan_contiguous_base(struct plan *p, struct uop *u)
         (op_class(u->op) == CLASS_MOVE && u->op != OP_CONCAT))
         return NULL;
     const struct buffer *b = uop_buffer_of(u);
-    if (b && b->state && b->storage)
+    if (b && b->port.state && b->storage)
         return NULL; /* its rows have the stride of their upper bound */
     struct node *n = plan_node(p, u);
     n->must = n->in_order = true;

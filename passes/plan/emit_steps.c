@@ -43,12 +43,12 @@ static void note_readers(struct tgc *t, const struct kernel *k)
             const struct uop *u = order[i], *from = u->src[s];
             struct buffer *b = from->op == OP_BUFFER ? (struct buffer *)(uintptr_t)from->arg.p
                                                      : map_get(&of, from);
-            if (!b || b->kind != BUFFER_WEIGHT || b->reader)
+            if (!b || b->kind != BUFFER_WEIGHT || b->weight.reader)
                 continue;
             if (u->op == OP_LOAD || u->op == OP_CAST)
                 map_set(&of, u, b);
             else
-                b->reader = uop_get_origin(t, u);
+                b->weight.reader = uop_get_origin(t, u);
         }
 }
 
@@ -421,8 +421,8 @@ void schedule_collect_buffers(struct tgc *t, struct schedule *s)
         }
     }
     for (int i = 0; i < s->nstate; i++)
-        if (s->state[i]->in->first)
-            VEC_PUSH(t, s->weight, s->nweight, cap_weight, s->state[i]->in->first);
+        if (s->state[i]->in->port.first)
+            VEC_PUSH(t, s->weight, s->nweight, cap_weight, s->state[i]->in->port.first);
 }
 
 /* ---- updates of a training */

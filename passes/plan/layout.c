@@ -571,10 +571,10 @@ static void pad_rows(struct tgc *t, struct buffer *b, int inner)
         nrow = sat_mul(nrow, a == inner ? 1 : b->dim[a]->vmax);
     if (row % cost_alias_nbytes(m) || nrow < m->level[LEVEL_L1].ways)
         return;
-    if (!b->is_ordered)
+    if (!b->order.is_set)
         for (int a = 0; a < b->ndim; a++)
-            b->order[a] = (unsigned char)a;
-    b->is_ordered = true;
+            b->order.axis[a] = (unsigned char)a;
+    b->order.is_set = true;
     b->dim[inner] = uop_int(t, (row + m->line) / size);
 }
 
@@ -583,9 +583,9 @@ static void set_order(struct buffer *b, int inner)
     int n = 0;
     for (int a = 0; a < b->ndim; a++)
         if (a != inner)
-            b->order[n++] = (unsigned char)a;
-    b->order[n] = (unsigned char)inner;
-    b->is_ordered = true;
+            b->order.axis[n++] = (unsigned char)a;
+    b->order.axis[n] = (unsigned char)inner;
+    b->order.is_set = true;
 }
 
 void plan_layout(struct plan *p)

@@ -36,7 +36,7 @@ static struct uop *offset_in(struct tgc *t, const struct buffer *b, const struct
 {
     struct uop *own[MAX_RANK], *at[MAX_RANK];
     int nown = 0;
-    if (!b->is_ordered && !is_placed(b))
+    if (!b->order.is_set && !is_placed(b))
         return flat_offset(t, index, dim, n);
     for (int a = 0; a < n; a++)
         if (v->op != OP_REDUCE || !(REDUCE_AXES(v->arg.i) >> a & 1))
@@ -51,8 +51,8 @@ static struct uop *offset_in(struct tgc *t, const struct buffer *b, const struct
     }
     struct uop *size[MAX_RANK];
     for (int a = 0; a < nown; a++) {
-        at[a] = own[b->order[a]];
-        size[a] = b->dim[b->order[a]];
+        at[a] = own[b->order.axis[a]];
+        size[a] = b->dim[b->order.axis[a]];
     }
     return flat_offset(t, at, size, nown);
 }
@@ -265,8 +265,8 @@ static int loop_order(const struct plan *p, const struct segment *s, struct uop 
     int n = 0;
     for (int c = 0; c <= s->nchain; c++) {
         range_set next = (c < s->nchain ? s->chain[c] : s->out) & s->out & ~done;
-        for (int a = 0; a < s->dest->ndim && s->dest->is_ordered; a++) {
-            struct uop *r = s->axis[axis_of(s->value, s->dest->order[a])];
+        for (int a = 0; a < s->dest->ndim && s->dest->order.is_set; a++) {
+            struct uop *r = s->axis[axis_of(s->value, s->dest->order.axis[a])];
             uintptr_t bit = (uintptr_t)map_get(&p->bit, r);
             if (!bit || !(next >> (bit - 1) & 1))
                 continue;
@@ -348,7 +348,7 @@ static struct uop *lower_segment(struct lowering *l)
     struct uop *offset = dest_offset(l, at, &valid), *dest = uop_buffer(t, s->dest);
     if (s->scatter && s->scatter->arg.i != OP_CONST)
         value = uop_binary(t, (enum op)s->scatter->arg.i, make_load(t, dest, offset, valid), value);
-    if (s->scatter && s->dest->state)
+    if (s->scatter && s->dest->port.state)
         valid = sym_and(t, valid, all_verdicts(l));
     if (s->dest->is_verdict)
         value = uop_binary(t, OP_AND, value, make_load(t, dest, offset, valid));

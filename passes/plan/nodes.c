@@ -29,7 +29,7 @@ struct plan *plan_new(struct tgc *t, struct graph *g, bool noopt)
                            .var = g->var,
                            .nvar = g->nvar};
     for (int k = 0; k < g->npart; k++)
-        p->trains |= g->part[k]->entry >= 0 && g->part[k]->state->in->first;
+        p->trains |= g->part[k]->entry >= 0 && g->part[k]->state->in->port.first;
     s->input = mem_array(t, (size_t)s->ninput, sizeof *s->input);
     s->output = mem_array(t, (size_t)s->noutput, sizeof *s->output);
     for (int i = 0; i < s->ninput; i++)
@@ -56,7 +56,7 @@ static int loop_of_counter(const struct plan *p, const struct var *v)
 /* The k-th part stored into the state whose leaf is b; NULL: there are no more. */
 static struct uop *rows_of(const struct graph *g, const struct buffer *b, int k)
 {
-    for (int i = 0; b->state && i < g->npart; i++)
+    for (int i = 0; b->port.state && i < g->npart; i++)
         if ((g->part[i]->out == b || g->part[i]->state->out == b) && k-- == 0)
             return g->output[g->noutput - g->npart + i].value;
     return NULL;

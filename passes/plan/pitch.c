@@ -74,7 +74,7 @@ static bool find_axes(const struct buffer *b, int *axis, int *nunknown)
     int n = 0;
     for (int fixed = 0; fixed <= 1; fixed++) {
         for (int i = 0; i < b->ndim; i++) {
-            int a = b->is_ordered ? b->order[i] : i;
+            int a = b->order.is_set ? b->order.axis[i] : i;
             if (b->dim[a]->vmax < 1)
                 return false;
             if ((b->dim[a]->op == OP_CONST) == fixed)

@@ -41,8 +41,8 @@ static void print_memory(const struct printer *x, struct buffer *b)
 {
     uop_print(x->out, uop_buffer(x->p->t, b));
     print_list(x, " ", b->dim, b->ndim);
-    for (int a = 0; b->is_ordered && a < b->ndim; a++)
-        text_printf(x->out, "%s%d%s", a ? ", " : " order [", b->order[a],
+    for (int a = 0; b->order.is_set && a < b->ndim; a++)
+        text_printf(x->out, "%s%d%s", a ? ", " : " order [", b->order.axis[a],
                     a == b->ndim - 1 ? "]" : "");
     if (b->storage)
         print_list(x, " strides ", b->storage->stride, b->storage->ndim);

@@ -69,7 +69,7 @@ static void clip(struct plan *p, struct node *n, struct segment *s, int tile, in
     v->ndim = b->ndim;
     v->offset = uop_int(t, 0);
     for (int i = b->ndim - 1; i >= 0; i--) {
-        int a = b->is_ordered ? b->order[i] : i;
+        int a = b->order.is_set ? b->order.axis[i] : i;
         v->dim[a] = n->u->dim[a];
         v->stride[a] = uop_int(t, a == tile ? row * n->u->dim[in]->arg.i : stride);
         row = a == in ? stride : row;
@@ -85,7 +85,8 @@ static void clip_node(struct plan *p, struct node *n, struct segment *s)
 {
     const struct buffer *b = n->buffer;
     for (int i = 1; i < b->ndim; i++) {
-        int tile = b->is_ordered ? b->order[i - 1] : i - 1, in = b->is_ordered ? b->order[i] : i;
+        int tile = b->order.is_set ? b->order.axis[i - 1] : i - 1,
+            in = b->order.is_set ? b->order.axis[i] : i;
         int64_t m = n->u->dim[in]->arg.i, rows;
         if (m < 2 || s->axis[in]->op != OP_RANGE || b->dim[in] != n->u->dim[in])
             continue;

@@ -24,14 +24,14 @@ struct bulk_store {
 
 static bool stores_tile(const struct uop *u)
 {
-    return u->op == OP_STORE && uop_buffer_of(u->src[0])->bulk_stored;
+    return u->op == OP_STORE && uop_buffer_of(u->src[0])->scratch.is_bulk_stored;
 }
 
 static bool reads_tile(const struct uop *u)
 {
     const struct uop *load = u->op == OP_STORE ? u->src[2] : NULL;
     load = load && load->op == OP_BITCAST ? load->src[0] : load;
-    return load && load->op == OP_LOAD && uop_buffer_of(load->src[0])->bulk_stored;
+    return load && load->op == OP_LOAD && uop_buffer_of(load->src[0])->scratch.is_bulk_stored;
 }
 
 /* Reads the nest of the store at `at`. last: after which position all boxes must be in their
@@ -65,10 +65,11 @@ static void write_box(struct expander *e, const struct box *b, const struct buff
 {
     struct tgc *t = e->t;
     struct uop *src[BULK_AXES + BULK_AXIS * BULK_RANK];
-    int64_t row = memory->panel ? PANEL_ROW_NBYTES / (int64_t)dtype_nbytes(memory->dtype) : b->row;
+    int64_t row =
+        memory->scratch.panel ? PANEL_ROW_NBYTES / (int64_t)dtype_nbytes(memory->dtype) : b->row;
     int n = 0;
     src[n++] = local;
-    src[n++] = uop_int(t, panel * memory->panel);
+    src[n++] = uop_int(t, panel * memory->scratch.panel);
     src[n++] = b->memory;
     src[n++] = uop_int(t, b->first);
     for (int a = 0; a < b->rank; a++) {
@@ -80,9 +81,10 @@ static void write_box(struct expander *e, const struct box *b, const struct buff
     for (int k = 0; k < n; k++)
         if (!op_takes_memory(OP_BULK_STORE, k))
             expand_need(e, src[k]);
-    expand_push(e,
-                uop_intern(t, OP_BULK_STORE, DTYPE_VOID, src, n,
-                           (union arg){.i = ARG_PACK(BULK, memory->panel ? PANEL_ROW_NBYTES : 0)}));
+    expand_push(
+        e,
+        uop_intern(t, OP_BULK_STORE, DTYPE_VOID, src, n,
+                   (union arg){.i = ARG_PACK(BULK, memory->scratch.panel ? PANEL_ROW_NBYTES : 0)}));
 }
 
 /* Writes the boxes, started by the block's first thread, in place of the nest. */
@@ -99,7 +101,8 @@ static void write_boxes(struct expander *e, const struct bulk_store *x)
     expand_push(e, item);
     expand_enter(e);
     struct uop *guard = steps_open(e, sym_lt(e->t, item, uop_int(e->t, 1)));
-    for (int64_t p = 0; p == 0 || (memory->panel && p < b.nelem / memory->panel); p++)
+    for (int64_t p = 0; p == 0 || (memory->scratch.panel && p < b.nelem / memory->scratch.panel);
+         p++)
         write_box(e, &b, memory, load->src[0], p);
     steps_close(e, guard);
     expand_push(e, uop_intern(e->t, OP_END, DTYPE_VOID, &item, 1, (union arg){0}));
@@ -164,7 +167,7 @@ bool pass_bulk_epilogue(struct tgc *t, struct schedule *s, struct kernel *k)
     bool any = false;
     (void)s;
     for (int i = 0; i < k->nscratch; i++)
-        any |= k->scratch[i]->bulk_stored;
+        any |= k->scratch[i]->scratch.is_bulk_stored;
     if (!any)
         return true;
     store_program(t, &k->linear, &k->nlinear);

@@ -35,8 +35,8 @@ static bool is_lanes(const struct uop *u)
 
 static bool is_tile(const struct uop *u)
 {
-    return u->op == OP_LOAD && TILE_IS(u->arg.i) && !uop_buffer_of(u->src[0])->panel &&
-           !uop_buffer_of(u->src[0])->is_own;
+    return u->op == OP_LOAD && TILE_IS(u->arg.i) && !uop_buffer_of(u->src[0])->scratch.panel &&
+           !uop_buffer_of(u->src[0])->scratch.is_own;
 }
 
 static int end_of(const struct fragments *f, int at)

@@ -31,7 +31,7 @@ static bool is_pixel(struct tgc *t, const struct uop *u)
 static bool may_be_image(const struct tgc *t, const struct buffer *b)
 {
     size_t most = (size_t)buffer_most_nbytes(b) / dtype_nbytes(b->dtype);
-    return (b->kind == BUFFER_TEMP || b->kind == BUFFER_WEIGHT) && !b->base && !b->state &&
+    return (b->kind == BUFFER_TEMP || b->kind == BUFFER_WEIGHT) && !b->base && !b->port.state &&
            (b->dtype == DTYPE_F32 || b->dtype == DTYPE_F16) && most > 0 &&
            device_image_shift(t, most) >= 0;
 }

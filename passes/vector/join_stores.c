@@ -131,8 +131,8 @@ static void find_loads(const struct expander *e, struct row *r)
         struct uop *u = e->in[i];
         const struct buffer *b = u->op == OP_LOAD ? uop_buffer_of(u->src[0]) : NULL;
         int64_t stride;
-        if (!b || b->is_register || (r->apart && b->in_shared) ||
-            (b->kind == BUFFER_SCRATCH && !b->in_shared) || u->lanes != 1 ||
+        if (!b || b->scratch.is_register || (r->apart && b->scratch.space == SPACE_SHARED) ||
+            (b->kind == BUFFER_SCRATCH && b->scratch.space != SPACE_SHARED) || u->lanes != 1 ||
             !index_stride(t, u->src[1], lane, &stride) || stride != 1)
             continue;
         struct row_load of = {u, sym_sub(t, u->src[1], lane), NULL, 0};
@@ -147,7 +147,7 @@ static bool is_move(const struct row *r)
 {
     return stores_neighbours(r) && r->nload == 1 && !r->load[0].valid &&
            r->store->src[2] == r->load[0].load &&
-           uop_buffer_of(r->load[0].load->src[0])->in_shared &&
+           uop_buffer_of(r->load[0].load->src[0])->scratch.space == SPACE_SHARED &&
            r->load[0].load->dtype == uop_buffer_of(r->store->src[0])->dtype && r->load[0].n == r->n;
 }
 
@@ -167,9 +167,9 @@ static bool find_row(const struct expander *e, int at, struct row *r)
         return r->nload > 0;
     }
     const struct buffer *b = uop_buffer_of(r->store->src[0]);
-    if (b->is_register || !index_stride(t, r->store->src[1], lane, &stride))
+    if (b->scratch.is_register || !index_stride(t, r->store->src[1], lane, &stride))
         return false;
-    r->apart = stride != 1 && b->in_shared;
+    r->apart = stride != 1 && b->scratch.space == SPACE_SHARED;
     if (stride != 1 && !r->apart)
         return false;
     r->at = sym_sub(t, r->store->src[1], lane);
@@ -194,7 +194,7 @@ static struct uop *part_of(struct joining *m, enum dtype d, int64_t n, int numbe
     if (m->npart == KINDS_MAX)
         return NULL;
     struct buffer *part = kernel_new_scratch(m->e->t, m->k, d, n);
-    part->is_register = part->is_own = true;
+    part->scratch.is_register = part->scratch.is_own = true;
     part->nbytes = (size_t)n * dtype_nbytes(d);
     return m->part[m->npart++] = uop_buffer(m->e->t, part);
 }

@@ -40,13 +40,14 @@
 
 static bool has_parts(const struct uop *u)
 {
-    return (u->op == OP_LOAD || u->op == OP_STORE) && uop_buffer_of(u->src[0])->ring;
+    return (u->op == OP_LOAD || u->op == OP_STORE) &&
+           uop_buffer_of(u->src[0])->scratch.pipeline.stages;
 }
 
 int64_t steps_stage_nelem(const struct uop *memory)
 {
     const struct buffer *b = uop_buffer_of(memory);
-    return b->dim[0]->vmax / b->ring;
+    return b->dim[0]->vmax / b->scratch.pipeline.stages;
 }
 
 static bool is_step(const struct uop *u)
@@ -68,11 +69,9 @@ static void find_copies(struct steps *s)
             continue;
         struct of_step *c = &s->copy[s->ncopy++];
         *c = (struct of_step){.store = u};
-        s->stages = uop_buffer_of(u->src[0])->ring;
-        s->how = uop_buffer_of(u->src[0])->transfer;
-        s->producers = uop_buffer_of(u->src[0])->producers;
-        if (uop_buffer_of(u->src[0])->cluster > s->cluster)
-            s->cluster = uop_buffer_of(u->src[0])->cluster;
+        const int cluster = s->by.cluster;
+        s->by = uop_buffer_of(u->src[0])->scratch.pipeline;
+        s->by.cluster = s->by.cluster > cluster ? s->by.cluster : cluster;
         for (int k = 0; k < depth; k++)
             if (range_is_of_block(open[k]))
                 c->thread = open[k];
@@ -325,15 +324,15 @@ static void write_asynchronous(struct steps *s)
 {
     struct expander *e = s->e;
     struct tgc *t = e->t;
-    struct uop *step = steps_number(s), *stages = uop_int(t, s->stages),
-               *ahead = sym_addi(t, step, s->stages - 1);
-    for (int k = 0; k < s->stages - 1; k++) {
+    struct uop *step = steps_number(s), *stages = uop_int(t, s->by.stages),
+               *ahead = sym_addi(t, step, s->by.stages - 1);
+    for (int k = 0; k < s->by.stages - 1; k++) {
         write_transfers(s, uop_int(t, k), uop_int(t, k));
         steps_push(e, OP_COMMIT, e->next_acc++);
     }
     for (int i = s->start; i < s->begin; i++)
         steps_copy(e, e->in[i]);
-    steps_push(e, OP_WAIT, ARG_PACK(WAIT, e->next_acc++, s->stages - 2));
+    steps_push(e, OP_WAIT, ARG_PACK(WAIT, e->next_acc++, s->by.stages - 2));
     steps_copy(e, e->in[s->begin]);
     struct uop *guard = steps_open(e, sym_lt(t, ahead, s->count));
     write_transfers(s, ahead, sym_mod(t, ahead, stages));
@@ -438,21 +437,21 @@ static void begin_bands(struct steps *s)
 {
     struct expander *e = s->e;
     struct tgc *t = e->t;
-    struct uop *ahead = sym_addi(t, s->loop[0], s->stages - 1);
-    for (int k = 0; k < s->stages - 1; k++)
+    struct uop *ahead = sym_addi(t, s->loop[0], s->by.stages - 1);
+    for (int k = 0; k < s->by.stages - 1; k++)
         write_iteration(s, uop_int(t, k), uop_int(t, k));
     steps_copy(e, s->loop[0]);
-    steps_push(e, OP_WAIT, ARG_PACK(WAIT, e->next_acc++, s->stages - 2));
+    steps_push(e, OP_WAIT, ARG_PACK(WAIT, e->next_acc++, s->by.stages - 2));
     steps_push(e, OP_BARRIER, e->next_acc++);
-    write_iteration(s, ahead, sym_mod(t, ahead, uop_int(t, s->stages)));
+    write_iteration(s, ahead, sym_mod(t, ahead, uop_int(t, s->by.stages)));
 }
 
 static void write_bands(struct steps *s)
 {
     struct expander *e = s->e;
     struct tgc *t = e->t;
-    struct uop *iteration = s->loop[0], *stages = uop_int(t, s->stages);
-    bool passes = passes_on(s), bulk = s->how == TRANSFER_BULK;
+    struct uop *iteration = s->loop[0], *stages = uop_int(t, s->by.stages);
+    bool passes = passes_on(s), bulk = s->by.transfer == TRANSFER_BULK;
     if (bulk)
         bands_begin_in_bulk(s);
     else
@@ -472,11 +471,11 @@ static int write_steps(struct steps *s)
 {
     s->thread = thread_number(s);
     s->count = count_steps(s);
-    switch (s->how) {
+    switch (s->by.transfer) {
     case TRANSFER_REGISTERS: write_through_registers(s); break;
     case TRANSFER_ASYNC: write_asynchronous(s); break;
     case TRANSFER_BULK:
-        if (s->producers)
+        if (s->by.producers)
             steps_of_consumers(s);
         else
             steps_in_bulk(s);
@@ -489,8 +488,8 @@ static int write_steps(struct steps *s)
 static struct steps *new_steps(struct expander *e, struct kernel *kernel)
 {
     struct steps *s = scratch_array(e->t, 1, sizeof *s);
-    *s =
-        (struct steps){.e = e, .kernel = kernel, .cluster = 1, .now = {.t = e->t, .scratch = true}};
+    *s = (struct steps){
+        .e = e, .kernel = kernel, .by.cluster = 1, .now = {.t = e->t, .scratch = true}};
     return s;
 }
 
@@ -500,7 +499,7 @@ static struct steps *find_roles_of_band(struct expander *e, struct kernel *kerne
 {
     struct steps *s =
         is_step(e->in[at]) && range_is(e->in[at], AXIS_BAND) ? new_steps(e, kernel) : NULL;
-    if (!s || !find_counted(s, at) || !s->producers)
+    if (!s || !find_counted(s, at) || !s->by.producers)
         return NULL;
     s->count = count_steps(s);
     return s;
@@ -516,7 +515,7 @@ static struct steps *find_roles(struct expander *e, struct kernel *kernel, int a
         next++;
     for (int end = expand_find_end(e, at); next < end && !range_is_item(e->in[next]); next++) {
         struct steps *s = is_step(e->in[next]) ? new_steps(e, kernel) : NULL;
-        if (s && find_counted(s, next) && s->producers) {
+        if (s && find_counted(s, next) && s->by.producers) {
             s->count = count_steps(s);
             return s;
         }
@@ -550,7 +549,7 @@ static int write_steps_at(struct expander *e, struct kernel *kernel, struct step
     }
     if (s != of_roles && !find_counted(s, at))
         return at;
-    if (s->cluster > 1 && s != of_roles)
+    if (s->by.cluster > 1 && s != of_roles)
         *shared = s, *last = expand_find_end(e, at);
     return write_steps(s);
 }
@@ -607,7 +606,7 @@ bool pass_pipeline(struct tgc *t, struct schedule *s, struct kernel *k)
     bool any = false;
     (void)s;
     for (int i = 0; i < k->nscratch; i++)
-        any |= k->scratch[i]->ring != 0;
+        any |= k->scratch[i]->scratch.pipeline.stages != 0;
     if (!any)
         return true;
     pipeline_program(t, k, &k->linear, &k->nlinear);

@@ -16,9 +16,7 @@ struct steps {
     struct uop *loop[STEP_LOOPS]; int nloop;
     int start, first, begin, end, second;
     struct uop *count;
-    int stages; enum transfer how;
-    int producers;               /* producer threads; 0: thread 0 issues copies and computes */
-    int cluster;                 /* blocks that share copies by multicast; 1: no cluster */
+    struct pipeline by;          /* of its copies; cluster: the largest, 1: none */
     struct uop_map now;          /* uops of the program -> their present form in the new one */
     struct uop *thread;          /* the thread's number in its block */
     struct of_step {

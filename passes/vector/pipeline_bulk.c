@@ -56,11 +56,11 @@ static void write_box(struct steps *s, int i, struct uop *n, struct uop *stage, 
     struct uop_map by = {.t = t, .scratch = true};
     struct uop *memory = s->copy[i].store->src[0], *src[BULK_AXES + BULK_AXIS * BULK_RANK];
     const struct buffer *to = uop_buffer_of(memory);
-    int64_t row = to->panel ? PANEL_ROW_NBYTES / (int64_t)dtype_nbytes(to->dtype) : b->row;
+    int64_t row = to->scratch.panel ? PANEL_ROW_NBYTES / (int64_t)dtype_nbytes(to->dtype) : b->row;
     steps_map(s, &by, n);
     src[BULK_TO] = memory;
     src[BULK_OFFSET] =
-        sym_addi(t, sym_muli(t, stage, steps_stage_nelem(memory)), panel * to->panel);
+        sym_addi(t, sym_muli(t, stage, steps_stage_nelem(memory)), panel * to->scratch.panel);
     src[BULK_BARRIERS] = s->full;
     src[BULK_NUMBER] = stage;
     src[BULK_FROM] = b->memory;
@@ -75,8 +75,9 @@ static void write_box(struct steps *s, int i, struct uop *n, struct uop *stage, 
     src[BULK_AXES] = sym_addi(t, src[BULK_AXES], panel * row);
     src[BULK_AXES + 3] = uop_int(t, row);
     push_statement(s->e, OP_BULK, src, BULK_AXES + b->rank * BULK_AXIS,
-                   ARG_PACK(BULK, to->panel ? PANEL_ROW_NBYTES : 0, to->cluster_of,
-                            to->cluster ? to->cluster : 1));
+                   ARG_PACK(BULK, to->scratch.panel ? PANEL_ROW_NBYTES : 0,
+                            to->scratch.pipeline.multicast,
+                            to->scratch.pipeline.cluster ? to->scratch.pipeline.cluster : 1));
 }
 
 static void write_boxes(struct steps *s, struct uop *n, struct uop *stage)
@@ -89,7 +90,8 @@ static void write_boxes(struct steps *s, struct uop *n, struct uop *stage)
     push_statement(s->e, OP_MBAR_ARRIVE, src, 2, nbytes);
     for (int i = 0; i < s->ncopy; i++) {
         const struct buffer *to = uop_buffer_of(s->copy[i].store->src[0]);
-        for (int64_t p = 0; p == 0 || (to->panel && p < s->box[i].nelem / to->panel); p++)
+        for (int64_t p = 0;
+             p == 0 || (to->scratch.panel && p < s->box[i].nelem / to->scratch.panel); p++)
             write_box(s, i, n, stage, p);
     }
 }
@@ -103,17 +105,17 @@ static void read_boxes(struct steps *s)
         for (int k = 0; k < c->nloop; k++)
             loop[1 + k] = c->loop[k];
         if (!box_read(s->e->t, c->store->src[2], c->store->src[1], loop, 1 + c->nloop,
-                      uop_buffer_of(c->store->src[0])->panel, &s->box[i], &why))
+                      uop_buffer_of(c->store->src[0])->scratch.panel, &s->box[i], &why))
             TGC_BUG(s->e->t, "what comes in bulk is no box: %s", why);
     }
 }
 
 static struct uop *new_barriers(struct steps *s)
 {
-    struct buffer *b = kernel_new_scratch(s->e->t, s->kernel, DTYPE_U64, s->stages);
-    b->in_shared = true;
+    struct buffer *b = kernel_new_scratch(s->e->t, s->kernel, DTYPE_U64, s->by.stages);
+    b->scratch.space = SPACE_SHARED;
     /* only this program uses it; no AST has it */
-    b->nbytes = (size_t)s->stages * dtype_nbytes(DTYPE_U64);
+    b->nbytes = (size_t)s->by.stages * dtype_nbytes(DTYPE_U64);
     return uop_buffer(s->e->t, b);
 }
 
@@ -144,9 +146,9 @@ static void begin_barriers(struct steps *s)
     s->empty = new_barriers(s);
     push_statement(e, OP_MBAR_INIT, &s->full, 1, ARG_PACK(MBAR, 1, 1));
     push_statement(e, OP_MBAR_INIT, &s->empty, 1,
-                   ARG_PACK(MBAR, count_threads(s) / wave_lanes(s), s->cluster));
+                   ARG_PACK(MBAR, count_threads(s) / wave_lanes(s), s->by.cluster));
     steps_push(e, OP_BARRIER, e->next_acc++);
-    if (s->cluster > 1)
+    if (s->by.cluster > 1)
         steps_push(e, OP_CLUSTER_BARRIER, e->next_acc++);
 }
 
@@ -157,7 +159,7 @@ static void write_iteration(struct steps *s, struct uop *n, bool waits)
 {
     struct expander *e = s->e;
     struct tgc *t = e->t;
-    struct uop *stages = uop_int(t, s->stages), *stage = sym_mod(t, n, stages),
+    struct uop *stages = uop_int(t, s->by.stages), *stage = sym_mod(t, n, stages),
                *before = sym_addi(t, sym_div(t, n, stages), 1);
     struct uop *until_empty[3] = {s->empty, stage, sym_mod(t, before, uop_int(t, 2))};
     s->thread = uop_axis(t, uop_int(t, s->kernel->block), AXIS_LOOP, WORKER_BLOCK);
@@ -178,16 +180,16 @@ static void write_iteration(struct steps *s, struct uop *n, bool waits)
 static void write_consumed(struct steps *s, struct uop *step, int lanes)
 {
     struct tgc *t = s->e->t;
-    struct uop *stages = uop_int(t, s->stages), *stage = sym_mod(t, step, stages),
+    struct uop *stages = uop_int(t, s->by.stages), *stage = sym_mod(t, step, stages),
                *parity = sym_mod(t, sym_div(t, step, stages), uop_int(t, 2)),
                *until_full[3] = {s->full, stage, parity},
-               *release[2] = {s->empty, sym_mod(t, sym_addi(t, step, s->stages - 1), stages)};
+               *release[2] = {s->empty, sym_mod(t, sym_addi(t, step, s->by.stages - 1), stages)};
     for (int i = s->start; i < s->begin; i++)
         steps_copy(s->e, s->e->in[i]);
     push_statement(s->e, OP_MBAR_WAIT, until_full, 3, 0);
     for (int i = s->second + 1; i < s->end; i++)
         steps_write(s, s->e->in[i], stage);
-    push_statement(s->e, OP_MBAR_RELEASE, release, 2, ARG_PACK(RELEASE, lanes, 1, s->cluster));
+    push_statement(s->e, OP_MBAR_RELEASE, release, 2, ARG_PACK(RELEASE, lanes, 1, s->by.cluster));
 }
 
 /* Waits as if there were more steps, until all released stages are empty. After that no block of
@@ -196,8 +198,8 @@ static void write_tail(struct steps *s)
 {
     struct expander *e = s->e;
     struct tgc *t = e->t;
-    struct uop *more = uop_axis(t, uop_int(t, s->stages - 1), AXIS_LOOP, WORKER_EACH),
-               *step = sym_add(t, more, s->count), *stages = uop_int(t, s->stages),
+    struct uop *more = uop_axis(t, uop_int(t, s->by.stages - 1), AXIS_LOOP, WORKER_EACH),
+               *step = sym_add(t, more, s->count), *stages = uop_int(t, s->by.stages),
                *before = sym_addi(t, sym_div(t, sym_addi(t, step, 1), stages), 1),
                *until_empty[3] = {s->empty, sym_mod(t, step, stages),
                                   sym_mod(t, before, uop_int(t, 2))};
@@ -221,8 +223,8 @@ void steps_in_bulk(struct steps *s)
 {
     struct expander *e = s->e;
     struct tgc *t = e->t;
-    struct uop *step = steps_number(s), *stages = uop_int(t, s->stages),
-               *ahead = sym_addi(t, step, s->stages - 1),
+    struct uop *step = steps_number(s), *stages = uop_int(t, s->by.stages),
+               *ahead = sym_addi(t, step, s->by.stages - 1),
                *first = sym_lt(t, s->thread, uop_int(t, 1)), *other = sym_mod(t, ahead, stages),
                *parity = sym_mod(t, sym_div(t, step, stages), uop_int(t, 2));
     read_boxes(s);
@@ -230,11 +232,11 @@ void steps_in_bulk(struct steps *s)
     struct uop *until_empty[3] = {s->empty, other, parity}, *guard;
     if (range_is(s->loop[0], AXIS_BAND)) {               /* outside of loops over the block's
                                                           * threads */
-        for (int k = 0; k < s->stages - 1; k++)
+        for (int k = 0; k < s->by.stages - 1; k++)
             write_iteration(s, uop_int(t, k), false);
     } else {
         guard = steps_open(e, first);
-        for (int k = 0; k < s->stages - 1; k++)
+        for (int k = 0; k < s->by.stages - 1; k++)
             write_boxes(s, uop_int(t, k), uop_int(t, k));
         steps_close(e, guard);
     }
@@ -257,7 +259,7 @@ static struct uop *open_role(struct steps *s, enum thread_role role)
 /* Producers give most of their registers to consumers, where the device can do that. */
 static void write_registers(struct steps *s, enum thread_role role)
 {
-    int64_t n = device_role_registers(s->e->t, count_threads(s), s->producers, role);
+    int64_t n = device_role_registers(s->e->t, count_threads(s), s->by.producers, role);
     if (n)
         steps_push(s->e, OP_REGISTERS, ARG_PACK(REGISTERS, n, role == ROLE_CONSUMERS));
 }
@@ -267,7 +269,7 @@ static void write_produced(struct steps *s)
     struct expander *e = s->e;
     struct tgc *t = e->t;
     struct uop *step = uop_axis(t, s->count, AXIS_LOOP, WORKER_EACH),
-               *stages = uop_int(t, s->stages), *stage = sym_mod(t, step, stages),
+               *stages = uop_int(t, s->by.stages), *stage = sym_mod(t, step, stages),
                *iteration = sym_div(t, sym_addi(t, step, 1), stages),
                *parity = sym_mod(t, sym_addi(t, iteration, 1), uop_int(t, 2)),
                *until_empty[3] = {s->empty, stage, parity};
@@ -278,7 +280,7 @@ static void write_produced(struct steps *s)
     write_boxes(s, step, stage);
     expand_push(e, uop_intern(t, OP_END, DTYPE_VOID, &step, 1, (union arg){0}));
     expand_leave(e);
-    if (s->cluster > 1)
+    if (s->by.cluster > 1)
         write_tail(s);
 }
 
@@ -318,7 +320,7 @@ void bands_begin_in_bulk(struct steps *s)
 {
     struct expander *e = s->e;
     struct tgc *t = e->t;
-    struct uop *iteration = s->loop[0], *stages = uop_int(t, s->stages),
+    struct uop *iteration = s->loop[0], *stages = uop_int(t, s->by.stages),
                *stage = sym_mod(t, iteration, stages);
     struct uop *until_full[3] = {s->full, stage,
                                  sym_mod(t, sym_div(t, iteration, stages), uop_int(t, 2))};
@@ -326,7 +328,7 @@ void bands_begin_in_bulk(struct steps *s)
     begin_barriers(s);
     until_full[0] = s->full;
     s->count = iteration->src[0];
-    for (int k = 0; k < s->stages - 1; k++)
+    for (int k = 0; k < s->by.stages - 1; k++)
         write_iteration(s, uop_int(t, k), false);
     steps_copy(e, iteration);
     push_statement(e, OP_MBAR_WAIT, until_full, 3, 0);
@@ -335,7 +337,7 @@ void bands_begin_in_bulk(struct steps *s)
 void bands_end_in_bulk(struct steps *s)
 {
     struct tgc *t = s->e->t;
-    struct uop *read[2] = {s->empty, sym_mod(t, s->loop[0], uop_int(t, s->stages))};
+    struct uop *read[2] = {s->empty, sym_mod(t, s->loop[0], uop_int(t, s->by.stages))};
     push_statement(s->e, OP_MBAR_RELEASE, read, 2, ARG_PACK(RELEASE, wave_lanes(s), 0));
-    write_iteration(s, sym_addi(t, s->loop[0], s->stages - 1), true);
+    write_iteration(s, sym_addi(t, s->loop[0], s->by.stages - 1), true);
 }

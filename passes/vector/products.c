@@ -52,8 +52,8 @@ static bool is_product(const struct uop *u)
 static bool stores_panels(const struct uop *u)
 {
     /* bulk_epilogue.c publishes those */
-    return (u->op == OP_STORE || u->op == OP_COPY) && uop_buffer_of(u->src[0])->panel &&
-           !uop_buffer_of(u->src[0])->bulk_stored;
+    return (u->op == OP_STORE || u->op == OP_COPY) && uop_buffer_of(u->src[0])->scratch.panel &&
+           !uop_buffer_of(u->src[0])->scratch.is_bulk_stored;
 }
 
 static bool opens(const struct uop *u) { return u->op == OP_RANGE || u->op == OP_GUARD; }

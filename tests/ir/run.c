@@ -55,7 +55,7 @@ static struct touched **touched_of(struct memory_of_run *m)
     struct touched **touch = mem_array(m->t, (size_t)m->n + 1, sizeof *touch);
     for (int i = 0; i < m->n; i++)
         if (uop_buffer_of(m->leaf[i])->kind != BUFFER_SCRATCH ||
-            uop_buffer_of(m->leaf[i])->is_global)
+            uop_buffer_of(m->leaf[i])->scratch.space == SPACE_GLOBAL)
             touch[i] = mem_array(m->t, (size_t)m->value[i]->nelem + 1, sizeof **touch);
     return touch;
 }
@@ -65,7 +65,8 @@ static bool counters_are_0(struct memory_of_run *m, const struct kernel *k, bool
 {
     int64_t sum = 0;
     for (int i = 0; i < k->nscratch; i++) {
-        const struct tensor *x = k->scratch[i]->counts ? run_value_of(m, k->scratch[i]) : NULL;
+        const struct tensor *x =
+            k->scratch[i]->scratch.counts ? run_value_of(m, k->scratch[i]) : NULL;
         for (int64_t j = 0; x && j < x->nelem; j++) {
             int64_t *counter = &((int64_t *)x->data)[j];
             *counter = begins ? 0 : *counter;
@@ -86,14 +87,16 @@ static bool run_kernel(struct memory_of_run *m, const struct schedule *s, const 
         if (k->buffer[i]->kind != BUFFER_WEIGHT)
             run_value_of(m, k->buffer[i]);
     for (int i = 0; i < k->nscratch; i++)
-        if (!k->block || !k->scratch[i]->in_shared)   /* a block's local memory is its own */
+        if (!k->block ||
+            k->scratch[i]->scratch.space != SPACE_SHARED) /* a block's local memory is its own */
             run_value_of(m, k->scratch[i]);
     struct touched **touch = k->ngrid || k->block ? touched_of(m) : NULL;
     counters_are_0(m, k, true);
     for (int part = parts - 1; part >= 0 && ok; part--) {
         for (int i = 0; i < k->nscratch; i++)
-            if ((!k->block || !k->scratch[i]->in_shared) &&
-                (!k->scratch[i]->is_global || (part == parts - 1 && !k->scratch[i]->counts)))
+            if ((!k->block || k->scratch[i]->scratch.space != SPACE_SHARED) &&
+                (k->scratch[i]->scratch.space != SPACE_GLOBAL ||
+                 (part == parts - 1 && !k->scratch[i]->scratch.counts)))
                 spoil(run_value_of(m, k->scratch[i]));
         struct eval_env env = {.leaf = m->leaf,
                                .value = m->value,

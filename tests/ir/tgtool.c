@@ -204,7 +204,7 @@ static struct eval_env kernel_memory(struct tgc *t, const struct kernel_text *k)
     env.value = mem_array(t, (size_t)k->nbuffer + 1, sizeof *env.value);
     for (int i = 0; i < k->nbuffer; i++) {
         struct buffer *b = k->buffer[i];
-        if (b->kind == BUFFER_SCRATCH || (b->kind == BUFFER_WEIGHT && b->data))
+        if (b->kind == BUFFER_SCRATCH || (b->kind == BUFFER_WEIGHT && b->weight.data))
             continue;
         env.leaf[env.n] = uop_buffer(t, b);
         env.value[env.n] = test_input(t, env.leaf[env.n], var, t->next_var);

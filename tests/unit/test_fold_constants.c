@@ -48,7 +48,7 @@ static void test_folds_a_computed_weight(void **state)
     const struct buffer *b = as_weight(u->src[0]) ? as_weight(u->src[0]) : as_weight(u->src[1]);
     assert_non_null(b);
     assert_int_equal(b->nbytes, 80000);
-    const float *v = b->data;
+    const float *v = b->weight.data;
     for (int i = 0; i < 20000; i++)
         assert_true(v[i] == (float)exp(i % 7 - 2));
 }
@@ -185,7 +185,7 @@ static void test_products_of_large_weights(void **state)
     const struct buffer *b = as_weight(part);
     assert_non_null(b);
     assert_int_equal(b->nbytes, ROWS * COLUMNS * 4);
-    const float *v = b->data;
+    const float *v = b->weight.data;
     for (int i = 0; i < ROWS; i += 7)
         for (int j = 0; j < COLUMNS; j++) {
             int want = 0;

@@ -364,7 +364,7 @@ static void test_strips_of_lookups(void **state)
         data[i] = (unsigned char)(i * 37 + 11);
     struct uop *dim = uop_int(f->t, 256);
     struct buffer *b = buffer_new(f->t, BUFFER_WEIGHT, DTYPE_U8, &dim, 1, NULL);
-    b->data = data;
+    b->weight.data = data;
     b->nbytes = sizeof data;
     struct uop *table = uop_buffer(f->t, b);
     for (int i = 0; i < 4 * ISA_COUNT; i++) {

@@ -765,7 +765,7 @@ static struct buffer *new_weight(struct program *p, const void *data, int64_t ne
 {
     struct uop *dim = uop_int(p->t, nelem);
     struct buffer *b = buffer_new(p->t, BUFFER_WEIGHT, DTYPE_F32, &dim, 1, "w");
-    b->data = data;
+    b->weight.data = data;
     b->nbytes = (size_t)nelem * 4;
     return b;
 }

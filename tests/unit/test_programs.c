@@ -18,7 +18,7 @@ static enum op op_of_onehot(struct fixture *f, int i)
         fail_msg("%s", f->t->ndiag ? f->t->diag[0].message : "stopped");
     struct uop *w = i == 2 ? INPUT(f, 9, 20) : make_weight(f, 2, size);
     if (i == 3)
-        ((float *)(uintptr_t)((const struct buffer *)w->arg.p)->data)[7] = INFINITY;
+        ((float *)(uintptr_t)((const struct buffer *)w->arg.p)->weight.data)[7] = INFINITY;
     if (i == 4)
         add_output(f, lib_matmul(&f->l, uop_cast(f->t, DTYPE_F32,
                                                  make_inputi(f, DTYPE_BOOL, 2, (int[]){4, 9})), w));

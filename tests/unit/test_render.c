@@ -253,8 +253,8 @@ static struct schedule *convolution(struct tgc *t)
     struct buffer *y = buffer(t, BUFFER_OUTPUT, DTYPE_F32, DIMS(2, 8), "int");
     struct buffer *wb = buffer(t, BUFFER_WEIGHT, DTYPE_F32, DIMS(2, 3), "conv.weight"),
                   *bb = buffer(t, BUFFER_WEIGHT, DTYPE_F32, DIMS(2), "conv.bias");
-    wb->data = w;
-    bb->data = bias;
+    wb->weight.data = w;
+    bb->weight.data = bias;
     struct build b = kernel_new(t, "conv_1", "Conv \"conv*/\\\", Relu \"?" "?/relu\": f32[2,8]");
     kernel_buffers(&b, 1, (struct buffer *[]){y, x, wb, bb}, 4);
     struct uop *oc = range(&b, integer(&b, 2), "oc"), *ox = range(&b, integer(&b, 8), "ox");

@@ -76,7 +76,7 @@ static union scalar memory(const struct env *e, const struct buffer *b, int64_t 
     union scalar v = {.i = 0};
     if (b->kind == BUFFER_WEIGHT)
         return scalar_load(b->dtype,
-                           (const char *)b->data + (size_t)offset * dtype_nbytes(b->dtype));
+                           (const char *)b->weight.data + (size_t)offset * dtype_nbytes(b->dtype));
     pick(&r, 2);
     if (dtype_is_float(b->dtype)) {
         double f = pick(&r, 3) ? (double)between(&r, -80, 80) / 8 : specials[pick(&r, 12)];
@@ -299,7 +299,7 @@ static struct uop *weight(struct builder *b)
     struct buffer *w = buffer_new(b->t, BUFFER_WEIGHT, DTYPE_F32, b->dim, b->tensor ? 2 : 0, "w");
     for (int64_t i = 0; i < n; i++)
         v[i] = (float)between(&b->r, -80, 80) / 8;
-    w->data = v;
+    w->weight.data = v;
     w->nbytes = (size_t)n * sizeof *v;
     return uop_buffer(b->t, w);
 }

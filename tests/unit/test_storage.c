@@ -53,7 +53,7 @@ static void make_sample(struct tgc *t, struct sample *s, enum dtype dtype, uint3
     for (size_t i = 0; i < (size_t)total * width; i++)
         data[i] = (unsigned char)next_random(state, 256);
     s->b = (struct buffer){
-        .dtype = dtype, .data = data, .nbytes = (size_t)s->nelem * width, .storage = &s->v};
+        .dtype = dtype, .weight.data = data, .nbytes = (size_t)s->nelem * width, .storage = &s->v};
 }
 
 static const unsigned char *element(const struct sample *s, int64_t i)
@@ -61,7 +61,7 @@ static const unsigned char *element(const struct sample *s, int64_t i)
     int64_t offset = s->v.offset->arg.i;
     for (int a = s->v.ndim - 1; a >= 0; i /= s->dim[a--])
         offset += i % s->dim[a] * s->stride[a];
-    return (const unsigned char *)s->b.data + offset * (int64_t)dtype_nbytes(s->b.dtype);
+    return (const unsigned char *)s->b.weight.data + offset * (int64_t)dtype_nbytes(s->b.dtype);
 }
 
 static void test_parts_of_stored_weights(void **state)

@@ -163,7 +163,7 @@ static struct buffer *weight(struct tgc *t, enum dtype d, const void *data, int6
 {
     struct uop *dim = uop_int(t, n);
     struct buffer *b = buffer_new(t, BUFFER_WEIGHT, d, &dim, 1, "w");
-    b->data = data;
+    b->weight.data = data;
     b->nbytes = dtype_nbytes(d) * (size_t)n;
     return b;
 }

@@ -85,7 +85,9 @@ static int bits_for(int64_t range) { return range < 4 ? 2 : range < 16 ? 4 : 0; 
 
 static int64_t number_at(const struct buffer *b, int64_t at)
 {
-    return scalar_load(b->dtype, (const char *)b->data + at * (int64_t)dtype_nbytes(b->dtype)).i;
+    return scalar_load(b->dtype,
+                       (const char *)b->weight.data + at * (int64_t)dtype_nbytes(b->dtype))
+        .i;
 }
 
 /* line: elements of the walk from one of a line to the next one; of: those of a line. false: more
@@ -219,8 +221,8 @@ static struct uop *by_columns(struct tgc *t, struct uop *u, int64_t columns)
     size_t nbytes = dtype_nbytes(b->dtype);
     char *to = mem_array(t, (size_t)w.nelem, nbytes);
     for (int64_t i = 0; i < w.nelem; i++)
-        memcpy(to + (size_t)i * nbytes, (const char *)b->data + (size_t)walk_offset(&w, i) * nbytes,
-               nbytes);
+        memcpy(to + (size_t)i * nbytes,
+               (const char *)b->weight.data + (size_t)walk_offset(&w, i) * nbytes, nbytes);
     return in_order(
         t, &w,
         tensor_made_of(
