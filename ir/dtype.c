@@ -86,6 +86,7 @@ char dtype_kind(enum dtype d) { return info[d].kind; }
 size_t dtype_nbytes(enum dtype d) { return ((size_t)info[d].bits + 7) / 8; }
 bool dtype_is_half(enum dtype d) { return d == DTYPE_F16 || d == DTYPE_BF16 || d == DTYPE_TF32; }
 bool dtype_is_byte(enum dtype d) { return d == DTYPE_I8 || d == DTYPE_U8; }
+int dtype_group(enum dtype d) { return DOT_BYTES / (int)dtype_nbytes(d); }
 
 bool dtype_is_f8(enum dtype d)
 {

@@ -14,7 +14,7 @@
 
 static struct uop *sum_of_products(struct tgc *t, struct uop *sum, struct uop *a, struct uop *b)
 {
-    struct uop *products = uop_binary(t, OP_MUL, a, uop_cast(t, DTYPE_I32, b));
+    struct uop *products = uop_binary(t, OP_MUL, a, uop_cast(t, sum->dtype, b));
     uint32_t last = 1u << (products->ndim - 1);
     return uop_binary(t, OP_ADD, sum, tensor_sum(t, products, last, false));
 }
@@ -29,6 +29,11 @@ static struct uop *dot_centered(struct tgc *t, struct uop *const *in)
     struct uop *middle = uop_consti(t, DTYPE_I32, DOT_MIDDLE);
     struct uop *a = uop_binary(t, OP_SUB, uop_cast(t, DTYPE_I32, in[1]), middle);
     return sum_of_products(t, in[0], a, in[2]);
+}
+
+static struct uop *dot_bf16(struct tgc *t, struct uop *const *in)
+{
+    return sum_of_products(t, in[0], uop_cast(t, DTYPE_F32, in[1]), in[2]);
 }
 
 /* Rows and columns as axes of both, the groups and their bytes last. */

@@ -42,6 +42,8 @@ bool dtype_is_int(enum dtype d);  /* signed or unsigned, not bool */
 /* f16, bf16, tf32: to which --math rounds, and what vectors have as f32 until it is stored */
 bool dtype_is_half(enum dtype d);
 bool dtype_is_byte(enum dtype d);                                 /* i8, u8 */
+/* elements of a group, DOT_BYTES of memory: four bytes, two bf16 */
+int dtype_group(enum dtype d);
 bool dtype_is_f8(enum dtype d);                                   /* with a sign and a mantissa */
 /* of a float of 8 or 16 bits the integer; else d */
 enum dtype dtype_as_bits(enum dtype d);
@@ -454,8 +456,8 @@ const char *worker_suffix(enum worker w);
 enum { GRID_RANK = 3 };                  /* of a grid's dimensions, at most */
 const char *axis_name(enum axis a);
 char axis_letter(enum axis a);           /* the letter of its loops' names in text, as in r12 */
-/* Products of bytes: the bytes that a lane multiplies, and what is subtracted from unsigned values
- * for instructions that take signed ones. */
+/* Products of groups, of bytes or of bf16: the bytes of a group, which a lane multiplies, and what
+ * is subtracted from unsigned values for instructions that take signed ones. */
 enum { DOT_BYTES = 4, DOT_MIDDLE = 128 };
 /* An elementwise op of a program after the last pass: the target language's operator suffices,
  * although it does not define all that the IR does; see passes/target/widths.c. */

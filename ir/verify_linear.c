@@ -336,9 +336,10 @@ static void check_lanes(struct linear_verifier *l, const struct uop *u)
     if (u->op == OP_SPLAT)
         require(&l->v, u,
                 u->src[0]->lanes == 1 ? u->arg.i > 1
-                                      : u->src[0]->lanes == DOT_BYTES && dtype_is_byte(u->dtype) &&
-                                            u->arg.i % DOT_BYTES == 0,
-                "neither a scalar nor a group of bytes to a vector");
+                                      : (dtype_is_byte(u->dtype) || u->dtype == DTYPE_BF16) &&
+                                            u->src[0]->lanes == dtype_group(u->dtype) &&
+                                            u->arg.i % dtype_group(u->dtype) == 0,
+                "neither a scalar nor a group to a vector");
     if (u->op == OP_RAMP)
         require(&l->v, u, u->src[0]->lanes == 1 && u->dtype == DTYPE_F32 && u->arg.i > 1,
                 "no scalar to a vector of floats");

@@ -32,9 +32,15 @@ isa_set options_with_base(enum isa isa)
 static enum isa native_neon(void)
 {
 #if defined __linux__
-    enum { DOTPROD = 20, I8MM = 13 };
-    bool dot = getauxval(AT_HWCAP) >> DOTPROD & 1, i8mm = getauxval(AT_HWCAP2) >> I8MM & 1;
-    return dot && i8mm ? ISA_NEONI8MM : dot ? ISA_NEONDOT : ISA_NEON;
+    enum { DOTPROD = 20, I8MM = 13, BF16 = 14 };
+    bool dot = getauxval(AT_HWCAP) >> DOTPROD & 1, i8mm = getauxval(AT_HWCAP2) >> I8MM & 1,
+         bf16 = getauxval(AT_HWCAP2) >> BF16 & 1;
+    return dot && i8mm && bf16 ? ISA_NEONBF16
+           : dot && i8mm       ? ISA_NEONI8MM
+           : dot               ? ISA_NEONDOT
+                               : ISA_NEON;
+#elif defined __ARM_FEATURE_MATMUL_INT8 && defined __ARM_FEATURE_BF16_VECTOR_ARITHMETIC
+    return ISA_NEONBF16;
 #elif defined __ARM_FEATURE_MATMUL_INT8
     return ISA_NEONI8MM;
 #elif defined __ARM_FEATURE_DOTPROD
@@ -46,6 +52,14 @@ static enum isa native_neon(void)
 #endif
 
 #if defined __x86_64__
+/* Whether it has AVX512_BF16, a bit of leaf 7's first subleaf; a: how many subleaves there are. */
+static bool has_pairs(unsigned a)
+{
+    enum { BIT_AVX512BF16 = 1 << 5 };
+    unsigned b, c, d;
+    return a >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & BIT_AVX512BF16);
+}
+
 static isa_set native_x86(void)
 {
     enum { STATE_AVX = 0x6, STATE_AVX512 = 0xe6 };     /* of XCR0 */
@@ -58,8 +72,9 @@ static isa_set native_x86(void)
     (void)high;
     if ((kept & STATE_AVX512) == STATE_AVX512 && (b & wide) == wide)
         return options_with_base(!(c & bit_AVX512VNNI) ? ISA_AVX512
+                                 : !has_pairs(a)       ? ISA_AVX512VNNI
                                  : HAS_AMX             ? ISA_AMX
-                                                       : ISA_AVX512VNNI);
+                                                       : ISA_AVX512BF16);
     bool has_avx2 = (kept & STATE_AVX) == STATE_AVX && (b & bit_AVX2) && (first & bit_FMA);
     return 1u << (has_avx2 ? ISA_AVX2 : ISA_GENERIC);
 }

@@ -39,12 +39,12 @@ static inline bool has_amx(void)
 
 //@ amx f32x16
 #if defined TGC_AMX_MODEL
-#define IN_amx __attribute__((target("avx512vnni,avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")))
+#define IN_amx __attribute__((target("avx512bf16,avx512vnni,avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")))
 #include TGC_AMX_MODEL
 #else
 #define IN_amx                                                                                     \
-    __attribute__((target("amx-tile,amx-int8,avx512vnni,avx512f,avx512vl,avx512dq,avx512bw,"       \
-                          "avx2,fma")))
+    __attribute__((target("amx-tile,amx-int8,avx512bf16,avx512vnni,avx512f,avx512vl,avx512dq,"     \
+                          "avx512bw,avx2,fma")))
 /* Tiles, by the numbers of their registers. They are compiler barriers: gcc 12 would move stores
  * across a load of a tile. */
 #define zero_tile(to) _tile_zero(to)

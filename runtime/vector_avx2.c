@@ -413,6 +413,15 @@ static inline IN_f32x8 i32x8 dot_i32x8(i32x8 sum, i32x8 a, i32x8 b)
     return sum + (i32x8)even + (i32x8)odd;
 }
 
+//@ dot_bf16_f32x8 f32x8 i32x8
+/* sum + the dot product of two bf16, the upper ones first, in each lane */
+static inline IN_f32x8 f32x8 dot_bf16_f32x8(f32x8 sum, i32x8 a, i32x8 b)
+{
+    const bits_f32x8 x = (bits_f32x8)a, w = (bits_f32x8)b;
+    sum = _mm256_fmadd_ps((f32x8)(x & 0xffff0000u), (f32x8)(w & 0xffff0000u), sum);
+    return _mm256_fmadd_ps((f32x8)(x << 16), (f32x8)(w << 16), sum);
+}
+
 //@ less_i32x8 i32x8
 static inline IN_f32x8 mask_f32x8 less_i32x8(i32x8 a, i32x8 b)
 {

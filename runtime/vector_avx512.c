@@ -470,6 +470,15 @@ static inline IN_f32x16 i32x16 dot_i32x16(i32x16 sum, i32x16 a, i32x16 b)
     return sum + (i32x16)even + (i32x16)odd;
 }
 
+//@ dot_bf16_f32x16 f32x16 i32x16
+/* sum + the dot product of two bf16, the upper ones first, in each lane */
+static inline IN_f32x16 f32x16 dot_bf16_f32x16(f32x16 sum, i32x16 a, i32x16 b)
+{
+    const bits_f32x16 x = (bits_f32x16)a, w = (bits_f32x16)b;
+    sum = _mm512_fmadd_ps((f32x16)(x & 0xffff0000u), (f32x16)(w & 0xffff0000u), sum);
+    return _mm512_fmadd_ps((f32x16)(x << 16), (f32x16)(w << 16), sum);
+}
+
 //@ less_i32x16 i32x16
 static inline IN_f32x16 mask_f32x16 less_i32x16(i32x16 a, i32x16 b)
 {

@@ -338,6 +338,17 @@ static inline i32x4 dot_i32x4(i32x4 sum, i32x4 a, i32x4 b)
     return sum + vreinterpretq_u32_s32(p);
 }
 
+//@ dot_bf16_f32x4 f32x4 i32x4
+/* sum + the dot product of two bf16, the upper ones first, in each lane */
+static inline f32x4 dot_bf16_f32x4(f32x4 sum, i32x4 a, i32x4 b)
+{
+    const uint32x4_t upper = vdupq_n_u32(0xffff0000u);
+    sum = vfmaq_f32(sum, vreinterpretq_f32_u32(vandq_u32(a, upper)),
+                    vreinterpretq_f32_u32(vandq_u32(b, upper)));
+    return vfmaq_f32(sum, vreinterpretq_f32_u32(vshlq_n_u32(a, 16)),
+                     vreinterpretq_f32_u32(vshlq_n_u32(b, 16)));
+}
+
 //@ less_i32x4 i32x4
 static inline mask_f32x4 less_i32x4(i32x4 a, i32x4 b)
 {

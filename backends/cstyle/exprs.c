@@ -354,8 +354,9 @@ struct expr expr_load_vector(struct program *p, enum dtype d, const char *space,
                            mem_printf(p->t, "%s, %lld", args, (long long)VECTOR_STRIDE(bits)), 'W',
                            lanes / DOT_BYTES);
     if (VECTOR_IS_GROUPS(bits))
-        return lanes == DOT_BYTES ? expr_call(p, "four_bytes", args, 'I')
-                                  : vector_call(p, "load_bytes", args, 'W', lanes / DOT_BYTES);
+        return lanes == dtype_group(d)
+                   ? expr_call(p, "four_bytes", args, 'I')
+                   : vector_call(p, "load_bytes", args, 'W', lanes / dtype_group(d));
     if (d == DTYPE_BOOL)
         return vector_call(p, "load_bool", args, 'M', lanes);
     if (d == DTYPE_I64 && VECTOR_STRIDE(bits) != 1)
@@ -414,7 +415,8 @@ struct expr expr_intrinsic(struct program *p, enum isa isa, const struct uop *u,
         args = mem_printf(p->t, "%s, %s", args, src[k].s);
     if (row == INTRINSIC_EVENS || row == INTRINSIC_ODDS)
         args = mem_printf(p->t, "%s, %d", args, (int)INTRINSIC_PARAM(u->arg.i, 1));
-    struct expr e = vector_call(p, function, args, last->kind, last->lanes);
+    char kind = u->dtype == DTYPE_F32 ? 'X' : last->kind;
+    struct expr e = vector_call(p, function, args, kind, last->lanes);
     e.lanes = dtype_is_byte(u->dtype) ? u->lanes / DOT_BYTES : u->lanes;
     return e;
 }

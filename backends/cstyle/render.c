@@ -228,17 +228,18 @@ static void write_splat(struct writer *w, const struct uop *u)
     struct expr src;
     writer_operands(w, u, 1, &src);
     src = expr_resolve(w->p, src);
-    /* a group of bytes is one int */
-    bool group = u->src[0]->lanes == DOT_BYTES || dtype_is_byte(u->dtype);
+    /* a group is one int */
+    bool group = dtype_is_byte(u->dtype) || u->dtype == DTYPE_BF16;
+    int each = group ? dtype_group(u->dtype) : 1;
     if (dtype_is_byte(u->dtype) && u->src[0]->lanes == 1 && !uop_is_int(u->src[0], 0))
         TGC_BUG(w->t, "a vector of one byte");
-    if (group && u->lanes == DOT_BYTES) {               /* zeros, a word of them */
+    if (group && u->lanes == each) {                    /* zeros, a word of them */
         struct value *v = scratch_array(w->t, 1, sizeof *v);
         *v = (struct value){.e = expr_const(w->p, DTYPE_I32, (union arg){.i = 0}), .leaf = true};
         map_set(&w->value, u, v);
         return;
     }
-    define_as(w, u, expr_splat(w->p, &src, group ? u->lanes / DOT_BYTES : u->lanes));
+    define_as(w, u, expr_splat(w->p, &src, u->lanes / each));
 }
 
 static void write_ramp(struct writer *w, const struct uop *u)

@@ -76,8 +76,16 @@ static value load_elements(struct emit *e, enum dtype d, value at, int64_t bits)
     return v;
 }
 
+/* Groups of halves stay what they are in memory, which instructions multiply. */
+static bool is_of_halves(const struct uop *u)
+{
+    return u->dtype == DTYPE_BF16 && u->arg.i && VECTOR_IS_GROUPS(u->arg.i);
+}
+
 static value load(struct emit *e, const struct uop *u)
 {
+    if (is_of_halves(u))
+        return load_elements(e, u->dtype, element_at(e, u), u->arg.i);
     return from_memory(e, u->dtype, load_elements(e, u->dtype, element_at(e, u), u->arg.i),
                        u->lanes);
 }
@@ -86,7 +94,8 @@ static value load(struct emit *e, const struct uop *u)
 static value load_where(struct emit *e, const struct uop *u)
 {
     LLVMBasicBlockRef then = block_new(e, "inside"), after = block_new(e, "loaded");
-    LLVMTypeRef type = type_of(e, u->dtype, u->lanes);
+    LLVMTypeRef type = is_of_halves(u) ? vector_of(e, e->i16, u->lanes)
+                                       : type_of(e, u->dtype, u->lanes);
     value valid = operand(e, u->src[2]);
     value otherwise = u->nsrc > 3 ? operand(e, u->src[3]) : e->l->ConstNull(type);
     if (u->nsrc > 3 && u->lanes > 1 && u->src[3]->lanes == 1)

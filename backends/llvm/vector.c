@@ -19,6 +19,8 @@ static value emit_splat(struct emit *e, const struct uop *u)
 {
     value v = operand(e, u->src[0]);
     int from[128], had = u->src[0]->lanes;
+    if (had == 1 && u->dtype == DTYPE_BF16)               /* groups of halves, which are words */
+        return splat(e, to_memory(e, DTYPE_BF16, v, 1), u->lanes);
     if (had == 1)
         return splat(e, cast_to(e, LLVM_TRUNC, v, e->l->TypeOf(v) == e->i32 &&
                                                           dtype_is_byte(u->dtype)
@@ -167,6 +169,48 @@ static value emit_dot(struct emit *e, const struct uop *u, bool centered)
     return sum;
 }
 
+/* A call with operands as the instruction takes them, by their bits: versions of LLVM differ. */
+static value call_by_bits(struct emit *e, const char *name, LLVMTypeRef *type, int ntype,
+                          value *arg, int n)
+{
+    LLVMTypeRef want[3];
+    unsigned id = e->l->LookupIntrinsicID(name, strlen(name));
+    if (!id || n > 3)
+        TGC_BUG(e->t, "LLVM has no %s", name);
+    value f = e->l->GetIntrinsicDeclaration(e->module, id, type, (size_t)ntype);
+    e->l->GetParamTypes(e->l->GlobalGetValueType(f), want);
+    for (int i = 0; i < n; i++)
+        arg[i] = e->l->BuildBitCast(e->at, arg[i], want[i], "");
+    return call(e, f, arg, n);
+}
+
+/* Each lane: the sum plus the dot product of its pair of bf16, the upper ones first. */
+static value emit_dot_bf16(struct emit *e, const struct uop *u)
+{
+    int n = u->lanes;
+    LLVMTypeRef f32 = vector_of(e, e->f32, n), i32 = vector_of(e, e->i32, n);
+    value arg[3] = {operand(e, u->src[0]), operand(e, u->src[1]), operand(e, u->src[2])};
+    char name[64];
+    if (has(e, "avx512bf16") && has(e, "avx512vl") && (n == 4 || n == 8 || n == 16)) {
+        snprintf(name, sizeof name, "llvm.x86.avx512bf16.dpbf16ps.%d", 32 * n);
+        return call_by_bits(e, name, NULL, 0, arg, 3);
+    }
+    if (has(e, "bf16") && (n == 2 || n == 4)) {
+        LLVMTypeRef types[2] = {f32, vector_of(e, e->l->BFloatTypeInContext(e->context), 2 * n)};
+        return call_by_bits(e, "llvm.aarch64.neon.bfdot", types, 2, arg, 3);
+    }
+    value upper = splat(e, const_int(e, e->i32, -65536), n),
+          half = splat(e, const_int(e, e->i32, 16), n), part[2][2];
+    for (int k = 0; k < 2; k++) {
+        value bits = e->l->BuildBitCast(e->at, arg[1 + k], i32, "");
+        part[0][k] = e->l->BuildBitCast(e->at, binary(e, LLVM_AND, bits, upper), f32, "");
+        part[1][k] = e->l->BuildBitCast(e->at, binary(e, LLVM_SHL, bits, half), f32, "");
+    }
+    value sum = call_intrinsic(e, "llvm.fma", &f32, 1,
+                               (value[]){part[0][0], part[0][1], arg[0]}, 3);
+    return call_intrinsic(e, "llvm.fma", &f32, 1, (value[]){part[1][0], part[1][1], sum}, 3);
+}
+
 /* AVX-512's lookup in 128 bytes, twice: it ignores the bits of the index above the lowest seven.
  * NULL: the processor has none. */
 static value native_lookup(struct emit *e, value table, value index, int n)
@@ -226,6 +270,7 @@ static value emit_intrinsic(struct emit *e, const struct uop *u)
     switch (INTRINSIC_ROW(u->arg.i)) {
     case INTRINSIC_DOT: return emit_dot(e, u, false);
     case INTRINSIC_DOT_CENTERED: return emit_dot(e, u, true);
+    case INTRINSIC_DOT_BF16: return emit_dot_bf16(e, u);
     case INTRINSIC_LOOKUP: case INTRINSIC_LOOKUP_I8: return emit_lookup(e, u);
     case INTRINSIC_EVENS: return emit_interleave(e, u, false);
     case INTRINSIC_ODDS: return emit_interleave(e, u, true);

@@ -403,7 +403,7 @@ static bool is_product(const struct uop *u) { return u->op == OP_MUL && dtype_is
 static double issue_of(const struct device_walk *w, const struct uop *u)
 {
     if (u->op == OP_INTRINSIC)
-        return u->lanes * (isa_adds_bytes(w->t->device->isa) ? 1 : RATIO_GRID_DOT);
+        return u->lanes * (isa_adds(w->t->device->isa, DTYPE_I8) ? 1 : RATIO_GRID_DOT);
     bool same_bits = u->op == OP_CAST && dtype_is_int(u->dtype) && dtype_is_int(u->src[0]->dtype) &&
                      dtype_bits(u->dtype) == dtype_bits(u->src[0]->dtype);
     if (!op_is_elementwise(u->op) || u->op == OP_CONST || same_bits || linear_is_index(u) ||

@@ -182,11 +182,14 @@ static bool read_operands(struct nest *m)
         if (m->load[i]->src[0] == m->store->src[0])
             return false;
     m->contraction = sum && REDUCE_OP(sum->arg.i) == OP_ADD && m->nload >= 2;
-    m->bytes = m->contraction && range_is(sum->src[sum->nsrc - 1], AXIS_GROUP) &&
+    m->grouped = m->contraction && range_is(sum->src[sum->nsrc - 1], AXIS_GROUP) &&
                sum->src[sum->nsrc - 1]->op == OP_RANGE;
     if (!collect_loads(m->t, m->store->src[2], m->load, m->nload, m->other, &m->nother))
         return false;
     read_axes(m);
+    struct uop *values, *weights;
+    if (m->grouped && nest_sums_groups(m, &values, &weights))
+        m->weights = weights;
     return true;
 }
 
@@ -234,15 +237,32 @@ bool nest_find_sum(struct tgc *t, struct uop *store, struct uop *reduce, struct 
     return read_operands(m);
 }
 
+/* The unconditional load of dtype d that factor k is cast from; NULL: it is none. */
+static struct uop *load_of(const struct uop *product, int k, enum dtype d)
+{
+    const struct uop *c = product->src[k];
+    bool is_load = c->op == OP_CAST && c->src[0]->op == OP_LOAD && c->src[0]->nsrc == 2 &&
+                   c->src[0]->dtype == d;
+    return is_load ? c->src[0] : NULL;
+}
+
 static struct uop *operand_of(const struct uop *product, enum dtype d)
 {
-    for (int k = 0; k < 2; k++) {
-        const struct uop *c = product->src[k];
-        if (c->op == OP_CAST && c->src[0]->op == OP_LOAD && c->src[0]->nsrc == 2 &&
-            c->src[0]->dtype == d)
-            return c->src[0];
-    }
-    return NULL;
+    struct uop *load = load_of(product, 0, d);
+    return load ? load : load_of(product, 1, d);
+}
+
+/* Of bf16: a streamed value, and a weight. */
+static bool sums_pairs(const struct nest *m, const struct uop *product, struct uop **values,
+                       struct uop **weights)
+{
+    if (m->t->math != DTYPE_BF16 || m->t->device || product->dtype != DTYPE_F32)
+        return false;
+    struct uop *load[2] = {load_of(product, 0, DTYPE_BF16), load_of(product, 1, DTYPE_BF16)};
+    int known = load[1] && load_is_stationary(load[1]);
+    *values = load[!known];
+    *weights = load[known];
+    return *values && *weights && load_is_stationary(*weights) && !load_is_stationary(*values);
 }
 
 bool nest_sums_bytes(const struct nest *m, struct uop **values, struct uop **weights)
@@ -253,6 +273,18 @@ bool nest_sums_bytes(const struct nest *m, struct uop **values, struct uop **wei
     *values = operand_of(product, DTYPE_U8);
     *weights = operand_of(product, DTYPE_I8);
     return *values && *weights;
+}
+
+bool nest_sums_groups(const struct nest *m, struct uop **values, struct uop **weights)
+{
+    const struct uop *product = m->reduce ? summed_product(m->reduce) : NULL;
+    return nest_sums_bytes(m, values, weights) ||
+           (product && m->nload == 2 && sums_pairs(m, product, values, weights));
+}
+
+enum dtype nest_group(const struct nest *m)
+{
+    return !m->grouped ? DTYPE_VOID : m->weights ? m->weights->dtype : DTYPE_I8;
 }
 
 /* The store with `n` iterations of range `axis`, from `start` on. */

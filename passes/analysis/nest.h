@@ -37,7 +37,8 @@ struct nest {
     struct uop *reduce;          /* the innermost reduction, or NULL */
     int nouter;                  /* reductions around it, as the maximum of a pool is */
     bool contraction;            /* a sum of terms of several operands: products, distances */
-    bool bytes;                  /* of bytes; its innermost range is a group */
+    bool grouped;                /* of bytes or bf16; its innermost range is a group */
+    const struct uop *weights;   /* if grouped: the operand whose groups are of columns */
     bool staged;                 /* inside a kernel, to scratch: its weights are not packed */
     struct uop *load[MAX_LOADS]; int nload;     /* under the reduction */
     struct uop *other[MAX_LOADS]; int nother;   /* not under it */
@@ -65,8 +66,13 @@ bool nest_find_anywhere(struct tgc *t, struct uop *store, struct nest *m);
 bool nest_find_sum(struct tgc *t, struct uop *store, struct uop *reduce, struct nest *m);
 /* The operands' dependence on a range, of the nest or not: known after nest_find() for its own. */
 struct nest_axis nest_axis(const struct nest *m, const struct uop *r);
-/* Whether the nest sums products of u8 values and i8 weights; their loads. */
+/* Whether the nest sums products of which a processor's instructions multiply groups; their loads:
+ * u8 values and i8 weights; with --math=bf16 on processors bf16, of which the model knows one. */
+bool nest_sums_groups(const struct nest *m, struct uop **values, struct uop **weights);
+/* Whether these are bytes. */
 bool nest_sums_bytes(const struct nest *m, struct uop **values, struct uop **weights);
+/* The dtype of a grouped sum's weights; VOID: it is not grouped. */
+enum dtype nest_group(const struct nest *m);
 /* Splits a store in two: the first `at` of range `axis` of store->src, and the rest. */
 void store_split(struct tgc *t, struct uop *store, int axis, int64_t at, struct uop **first,
                 struct uop **rest);

@@ -39,7 +39,7 @@ static bool columns_fit(const struct nest *m, struct uop *r)
         if (is_gated_by(m, m->load[i], r) || !index_stride(m->t, m->load[i]->src[1], r, &stride))
             return false;
         vectors |= stride != 0;
-        bool groups = m->bytes && stride == DOT_BYTES && m->load[i]->dtype == DTYPE_I8;
+        bool groups = m->load[i] == m->weights && stride == dtype_group(m->weights->dtype);
         if (stride != 0 && stride != 1 && !groups && !nest_is_packable(m, m->load[i]))
             return false;
     }
@@ -144,9 +144,10 @@ static bool load_fits(const struct nest *m, const struct uop *load, struct uop *
     int64_t stride;
     if (is_gated_by(m, load, r) || !index_stride(m->t, load->src[1], r, &stride))
         return false;
-    if (m->bytes && reduced)
-        return load->dtype == DTYPE_I8 ? stride == DOT_BYTES || nest_is_packable(m, load)
-                                       : stride == 0;
+    if (m->grouped && reduced)
+        return load == m->weights
+                   ? stride == dtype_group(load->dtype) || nest_is_packable(m, load)
+                   : stride == 0;
     if (stride == 0)
         return true;
     if (load->dtype != DTYPE_F32)
@@ -341,7 +342,7 @@ static void try_vectors(const struct nest *m, enum isa isa, const struct tile *l
         if (gated && n > columns)
             lanes = n - last + (tile_may_overlap(m, vector, n) ? align_up(last, vector)
                                                                : last * vector);
-        else if (!m->bytes && n > vector && vector == 2 * half && n % vector == half)
+        else if (!m->grouped && n > vector && vector == 2 * half && n % vector == half)
             lanes -= half;                            /* half a vector, see half_vectors.c */
         bool rest = n > columns && n % columns;
         double used = (double)n / (double)lanes * (rest ? RATIO_REMAINDER : 1);

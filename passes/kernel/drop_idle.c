@@ -18,7 +18,8 @@ static bool is_tuned(const struct tgc *t, const struct kernel *k, enum isa isa)
 static bool is_idle(struct tgc *t, const struct kernel *k, int j)
 {
     const struct variant *v = &k->variant[j];
-    return isa_has_tiles(v->isa) && j > 0 && k->variant[j - 1].isa == isa_before(v->isa) &&
+    return isa_has_tiles(v->isa) && j > 0 && isa_base(k->variant[j - 1].isa) == isa_base(v->isa) &&
+           !sets_differ(t, k->ast, v->isa, k->variant[j - 1].isa, false) &&
            !fragments_are_used(t, v->ast) && !is_tuned(t, k, v->isa);
 }
 

@@ -43,7 +43,7 @@ static bool is_only_sum(const struct nest *m)
 static bool find_factors(const struct nest *m, struct factors *f)
 {
     int64_t stride, n;
-    if (!m->bytes || m->reduce->nsrc < 3 || !nest_sums_bytes(m, &f->values, &f->weights) ||
+    if (!m->grouped || m->reduce->nsrc < 3 || !nest_sums_bytes(m, &f->values, &f->weights) ||
         !is_only_sum(m))
         return false;
     f->loop = m->reduce->src[m->reduce->nsrc - 2];

@@ -455,7 +455,7 @@ static int find_waves(struct tgc *t, const struct kernel *k, int store, struct w
     int n = 0;
     if (!shape_begin(t, &form[0], k, store))
         return compare_refuse(t, SCHEDULE_MATRIX, "it is no sum of products of two factors");
-    if (form[0].x.m.bytes)
+    if (form[0].x.m.grouped)
         return compare_refuse(t, SCHEDULE_MATRIX, "bytes are multiplied by dot products");
     int of = add_forms(t, &form[0], store, s);
     of +=

@@ -168,7 +168,7 @@ bool shape_order_terms(struct tgc *t, const struct shape *from, int store, struc
     for (int i = 1; i < last; i++)
         if (range_fixed_size(sum->src[i]) > range_fixed_size(sum->src[longest]))
             longest = i;
-    if (longest == last || from->x.m.bytes)
+    if (longest == last || from->x.m.grouped)
         return false;
     struct opt order = of_sum(from, store, OPT_ORDER, longest - 1);
     order.to = last - 1;
@@ -180,7 +180,7 @@ bool shape_join_terms(struct tgc *t, const struct shape *from, int store, struct
 {
     begin_shape(t, to, &from->k);
     to->x = from->x;
-    if (from->x.m.bytes || from->x.m.reduce->nsrc < 3)
+    if (from->x.m.grouped || from->x.m.reduce->nsrc < 3)
         return false;
     while (to->x.m.reduce->nsrc > 2) {
         struct opt flatten = of_sum(to, store, OPT_FLATTEN, to->x.m.reduce->nsrc - 3);

@@ -109,14 +109,14 @@ int64_t grid_step(int64_t terms, bool alone)
 static void find_step(struct product *x)
 {
     const struct uop *sum = x->m.reduce;
-    int last = x->last = sum->nsrc - (x->m.bytes ? 2 : 1);
+    int last = x->last = sum->nsrc - (x->m.grouped ? 2 : 1);
     int64_t n = last > 0 ? range_fixed_size(sum->src[last]) : 0;
     x->terms = 1;
     for (int i = 1; i <= last; i++)
         x->terms = sat_mul(x->terms, most_iterations(sum->src[i]));
     x->last_terms = n;
     x->step = grid_step(n, last == 1);
-    if (x->step < STEP_FULL && n >= STEPS_COVER * STEP_MOST && !x->m.bytes)
+    if (x->step < STEP_FULL && n >= STEPS_COVER * STEP_MOST && !x->m.grouped)
         x->step = STEP_MOST;
     x->outer = x->step == n ? last - 2 : last - 1;
     if (x->step)
@@ -128,7 +128,7 @@ static void find_step(struct product *x)
 static bool order_bytes(struct product *x)
 {
     struct uop *values, *weights, *const *loop = x->m.store->src;
-    if (!x->m.bytes)
+    if (!x->m.grouped)
         return true;
     return nest_sums_bytes(&x->m, &values, &weights) &&
            uop_depends_on(x->m.t, weights->src[1], loop[x->column]) &&
@@ -144,7 +144,7 @@ bool grid_find_product(struct tgc *t, struct uop *store, bool patched, struct pr
     order_sides(x);
     if (!order_bytes(x))
         return false;
-    x->unit = x->m.bytes ? DOT_BYTES : 1;
+    x->unit = x->m.grouped ? DOT_BYTES : 1;
     x->nrow = most_iterations(store->src[x->row]);
     x->ncolumn = most_iterations(store->src[x->column]);
     for (int i = x->m.first; i < store->nsrc; i++)
@@ -172,7 +172,7 @@ static bool columns_are_near(const struct tgc *t, const struct product *x,
                              const struct block_tile *b)
 {
     int lanes = grid_vector_lanes(t);
-    return lanes > 1 && x->vector == 1 && b->local && !x->m.bytes && b->column_lanes % lanes == 0;
+    return lanes > 1 && x->vector == 1 && b->local && !x->m.grouped && b->column_lanes % lanes == 0;
 }
 
 /* A thread's loads for one term of its sums, from both operands; contiguous ones are vectors. */
@@ -200,7 +200,7 @@ static struct grid_work work_of(const struct tgc *t, const struct product *x,
     double blocks = (double)ceil_div(x->nrow, (int64_t)rows) *
                     (double)ceil_div(x->ncolumn, (int64_t)columns) * (double)x->rest;
     double threads = (double)(b->row_items * b->column_items), k = (double)x->terms;
-    bool emulated = x->m.bytes && !isa_adds_bytes(d->isa);
+    bool emulated = x->m.grouped && !isa_adds(d->isa, DTYPE_I8);
     double sums = (double)(b->row_lanes * b->column_lanes) * (emulated ? RATIO_GRID_DOT : 1);
     double instructions =
         sums +
@@ -362,9 +362,9 @@ static bool copies_vectors(const struct product *x, const struct block_tile *b,
                   : rows ? b->row_lanes
                          : x->vector;
     struct uop *begin = sym_sub(t, load->src[1], sym_muli(t, side, x->unit));
-    if (x->m.bytes)
+    if (x->m.grouped)
         begin = sym_sub(t, begin, sum->src[sum->nsrc - 1]);
-    return n > 1 && (x->m.bytes ? !along : load->dtype == DTYPE_F32) && load->nsrc == 2 &&
+    return n > 1 && (x->m.grouped ? !along : load->dtype == DTYPE_F32) && load->nsrc == 2 &&
            stride_along(t, load->src[1], side) == x->unit &&
            index_divisor(t, begin) % (x->unit * n) == 0 &&
            buffer_is_aligned(t, uop_buffer_of(load->src[0]), x->unit * n) &&
@@ -452,7 +452,7 @@ struct tiled { struct shape s; int joined; struct block_tile best[TILES_MAX]; in
 static bool find_tiles(struct tgc *t, struct tiled *of)
 {
     struct compared_as as = {false, of->joined};
-    of->n = of->s.x.m.bytes && of->s.x.vector == 1 ? 0 : list_tiles(t, &of->s.x, as, of->best);
+    of->n = of->s.x.m.grouped && of->s.x.vector == 1 ? 0 : list_tiles(t, &of->s.x, as, of->best);
     return of->n > 0;
 }
 

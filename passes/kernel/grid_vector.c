@@ -76,7 +76,7 @@ static bool iterations_fit(struct tgc *t, struct uop *store, int at, int64_t n)
         data_chooses_loads(t, store, r))
         return false;
     for (int i = 0; i < m.nload; i++)
-        if (!load_fits(t, m.load[i], r, n) && !(m.bytes && groups_fit(&m, m.load[i], r, n)))
+        if (!load_fits(t, m.load[i], r, n) && !(m.grouped && groups_fit(&m, m.load[i], r, n)))
             return false;
     for (int i = 0; i < m.nother; i++)
         if (!load_fits(t, m.other[i], r, n))

@@ -81,7 +81,7 @@ bool grid_windows(struct tgc *t, struct kernel *k, int store)
     int lanes = grid_vector_lanes(t), vector = k->ast->src[store]->nsrc - 1;
     if (lanes < 2)
         return compare_refuse(t, SCHEDULE_WINDOWS, "the device has no vectors");
-    if (k->ast->nsrc > 1 || !nest_find(t, k->ast->src[store], &m) || !m.reduce || m.bytes ||
+    if (k->ast->nsrc > 1 || !nest_find(t, k->ast->src[store], &m) || !m.reduce || m.grouped ||
         vector < m.first)
         return compare_refuse(t, SCHEDULE_WINDOWS, "it is no single sum");
     pack_along(t, &trial, store, &m, vector);

@@ -14,7 +14,7 @@ static void group_stages(struct tgc *t, struct kernel *k, int at)
         struct nest m;
         number += order[i]->op == OP_STAGE;
         if (order[i]->op != OP_STAGE || !nest_find(t, stage_as_store(t, order[i]), &m) ||
-            m.bytes || !nest_sums_bytes(&m, &values, &weights))
+            m.grouped || !nest_sums_bytes(&m, &values, &weights))
             continue;
         struct variant v = kernel_variant(t, k, isa_portable());
         struct opt group = {.op = OPT_GROUP, .store = at, .of = OF_STAGE, .number = number};

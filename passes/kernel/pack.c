@@ -39,14 +39,14 @@ static int ranges_of(const struct nest *m, const struct uop *inner, struct uop *
             else if (range_is_lane(m->store->src[k]) == (lane == 1) &&
                      m->store->src[k] != m->part)
                 range[n++] = m->store->src[k];
-        for (int k = 1; m->reduce && k < m->reduce->nsrc - m->bytes && !lane; k++)
+        for (int k = 1; m->reduce && k < m->reduce->nsrc - m->grouped && !lane; k++)
             range[n++] = m->reduce->src[k];
         if (m->part && !lane)
             range[n++] = m->part;
     }
     if (last)
         range[n++] = last;
-    if (m->bytes)
+    if (m->grouped)
         range[n++] = m->reduce->src[m->reduce->nsrc - 1];
     return n;
 }

@@ -106,8 +106,8 @@ void divide_sums(struct tgc *t, struct kernel *k, struct variant *v, int at, int
 /* tile_nest.c: the store's sum number `number`, sources first; the STORE instead if the sum is not
  * in the stage (-1: all are). NULL: there are no more. */
 struct uop *store_sum(struct tgc *t, struct uop *store, int stage, int number);
-/* group_bytes.c. Splits the innermost range of a sum of products of bytes into groups of
- * DOT_BYTES. */
+/* group_bytes.c. Splits the innermost range of a sum of products of bytes or bf16 into groups of
+ * DOT_BYTES bytes. */
 struct uop *tile_group_bytes(struct tgc *t, struct uop *store);
 /* order_gathers.c: which ranges of the store had best stand inside the innermost one, since its
  * gathered indices are invariant in them; first: index of its first range. Returns how many. */
@@ -118,9 +118,12 @@ struct uop *loads_if(struct tgc *t, struct uop *u, struct uop *valid, const stru
 /* make_variants.c: the kernel as it is, for one instruction set. */
 struct variant kernel_variant(struct tgc *t, const struct kernel *k, enum isa isa);
 /* The instruction sets for which the kernel may have variants; those that differ only in sums of
- * bytes, if it has some. *widest: the first of them. */
+ * groups, if it has some of theirs. *widest: the first of them. */
 isa_set kernel_variants_of(struct tgc *t, const struct schedule *s, const struct kernel *k,
                            enum isa *widest);
+/* Whether two sets of one width sum the AST's groups by different functions; tiles: or one of them
+ * by tiles. */
+bool sets_differ(struct tgc *t, struct uop *ast, enum isa a, enum isa b, bool tiles);
 /* part.c: whether a nest stores to scratch for the others: a band's nests cannot be separated. */
 bool kernel_is_band(const struct kernel *k);
 /* A kernel of n of another one's nests. number: of this part, which its name has. */

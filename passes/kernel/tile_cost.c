@@ -24,7 +24,7 @@ static bool rows_share_set(const struct nest *m, const struct uop *row)
     int64_t stride, apart = machine_way_nbytes(machine_of(m->t), LEVEL_L1);
     for (int i = 0; i < m->nload; i++) {
         int64_t size = (int64_t)dtype_nbytes(m->load[i]->dtype);
-        bool values = !m->bytes || m->load[i]->dtype == DTYPE_U8;
+        bool values = !m->grouped || m->load[i] != m->weights;
         if (values && index_stride(m->t, m->load[i]->src[1], row, &stride) && stride &&
             sat_mul(stride, size) % apart == 0)
             return true;
@@ -90,14 +90,15 @@ static double rows_apart(const struct nest *m, const struct pairing *p, int64_t 
 {
     if (!p->share_set || rows <= machine_of(m->t)->level[LEVEL_L1].ways)
         return 1;
-    return m->bytes ? RATIO_SHARED_SET_BYTES : RATIO_SHARED_SET;
+    return m->grouped ? RATIO_SHARED_SET_BYTES : RATIO_SHARED_SET;
 }
 
 /* The nest's parameters for vector_gain(). */
 struct steps {
     const struct machine *machine;
     enum isa isa;
-    bool reduces, bytes, apart, centered;
+    bool reduces, apart, centered;
+    enum dtype group;            /* of the weights of a grouped sum, or VOID */
     int nouter;                  /* sums around this one, with an accumulator for each of its own */
     double steps;                /* iterations of the reduction */
     int extra;                   /* operations on a vector of columns before the product */
@@ -115,7 +116,7 @@ int tile_column_steps(const struct nest *m, const struct uop *column)
     }
     int factors = columns < m->nload ? FACTORS - 1 : FACTORS;
     int more = columns > factors ? columns - factors : 0;
-    return m->contraction && !m->bytes ? more + (int)RATIO_WIDEN * widened : 0;
+    return m->contraction && !m->grouped ? more + (int)RATIO_WIDEN * widened : 0;
 }
 
 /* Iterations of the reduction; an unknown size counts with its bound. */
@@ -142,7 +143,7 @@ static double vector_gain(const struct steps *of, int64_t rows, int64_t blocks)
 {
     double acc = (double)((rows + of->centered) * blocks), read = of->apart ? acc : (double)blocks;
     double loads = read + (of->apart ? 1 : (double)rows), work = acc + of->extra * (double)blocks;
-    double values = isa_step_registers(of->isa, of->bytes, (int)blocks);
+    double values = isa_step_registers(of->isa, of->group, (int)blocks);
     if (acc + values + of->centered > isa_registers(of->isa))
         return 0;
     double spilled = spilled_by(of, acc, values) / of->steps;
@@ -244,9 +245,10 @@ double tile_gain(const struct nest *m, enum isa isa, const struct pairing *p, in
                  const struct tile *tile, double used)
 {
     const int64_t rows = tile->rows, blocks = tile->columns / tile->vector;
-    struct steps of = {machine_of(m->t), isa, m->reduce != NULL, m->bytes, p->differ,
-                       m->bytes && isa_centers_bytes(isa), m->nouter, steps_of(m), column_steps,
-                       tile->vector};
+    const enum dtype group = nest_group(m);
+    struct steps of = {machine_of(m->t), isa, m->reduce != NULL, p->differ,
+                       group == DTYPE_I8 && isa_centers_bytes(isa), group, m->nouter, steps_of(m),
+                       column_steps, tile->vector};
     double gain = used * rows_gain(&of, p, rows, blocks);
     gain = gain > 0 ? 1 / (1 / gain + store_cost(m, p, rows, tile->vector)) : 0;
     gain *= tile_evenness(m, tile->column_axis, tile->columns, tile->row_axis, rows);

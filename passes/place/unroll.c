@@ -50,13 +50,13 @@ static bool is_read_again(const struct stack *s, int load, int loop, int outer)
     return false;
 }
 
-/* The bytes of registers that a loaded value takes: a scalar, or a group's four bytes, is splat to
+/* The bytes of registers that a loaded value takes: a scalar, or a group, is splat to
  * a vector's lanes. */
 static int64_t loaded_nbytes(const struct uop *load, int64_t widest)
 {
     if (load->op == OP_PUT)
         return load->arg.i * (int64_t)dtype_nbytes(uop_buffer_of(load->src[0])->dtype);
-    bool group = load->lanes == DOT_BYTES && VECTOR_IS_GROUPS(load->arg.i);
+    bool group = VECTOR_IS_GROUPS(load->arg.i) && load->lanes == dtype_group(load->dtype);
     return widest && (load->lanes == 1 || group) ? widest : stack_value_nbytes(load);
 }
 

@@ -50,7 +50,8 @@ int64_t stack_widest_vector(struct uop *const *u, int n)
 
 bool stack_is_dot(const struct uop *u)
 {
-    return uop_is_intrinsic(u, INTRINSIC_DOT) || uop_is_intrinsic(u, INTRINSIC_DOT_CENTERED);
+    return uop_is_intrinsic(u, INTRINSIC_DOT) || uop_is_intrinsic(u, INTRINSIC_DOT_CENTERED) ||
+           uop_is_intrinsic(u, INTRINSIC_DOT_BF16);
 }
 
 /* Vectors whose lanes are loaded one by one: they are in arrays, and gcc keeps the addresses of

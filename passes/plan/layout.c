@@ -106,12 +106,12 @@ static bool vote(struct layout *l, const struct uop *access, struct uop *r, doub
     return axis != NO_AXIS;
 }
 
-/* Whether the reduction runs along groups of bytes: that matters more than anything else. */
+/* Whether the reduction runs along groups: that matters more than anything else. */
 static bool makes_groups(const struct nest *m, const struct uop *access, const struct uop *r)
 {
     struct uop *values, *weights;
-    return nest_sums_bytes(m, &values, &weights) && access == values &&
-           r->src[0]->vmax % DOT_BYTES == 0;
+    return nest_sums_groups(m, &values, &weights) && access == values &&
+           r->src[0]->vmax % dtype_group(weights->dtype) == 0;
 }
 
 /* A value's vote for the axis along which r, a range of the weights, runs. A range that occurs in

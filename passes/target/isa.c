@@ -77,10 +77,10 @@ int isa_lanes(enum isa isa) { return isa_table[isa].lanes; }
 int isa_half_lanes(enum isa isa) { return isa_table[isa].narrow; }
 int isa_registers(enum isa isa) { return isa_table[isa].registers; }
 
-int isa_step_registers(enum isa isa, bool bytes, int blocks)
+int isa_step_registers(enum isa isa, enum dtype group, int blocks)
 {
     enum { EMULATED = 4 };
-    return bytes && !isa_adds_bytes(isa) ? 2 * blocks + EMULATED : blocks + 1;
+    return group != DTYPE_VOID && !isa_adds(isa, group) ? 2 * blocks + EMULATED : blocks + 1;
 }
 
 int64_t isa_register_nbytes(enum isa isa)
@@ -99,31 +99,69 @@ const char *isa_function(enum isa isa, enum intrinsic of)
     }
 }
 
-static const struct has *find_dot(enum isa isa)
+/* Whether an intrinsic sums products of groups with such weights; tiles: of tiles. */
+static bool is_dot(enum intrinsic of, enum dtype weights, bool tiles)
 {
-    for (enum isa base = isa_base(isa);; isa = isa_before(isa)) {
-        for (int i = 0; i < NHAS; i++)
-            if (has[i].isa == isa &&
-                (has[i].of == INTRINSIC_DOT || has[i].of == INTRINSIC_DOT_CENTERED))
-                return &has[i];
-        if (isa == base)
-            return NULL;
-    }
+    if (tiles)
+        return of == INTRINSIC_TILE_DOT && weights == DTYPE_I8;
+    if (weights == DTYPE_BF16)
+        return of == INTRINSIC_DOT_BF16;
+    return of == INTRINSIC_DOT || of == INTRINSIC_DOT_CENTERED;
+}
+
+/* The set's own row; NULL: there is none. */
+static const struct has *find_own(enum isa isa, enum dtype weights, bool tiles)
+{
+    for (int i = 0; i < NHAS; i++)
+        if (has[i].isa == isa && is_dot(has[i].of, weights, tiles))
+            return &has[i];
+    return NULL;
+}
+
+/* The set's row, or that of the widest set before it. */
+static const struct has *find(enum isa isa, enum dtype weights, bool tiles)
+{
+    const struct has *h = find_own(isa, weights, tiles);
+    for (enum isa base = isa_base(isa); !h && isa != base;)
+        h = find_own(isa = isa_before(isa), weights, tiles);
+    return h;
+}
+
+static const struct has *find_dot(enum isa isa, enum dtype weights)
+{
+    return find(isa, weights, false);
+}
+
+static const struct has *find_tiles(enum isa isa, enum dtype weights)
+{
+    return find(isa, weights, true);
 }
 
 bool isa_has_tiles(enum isa isa) { return isa_function(isa, INTRINSIC_TILE_DOT) != NULL; }
 
-enum intrinsic isa_dot(enum isa isa)
+
+enum intrinsic isa_dot(enum isa isa, enum dtype weights)
 {
-    const struct has *h = find_dot(isa);
-    return h ? h->of : INTRINSIC_DOT;
+    const struct has *h = find_dot(isa, weights);
+    return h ? h->of : weights == DTYPE_BF16 ? INTRINSIC_DOT_BF16 : INTRINSIC_DOT;
 }
 
-bool isa_adds_bytes(enum isa isa)
+bool isa_adds(enum isa isa, enum dtype weights)
 {
-    const struct has *h = find_dot(isa);
+    const struct has *h = find_dot(isa, weights);
     return h && h->one;
 }
 
-bool isa_centers_bytes(enum isa isa) { return isa_dot(isa) == INTRINSIC_DOT_CENTERED; }
+bool isa_differs(enum isa a, enum isa b, enum dtype weights, bool tiles)
+{
+    enum intrinsic dot = isa_dot(a, weights);
+    const char *x = isa_function(a, dot), *y = isa_function(b, dot);
+    return dot != isa_dot(b, weights) || !x != !y || (x && strcmp(x, y) != 0) ||
+           (tiles && !find_tiles(a, weights) != !find_tiles(b, weights));
+}
+
+bool isa_centers_bytes(enum isa isa)
+{
+    return isa_dot(isa, DTYPE_I8) == INTRINSIC_DOT_CENTERED;
+}
 bool isa_computes_f16(enum isa isa) { return isa == ISA_AVX2; }

@@ -37,7 +37,7 @@ isa_set isa_of_triple(const char *triple, isa_set asked);
 const char *isa_pieces(enum isa isa);
 enum isa isa_last(void);
 enum isa isa_before(enum isa isa);       /* narrower, or the last of the architecture before */
-/* The set from which this one differs only in sums of products of bytes; else isa. */
+/* The set from which this one differs only in sums of products of groups; else isa. */
 enum isa isa_base(enum isa isa);
 bool isa_find(const char *text, enum isa *isa);                   /* by its name in --cpu= */
 const char *isa_name(enum isa isa);
@@ -45,16 +45,20 @@ int isa_lanes(enum isa isa);                                      /* f32 in a re
 int isa_half_lanes(enum isa isa);                /* in a half register; 0: not used */
 int isa_registers(enum isa isa);  /* vector registers that a tile may take */
 /* Registers that a step of a tile needs besides its sums: a vector of each block of columns, a
- * value of the rows; without an instruction for products of bytes, the even and the odd ones. */
-int isa_step_registers(enum isa isa, bool bytes, int blocks);
+ * value of the rows; without an instruction for products of such groups (VOID: there are none), the
+ * even and the odd elements. */
+int isa_step_registers(enum isa isa, enum dtype group, int blocks);
 int64_t isa_register_nbytes(enum isa isa);                        /* of all registers */
 /* intrinsics.def: the function of runtime/ for an intrinsic; NULL: this one has none. */
 const char *isa_function(enum isa isa, enum intrinsic of);
-/* The intrinsic for sums of products of bytes; whether it is a single instruction, and whether it
- * takes values less 128. */
-enum intrinsic isa_dot(enum isa isa);
-bool isa_adds_bytes(enum isa isa);
+/* The intrinsic for sums of products of groups, whose weights are I8 or BF16; whether it is a
+ * single instruction, and whether it takes values less 128. */
+enum intrinsic isa_dot(enum isa isa, enum dtype weights);
+bool isa_adds(enum isa isa, enum dtype weights);
 bool isa_centers_bytes(enum isa isa);
+/* Whether two sets of one width have different functions for such products; tiles: or one of them
+ * multiplies tiles of them. */
+bool isa_differs(enum isa a, enum isa b, enum dtype weights, bool tiles);
 /* Whether it multiplies tiles; all else is as in the set before. */
 bool isa_has_tiles(enum isa isa);
 /* Whether casts to and from f16 are computed, because not all such processors have an

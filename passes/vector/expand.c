@@ -11,7 +11,7 @@
  *          for column                          acc0 := mulacc(splat a[k], w, acc0)
  *            acc := acc + a * b                acc1 := mulacc(splat a[k + K], w, acc1)
  *
- * The products of a group of bytes and their sum are one dot product, see byte_groups.c.
+ * The products of a group and their sum are one dot product, see group_bytes.c.
  *
  * A value that two lanes share is computed once. A product that is added becomes one MULACC.
  *
@@ -86,11 +86,11 @@ struct uop *expand_splat(struct expander *e, struct uop *u, int lanes)
     return v;
 }
 
-/* Whether u is inside a group: casts of bytes, their products and sums, all part of its dot
+/* Whether u is inside a group: casts of its elements, their products and sums, all part of its dot
  * product. */
 static bool is_of_group(const struct expander *e, const struct uop *u)
 {
-    return e->group && u->dtype == DTYPE_I32;
+    return e->group && u->dtype == e->summed;
 }
 
 static void expand_value(struct expander *e, struct uop *u)
@@ -156,21 +156,21 @@ static bool is_lane_wise(struct expander *e, struct uop *cond)
     return e->vector && uop_depends_on(e->t, cond, e->vector);
 }
 
-/* Bytes of a group at an offset: four contiguous ones, or those of all the vector's columns. */
-static int bytes_at(struct expander *e, struct uop *offset)
+/* Elements of a group at an offset: its contiguous ones, or those of all the vector's columns. */
+static int elements_at(struct expander *e, struct uop *offset, enum dtype d)
 {
     int64_t stride = stride_of(e, offset), along;
     if (!index_stride(e->t, offset, e->group, &along) || along != 1 ||
-        (stride != 0 && stride != DOT_BYTES))
-        TGC_BUG(e->t, "the bytes of a group are not contiguous");
-    return stride ? DOT_BYTES * e->lanes : DOT_BYTES;
+        (stride != 0 && stride != dtype_group(d)))
+        TGC_BUG(e->t, "the elements of a group are not contiguous");
+    return stride ? dtype_group(d) * e->lanes : dtype_group(d);
 }
 
 /* A condition holds for the whole group. */
-static void expand_bytes(struct expander *e, struct uop *u)
+static void expand_elements(struct expander *e, struct uop *u)
 {
     struct uop *src[4] = {u->src[0], expand_value_of(e, u->src[1])};
-    int lanes = bytes_at(e, u->src[1]), nsrc = u->nsrc;
+    int lanes = elements_at(e, u->src[1], u->dtype), nsrc = u->nsrc;
     if (nsrc == 4) {
         src[2] = expand_value_of(e, u->src[2]);
         src[3] = expand_splat(e, expand_value_of(e, u->src[3]), lanes);
@@ -187,16 +187,16 @@ static void expand_bytes(struct expander *e, struct uop *u)
 /* Bytes that are copied as they are. */
 static void store_bytes(struct expander *e, struct uop *u, struct uop *const *src)
 {
+    int lanes = elements_at(e, u->src[1], src[2]->dtype);
     scopes_forget_loads(&e->scopes, u->src[0]);
-    expand_push(e,
-                uop_intern(e->t, OP_STORE, u->dtype, src, 3,
-                           (union arg){.i = ARG_PACK(VECTOR, bytes_at(e, u->src[1]), 0, 1, true)}));
+    expand_push(e, uop_intern(e->t, OP_STORE, u->dtype, src, 3,
+                              (union arg){.i = ARG_PACK(VECTOR, lanes, 0, 1, true)}));
 }
 
 static void expand_load(struct expander *e, struct uop *u)
 {
     if (e->group) {
-        (e->fragment ? tile_load : expand_bytes)(e, u);
+        (e->fragment ? tile_load : expand_elements)(e, u);
         return;
     }
     struct uop *src[4] = {u->src[0], expand_value_of(e, u->src[1])}, *v;
@@ -355,7 +355,9 @@ static void expand_acc(struct expander *e, struct uop *u)
     struct accs a = {.acc = u, .each = mem_array(e->t, (size_t)n, sizeof *a.each)};
     for (int64_t i = 0; i < n; i++)
         a.each[i] = new_acc(e, u, src, nsrc);
-    a.weights = e->dot == INTRINSIC_DOT_CENTERED && lanes > 1 ? find_weights(e, u) : NULL;
+    a.weights = isa_centers_bytes((enum isa)(e->isa - isa_table)) && lanes > 1
+                    ? find_weights(e, u)
+                    : NULL;
     for (int k = 1; k < u->nsrc && a.weights; k++)
         nweights *=
             is_unrolled(u->src[k]) && is_of_weights(e, &a, k) ? u->src[k]->src[0]->arg.i : 1;
@@ -373,8 +375,9 @@ static void assign(struct expander *e, struct uop *acc, struct uop *value)
 
 static struct uop *intern_dot(struct expander *e, struct uop *const *src)
 {
-    return uop_intern(e->t, OP_INTRINSIC, DTYPE_I32, src, 3,
-                      (union arg){.i = INTRINSIC_BITS(e->dot, src[0]->lanes, 0, 0)});
+    enum intrinsic dot = isa_dot((enum isa)(e->isa - isa_table), src[2]->dtype);
+    return uop_intern(e->t, OP_INTRINSIC, src[0]->dtype, src, 3,
+                      (union arg){.i = INTRINSIC_BITS(dot, src[0]->lanes, 0, 0)});
 }
 
 /* Adds the correction term -DOT_MIDDLE * sum(w) of centered dot products for the present weights,
@@ -405,7 +408,7 @@ static struct uop *dot_of(struct expander *e, const struct uop *u, struct uop *a
         src[1] = src[2], src[2] = weights;
     }
     for (int k = 1; k < 3 && !e->fragment; k++)
-        src[k] = expand_splat(e, src[k], DOT_BYTES * acc->lanes);
+        src[k] = expand_splat(e, src[k], dtype_group(src[k]->dtype) * acc->lanes);
     if (a->less)
         sum_weights(e, a, src[2]);
     struct uop *dot = e->fragment ? tile_dot(e, src) : intern_dot(e, src);
@@ -500,6 +503,15 @@ static bool may_be_lazy(const struct expander *e, int begin, int end)
     return choice;
 }
 
+/* The dtype of what a group sums; VOID: nothing. */
+static enum dtype summed_by(const struct expander *e, int at)
+{
+    for (int i = at + 1; i < expand_find_end(e, at); i++)
+        if (e->in[i]->op == OP_ASSIGN)
+            return e->in[i]->dtype;
+    return DTYPE_VOID;
+}
+
 /* A group that contains a vector's lane becomes its DOTs, one that is copied one load and one
  * store; other groups stay loops. */
 static bool opens_group(const struct expander *e, int at)
@@ -533,6 +545,7 @@ static void expand_all(struct expander *e)
         if (opens_group(e, i)) {
             e->groups = e->group;
             e->group = u;
+            e->summed = summed_by(e, i);
             map_set(&e->value, u, uop_int(e->t, 0));
             continue;
         }
@@ -588,8 +601,7 @@ static void expand_program(struct tgc *t, enum isa isa, struct uop ***linear, in
 {
     struct mem_mark mark = scratch_mark(t);
     struct expander *e = scratch_array(t, 1, sizeof *e);
-    *e = (struct expander){.t = t, .isa = &isa_table[isa], .dot = isa_dot(isa),
-                           .in = *linear, .nin = *nlinear,
+    *e = (struct expander){.t = t, .isa = &isa_table[isa], .in = *linear, .nin = *nlinear,
                            .apart = rounds_one(*linear, *nlinear)};
     e->value = e->stride = e->scopes.known = (struct uop_map){.t = t, .scratch = true};
     e->facts = (struct rule_facts){.bounds = {.t = t}, .most = {.t = t, .most = true}};

@@ -26,7 +26,6 @@ struct crossed { const struct uop *store; int64_t tile; struct uop *value; };
 struct expander {
     struct tgc *t;
     const struct isa_info *isa;
-    enum intrinsic dot;          /* the intrinsic for sums of products of bytes */
     struct uop *const *in; int nin;
     struct uop **out; int nout; size_t cap;
     struct uop_map value;        /* uop of `in` -> uop of `out`; a lane -> its present value */
@@ -36,7 +35,8 @@ struct expander {
     struct uop *vector;          /* the vector's lane that is open, or NULL */
     int lanes;
     struct uop *fragment;        /* the rows of a tile that are open, or NULL */
-    struct uop *group;           /* the group of bytes that is open, or NULL */
+    struct uop *group;           /* the group that is open, or NULL */
+    enum dtype summed;           /* the dtype of its sum, VOID if there is none */
     struct uop *groups;          /* the loop over groups around it, of a tile; or NULL */
     const struct uop *guard;     /* the condition of a partial store */
     int part;                    /* the number of lanes that it stores */

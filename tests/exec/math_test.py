@@ -5,6 +5,7 @@ alone. Programs for devices run on the emulated one.
 """
 
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -19,7 +20,7 @@ import cuda
 import emulator
 import graphs as G
 import tgc as T
-from suite import Suite, expect
+from suite import Failure, Skip, Suite, expect
 
 suite = Suite("math", jobs=1)
 OPTIONS = suite.parse()
@@ -155,6 +156,166 @@ for target in ("c", "llvm", "cuda"):
     def by_keys(target=target):
         check(attention, "bf16", target)
     suite.add(f"attention, {target}", by_keys)
+
+
+# --------------------------------------------------------------------------------- pairs of bf16
+
+FLAGS = set(Path("/proc/cpuinfo").read_text().split()) if Path("/proc/cpuinfo").exists() else set()
+NEEDS = {"generic": "", "avx2": "fma", "avx512": "avx512dq", "avx512bf16": "avx512_bf16"}
+COMPILER, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"
+# rows, terms, columns: around those of vectors, halves of vectors and tiles; pairs need an even number of terms
+PRODUCTS = [(1, 64, 16), (13, 2, 32), (7, 34, 24), (9, 64, 40), (16, 48, 17), (33, 30, 64), (5, 31, 32), (50, 96, 8), (3, 10, 5)]
+# channels, filters, side, kernel, stride
+CONVOLUTIONS = [(8, 32, 9, 3, 1), (16, 24, 8, 1, 1), (6, 16, 11, 5, 2), (3, 16, 9, 3, 1)]
+
+
+def layers():
+    """Products and convolutions with weights, of many sizes."""
+    random = np.random.default_rng(9)
+    nodes, inputs, outputs, weights, want = [], {}, [], [], {}
+    for i, (m, k, n) in enumerate(PRODUCTS):
+        x, w = values(random, m, k), values(random, k, n)
+        inputs[f"x{i}"] = x
+        weights.append(G.weight(f"w{i}", w))
+        nodes.append(G.node("MatMul", [f"x{i}", f"w{i}"], [f"y{i}"], name=f"y{i}"))
+        want[f"y{i}"] = lambda kind, x=x, w=w: rounded(x, kind) @ rounded(w, kind)
+    for i, (c, n, size, kernel, stride) in enumerate(CONVOLUTIONS):
+        x, w = values(random, 1, c, size, size), values(random, n, c, kernel, kernel)
+        pad = kernel // 2
+        inputs[f"i{i}"] = x
+        weights.append(G.weight(f"f{i}", w))
+        nodes.append(G.node("Conv", [f"i{i}", f"f{i}"], [f"c{i}"], name=f"c{i}", pads=[pad] * 4, strides=[stride] * 2))
+        def conv(kind, x=x, w=w, pad=pad, kernel=kernel, stride=stride):
+            wide = np.pad(rounded(x, kind), ((0, 0), (0, 0), (pad, pad), (pad, pad)))
+            seen = np.lib.stride_tricks.sliding_window_view(wide, (kernel, kernel), (2, 3))[:, :, ::stride, ::stride]
+            return np.einsum("ncyxab,ocab->noyx", seen, rounded(w, kind))
+        want[f"c{i}"] = conv
+    outputs = [G.value(name, list(f("f32").shape)) for name, f in want.items()]
+    return G.model(nodes, [G.value(name, x.shape) for name, x in inputs.items()], outputs, weights), inputs, want
+
+
+LAYERS = layers()
+
+
+def agrees(folder, runner=(), exe="net"):
+    """Each element is as near as f32 sums of exact products are, in whatever order."""
+    _, inputs, want = LAYERS
+    have = T.Program(folder / exe, list(want), runner=runner).run(list(inputs.values()))
+    for name, f in want.items():
+        exact = f("bf16")
+        error = np.abs(have[name] - exact).max() / np.abs(exact).max()
+        expect(error < 2e-6, f"{name} is {error:.2g} of the largest from products of rounded factors")
+    return have
+
+
+def emit_layers(name, *options):
+    folder = T.scratch(SCRATCH / f"pairs-{name}")
+    onnx.save(LAYERS[0], folder / "net.onnx")
+    T.emit(TGC, folder / "net.onnx", folder / "net.c", "--math=bf16", *options)
+    return folder
+
+
+def pairs(cpu):
+    folder = emit_layers(cpu, f"--cpu={cpu}")
+    T.build(folder / "net.c", folder / "net", main_by=TGC)
+    if NEEDS.get(cpu, "") and NEEDS[cpu] not in FLAGS:
+        raise Skip(f"this processor lacks {NEEDS[cpu]}")
+    agrees(folder)
+
+
+for cpu in (*NEEDS, "auto", "native"):
+    suite.add(f"pairs of bf16, --cpu={cpu}", pairs, cpu)
+
+
+@suite.case("pairs of bf16, llvm")
+def by_llvm():
+    T.need_llvm(TGC)
+    folder = emit_layers("llvm")
+    _, inputs, want = LAYERS
+    for name, x in inputs.items():
+        np.save(folder / f"{name}.npy", x)
+    T.must(T.run([TGC, "run", "net.onnx", "--math=bf16", "--target=llvm", "--out-dir=.", *(f"-i{name}={name}.npy" for name in inputs)], cwd=folder))
+    have = T.read_outputs(folder, list(want))
+    for name, f in want.items():
+        exact = f("bf16")
+        error = np.abs(have[name] - exact).max() / np.abs(exact).max()
+        expect(error < 2e-6, f"{name} is {error:.2g} of the largest from products of rounded factors")
+
+
+@suite.case("pairs of bf16: which kernels have them, and which programs")
+def taken():
+    folder = emit_layers("taken")
+    text = (folder / "net.c").read_text()
+    # all but those of an odd number of terms, and of fewer columns than a vector has lanes
+    for isa in ("bf16", "bfdot"):
+        kernels = re.findall(rf"^IN_{isa} static void (\w+)\((.*?)^\}}", text, re.M | re.S)
+        with_pairs = [name for name, body in kernels if "dot_pairs" in body]
+        least = sum(k % 2 == 0 and n >= 8 for _, k, n in PRODUCTS) + sum(c % 2 == 0 for c, *_ in CONVOLUTIONS)
+        expect(len(with_pairs) == least, f"{isa}: {len(with_pairs)} of {least} layers have pairs: {with_pairs}")
+    for options in (("--cpu=avx2",), ("--cpu=neoni8mm",), ("--target=opencl",)):
+        T.emit(TGC, folder / "net.onnx", folder / "other.c", "--math=bf16", *options)
+        expect("dot_bf16" not in (folder / "other.c").read_text(), f"{options}: pairs without an instruction for them")
+    T.emit(TGC, folder / "net.onnx", folder / "other.c")
+    expect("dot_bf16" not in (folder / "other.c").read_text(), "pairs that nobody has asked for")
+
+
+@suite.case("pairs of bf16: a processor that says it has none takes the next variant")
+def denied():
+    if "avx512_bf16" not in FLAGS:
+        raise Skip("this processor lacks AVX512_BF16")
+    folder = emit_layers("denied")
+    text = (folder / "net.c").read_text()
+    found = '__builtin_cpu_supports("avx512bf16")'
+    expect(text.count(found) == 1, f"{text.count(found)} questions for AVX512_BF16")
+    text, n = re.subn(r"return (?=_mm\d+_dpbf16_ps)", "__builtin_trap();\n    return ", text)
+    expect(n > 0, "no pairs")
+    for exe, source in (("with", text), ("without", text.replace(found, f"!{found}"))):
+        (folder / "net.c").write_text(source)
+        T.build(folder / "net.c", folder / exe, main_by=TGC)
+    agrees(folder, exe="without")
+    try:
+        agrees(folder, exe="with")
+    except Failure:
+        return
+    expect(False, "the instruction was never run")
+
+
+def emulated(processor):
+    for tool in (COMPILER, EMULATOR):
+        if not shutil.which(tool):
+            raise Skip(f"{tool} is not here")
+    folder = emit_layers(f"arm-{processor}", "--cpu=auto")
+    T.build(folder / "net.c", folder / "net", COMPILER, (T.LEVEL, "-static"), main_by=TGC)
+    agrees(folder, runner=(EMULATOR, "-cpu", processor))
+
+
+for processor in ("cortex-a53", "max"):
+    suite.add(f"pairs of bf16, NEON, emulated: {processor}", emulated, processor)
+
+
+@suite.case("pairs of bf16: what is not finite, and subnormal numbers")
+def special():
+    """A row has what its own elements make of it, and changes no other row; subnormal numbers may be zeros, as they are to the instructions."""
+    folder = T.scratch(SCRATCH / "pairs-special")
+    random = np.random.default_rng(4)
+    x, w = values(random, 12, 64), values(random, 64, 32)
+    onnx.save(G.model([G.node("MatMul", ["x", "w"], ["y"], name="y")], [G.value("x", x.shape)], [G.value("y", [12, 32])], [G.weight("w", w)]),
+              folder / "net.onnx")
+    T.emit(TGC, folder / "net.onnx", folder / "net.c", "--math=bf16")
+    T.build(folder / "net.c", folder / "net", main_by=TGC)
+    program = T.Program(folder / "net", ["y"])
+    plain = program.run([x])["y"]
+    x[1, 5], x[3, 8], x[5, :2], x[7] = np.nan, np.inf, (np.inf, -np.inf), 1e-40
+    x[9, 3] = np.float32(3.4e38)                      # rounds to infinity
+    y = program.run([x])["y"]
+    ordinary = [row for row in range(12) if row not in (1, 3, 5, 7, 9)]
+    expect((y[ordinary] == plain[ordinary]).all(), "other rows change")
+    expect(np.isnan(y[1]).all(), "NaN")
+    expect((y[3] == np.sign(rounded(w, "bf16")[8]) * np.inf).all(), "infinity")
+    of = rounded(w, "bf16")[:2]
+    expect((np.isnan(y[5]) == (np.sign(of[0]) == np.sign(of[1]))).all(), "infinities of both signs")
+    expect((np.abs(y[7]) < 1e-37).all(), "subnormal numbers")
+    expect((y[9] == np.sign(rounded(w, "bf16")[3]) * np.inf).all(), "beyond the largest")
 
 
 def tolerance_of(source):

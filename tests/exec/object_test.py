@@ -110,9 +110,10 @@ PROCESSORS = (("x86_64-linux-gnu", "gcc", "qemu-x86_64 -cpu Haswell", ("haswell"
 # Macros of compilers for the features of an instruction set, in the order of isa.def.
 SETS = {"x86_64": (("GENERIC", ()), ("AVX2", ("__AVX2__", "__FMA__")),
                    ("AVX512", ("__AVX512F__", "__AVX512VL__", "__AVX512DQ__", "__AVX512BW__")),
-                   ("AVX512VNNI", ("__AVX512VNNI__",)), ("AMX", ("__AMX_INT8__", "__AMX_TILE__"))),
+                   ("AVX512VNNI", ("__AVX512VNNI__",)), ("AVX512BF16", ("__AVX512BF16__",)),
+                   ("AMX", ("__AMX_INT8__", "__AMX_TILE__"))),
         "aarch64": (("NEON", ()), ("NEONDOT", ("__ARM_FEATURE_DOTPROD",)),
-                    ("NEONI8MM", ("__ARM_FEATURE_MATMUL_INT8",)))}
+                    ("NEONI8MM", ("__ARM_FEATURE_MATMUL_INT8",)), ("NEONBF16", ("__ARM_FEATURE_BF16_VECTOR_ARITHMETIC",)))}
 TRIPLES = {"x86_64": "x86_64-linux-gnu", "i686": "i686-linux-gnu", "aarch64": "aarch64-linux-gnu",
            "armv7": "armv7-linux-gnueabihf", "thumbv7m": "thumbv7m-none-eabi", "thumbv6m": "thumbv6m-none-eabi",
            "thumbv8m.main": "thumbv8m.main-none-eabihf", "thumbv7em": "thumbv7em-none-eabihf", "riscv64": "riscv64-linux-gnu", "s390x": "s390x-linux-gnu"}

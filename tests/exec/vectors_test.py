@@ -58,15 +58,17 @@ SETS = {
     "avx2": ["vector_avx2", "f32x8"],
     "avx512": ["vector_avx512", "f32x16"],
     "avx512vnni": ["vector_avx512vnni"],
+    "avx512bf16": ["vector_avx512bf16"],
     "neon": ["vector_neon", "f32x4"],
     "neondot": ["vector_neondot"],
     "neoni8mm": ["vector_neoni8mm"],
     "simd128": ["vector_simd128", "f32x4"],
+    "neonbf16": ["vector_neonbf16"],
 }
 WEB = "simd128_"        # before the names of pieces that are there instead of NEON's
 # parts of others, which are tested by them; what asks the system
 HELPERS = {"reduce_f64", "sin_quadrant_f64", "half_f32x8", "first_f32x8", "whole_f32x16",
-           "nearest_f32x16", "put_apart_f32x16", "lookup_f32x16", "has_neon", "has_dotprod", "has_i8mm",
+           "nearest_f32x16", "put_apart_f32x16", "lookup_f32x16", "has_neon", "has_dotprod", "has_i8mm", "has_bf16",
            "half_f32x4", "bytes_f32x4"}
 
 
@@ -142,6 +144,7 @@ LOOPS = {
     "W(void*)": ("i", EACH + "store_W(out.i + k, F(in.b + 4 * k));"),
     "W(void*, W)": ("i", EACH + "store_W(out.i + k, F(in.b + k % 256, load_bytes_W(in.b + 4 * k)));"),
     "W(void*, int64_t)": ("i", EACH + "store_W(out.i + k, F(in.b + 2 * k, L + 3));"),
+    "V(V, W, W)": ("f", EACH + "store_V(out.f + k, F(load_V(in.x + k), load_bytes_W(in.b + 4 * k), load_W(in.j + k)));"),
     "W(W, W, W)": ("i", EACH + "store_W(out.i + k, F(load_W(in.i + k), load_bytes_W(in.b + 4 * k), load_W(in.j + k)));"),
     "M(W, W)": ("f", EACH + "store_V(out.f + k, from_bool_V(F(load_W(in.i + k), load_W(in.j + k))));"),
     "W(W, W)": ("i", EACH + "store_W(out.i + k, F(load_W(in.i + k), load_W(in.j + k)));"),
@@ -434,6 +437,20 @@ def dot(zero=0):
     return (I + products.sum(axis=1)).astype(np.int32)
 
 
+def pairs(y, _):
+    """A float plus two products of any two bf16: three roundings of the largest of them at most, and what is subnormal may be 0. Where their
+    order decides on what is not finite, any of these."""
+    a, b = ((v.view(np.uint16).astype(np.uint32) << 16).view(F32).astype(F64).reshape(-1, 2) for v in (B, J))
+    with np.errstate(invalid="ignore", over="ignore"):
+        parts = np.concatenate([X[:N, None].astype(F64), a * b], axis=1)
+        want, size = parts.sum(axis=1), np.abs(parts).sum(axis=1)
+        flushed = np.abs(np.where((np.abs(a) < 2.0**-126) | (np.abs(b) < 2.0**-126), a * b, 0)).sum(axis=1)
+        close = np.abs(y - want) <= 2.0**-22 * size + 2.0**-120 + flushed
+    beyond = size > 2.0**127
+    nothing = np.isnan(parts).any(axis=1)
+    return np.where(nothing, np.isnan(y), close | (beyond & ~np.isfinite(y)) | (np.isnan(want) & np.isnan(y))), want, None
+
+
 def wide_integers(lanes):
     """I by turns times 4099, one vector and the next, as far as 2^30."""
     k, _ = groups(lanes)
@@ -543,7 +560,7 @@ WANT = {   # by the name without its type: functions of vectors, then those of s
     "i32:narrow_i64": equal(wide_integers), "i32:narrow_apart_i64": equal(wide_integers),
     "gather": equal(X[B[:N]]), "gather_where": equal(np.where(B[:N] != 0, X[B[:N]], Y)),
     "ramp": equal(lambda n: (np.repeat(X[::n], n) + (np.arange(N) % n).astype(F32)).astype(F32)),
-    "i32:dot_centered": equal(dot(128)), "from_i32": equal(I.astype(F32)),
+    "i32:dot_centered": equal(dot(128)), "dot_bf16": pairs, "dot_pairs": pairs, "from_i32": equal(I.astype(F32)),
 }
 for kind, a, b in (("f32", X, Y), ("f64", D, E)):
     dtype = a.dtype
@@ -592,9 +609,9 @@ def check(records, fused):
 # ------------------------------------------------------------------------------------- the builds
 
 CPU = set(Path("/proc/cpuinfo").read_text().split()) if Path("/proc/cpuinfo").exists() else set()
-FLAG = {"avx2": "fma", "avx512": "avx512dq", "avx512vnni": "avx512_vnni"}
-X86 = ("generic", "avx2", "avx512", "avx512vnni")
-ARM = ("generic", "neon", "neondot", "neoni8mm")
+FLAG = {"avx2": "fma", "avx512": "avx512dq", "avx512vnni": "avx512_vnni", "avx512bf16": "avx512_bf16"}
+X86 = ("generic", "avx2", "avx512", "avx512vnni", "avx512bf16")
+ARM = ("generic", "neon", "neondot", "neoni8mm", "neonbf16")
 EMULATOR = "qemu-aarch64"
 
 

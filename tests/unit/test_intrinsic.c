@@ -20,12 +20,14 @@
 #include "runtime/vector_avx2.c"
 #include "runtime/vector_avx512.c"
 #include "runtime/vector_avx512vnni.c"
+#include "runtime/vector_avx512bf16.c"
 #define TGC_AMX_MODEL "tests/lib/amx_model.h"
 #include "runtime/vector_amx.c"
 #elif defined __AARCH64EL__
 #include "runtime/vector_neon.c"
 #include "runtime/vector_neondot.c"
 #include "runtime/vector_neoni8mm.c"
+#include "runtime/vector_neonbf16.c"
 #endif
 
 /* ---------------------------------------------------------------------------------- the functions
@@ -48,6 +50,19 @@ typedef void (*function)(void *result, const void *const *in, int64_t bits);
         memcpy(result, &a, sizeof a);                                                              \
     }
 #define DEFINE_DOT_CENTERED DEFINE_DOT
+/* Sums, and two vectors of words. */
+#define DEFINE_DOT_BF16(isa, of, function, in, word, real)                                         \
+    static in void of##_##isa(void *result, const void *const *operand, int64_t bits)              \
+    {                                                                                              \
+        real sum;                                                                                  \
+        word a, b;                                                                                 \
+        (void)bits;                                                                                \
+        memcpy(&sum, operand[0], sizeof sum);                                                      \
+        memcpy(&a, operand[1], sizeof a);                                                          \
+        memcpy(&b, operand[2], sizeof b);                                                          \
+        sum = CALL(function, real)(sum, a, b);                                                     \
+        memcpy(result, &sum, sizeof sum);                                                          \
+    }
 /* A table, and a vector of bytes. */
 #define DEFINE_LOOKUP(isa, of, function, in, word, real)                                           \
     static in void of##_##isa(void *result, const void *const *operand, int64_t bits)              \
@@ -113,12 +128,16 @@ struct half_f32x16 { f32x8 v; };
 #define ON_AVX512(define, of, function) X86(define(AVX512, of, function, IN_f32x16, i32x16, f32x16))
 #define ON_AVX512VNNI(define, of, function)                                                        \
     X86(define(AVX512VNNI, of, function, IN_vnni, i32x16, f32x16))
+#define ON_AVX512BF16(define, of, function)                                                        \
+    X86(define(AVX512BF16, of, function, IN_bf16, i32x16, f32x16))
 #define ON_AMX(define, of, function) X86(define(AMX, of, function, IN_amx, i32x16, f32x16))
 #define ON_NEON(define, of, function) ARM(define(NEON, of, function, IN_f32x4, i32x4, f32x4))
 #define ON_NEONDOT(define, of, function)                                                           \
     ARM(define(NEONDOT, of, function, IN_dotprod, i32x4, f32x4))
 #define ON_NEONI8MM(define, of, function)                                                          \
     ARM(define(NEONI8MM, of, function, IN_i8mm, i32x4, f32x4))
+#define ON_NEONBF16(define, of, function)                                                          \
+    ARM(define(NEONBF16, of, function, IN_bfdot, i32x4, f32x4))
 
 #define INTRINSIC_OF(isa, of, function, one) ON_##isa(DEFINE_##of, of, function)
 #include "passes/target/intrinsics.def"
@@ -132,10 +151,12 @@ static bool has(const char *features)
            (!strstr(features, "avx512f") ||
             (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw"))) &&
-           (!strstr(features, "avx512vnni") || __builtin_cpu_supports("avx512vnni"));
+           (!strstr(features, "avx512vnni") || __builtin_cpu_supports("avx512vnni")) &&
+           (!strstr(features, "avx512bf16") || __builtin_cpu_supports("avx512bf16"));
 #elif defined __AARCH64EL__
     return (!strstr(features, "dotprod") || has_dotprod()) &&
-           (!strstr(features, "i8mm") || has_i8mm());
+           (!strstr(features, "i8mm") || has_i8mm()) &&
+           (!strstr(features, "bf16") || has_bf16());
 #else
     return false;
 #endif
@@ -187,16 +208,20 @@ struct operand {
     _Alignas(64) unsigned char bytes[LANES_MAX * 4];
 };
 
-/* Any bits; in every fourth round those at the ends of a dtype, where sums of pairs saturate. */
+/* Any bits; in every fourth round those at the ends of a dtype, where sums of pairs saturate.
+ * Floats are integers whose sums of products are exact in any order. */
 static void fill(struct operand *x, bool extreme, uint64_t *seed)
 {
-    bool real = dtype_is_float(x->shape.dtype);
+    bool real = dtype_is_float(x->shape.dtype), half = x->shape.dtype == DTYPE_BF16;
     size_t size = dtype_nbytes(x->shape.dtype);
     for (int i = 0; i < x->shape.lanes; i++) {
         uint64_t r = next_random(seed) >> 8;
         int64_t ends[] = {real ? -1 : dtype_min(x->shape.dtype),
                           real ? 1 : dtype_max(x->shape.dtype), -1, 0};
-        union scalar v = {.i = extreme ? ends[r % 4] : (int64_t)r};
+        int64_t any = half   ? (int64_t)(r % 255) - 127
+                      : real ? (int64_t)(r % (1 << 22))
+                             : (int64_t)r;
+        union scalar v = {.i = extreme ? ends[r % 4] : any};
         scalar_store(x->shape.dtype, x->bytes + (size_t)i * size,
                      scalar_cast(x->shape.dtype, DTYPE_I64, v));
         x->wide[i] = scalar_load(x->shape.dtype, x->bytes + (size_t)i * size);
@@ -251,6 +276,37 @@ static int check_row(struct tgc *t, const char *set, int64_t bits, enum dtype d,
     return wrong;
 }
 
+/* What is not finite, and what is subnormal, by the first lane. Instructions may take subnormal
+ * numbers for zeros, so two results are right. */
+static int check_special(const char *set, int lanes, function call)
+{
+    static const struct { uint32_t sum; uint16_t a[2], b[2]; uint32_t want, or; } cases[] = {
+        {0, {0x7f80, 0}, {0x3f80, 0}, 0x7f800000, 0x7f800000},          /* inf * 1 */
+        {0, {0, 0x7f80}, {0, 0xbf80}, 0xff800000, 0xff800000},          /* inf * -1, upper */
+        {0, {0x7f80, 0}, {0, 0}, 0x7fc00000, 0x7fc00000},               /* inf * 0 */
+        {0, {0x7f80, 0x7f80}, {0x3f80, 0xbf80}, 0x7fc00000, 0x7fc00000},    /* inf - inf */
+        {0x7f800000, {0xff80, 0}, {0x3f80, 0}, 0x7fc00000, 0x7fc00000},
+        {0, {0, 0x7fc0}, {0, 0}, 0x7fc00000, 0x7fc00000},               /* NaN * 0 */
+        {0x7fc00000, {0, 0}, {0, 0}, 0x7fc00000, 0x7fc00000},
+        {0x3f800000, {0x7f7f, 0}, {0x7f7f, 0}, 0x7f800000, 0x7f800000}, /* beyond f32 */
+        {0, {1, 0}, {0x4f80, 0}, 0x0d000000, 0},                        /* 2^-133 * 2^32 */
+        {0, {0x2000, 0}, {0x1800, 0}, 0x00000080, 0},                   /* 2^-63 * 2^-79 */
+        {1, {0, 0}, {0, 0}, 1, 0},
+    };
+    int wrong = 0;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint32_t sum[16] = {cases[i].sum}, got[16];
+        uint16_t a[32] = {cases[i].a[0], cases[i].a[1]}, b[32] = {cases[i].b[0], cases[i].b[1]};
+        call(got, (const void *[]){sum, a, b}, INTRINSIC_BITS(INTRINSIC_DOT_BF16, lanes, 0, 0));
+        bool is_nan = (got[0] & 0x7fffffff) > 0x7f800000, nan = cases[i].want == 0x7fc00000;
+        if (nan ? !is_nan : got[0] != cases[i].want && got[0] != cases[i].or) {
+            printf("# %s: special case %zu gives %08x\n", set, i, (unsigned)got[0]);
+            wrong++;
+        }
+    }
+    return wrong;
+}
+
 /* A row with all parameters for vectors of that many lanes, and with all dtypes. */
 static int check_all(struct tgc *t, const char *set, int lanes, enum intrinsic of, function call)
 {
@@ -266,6 +322,9 @@ static int check_all(struct tgc *t, const char *set, int lanes, enum intrinsic o
                check_row(t, set, INTRINSIC_BITS(of, lanes * DOT_BYTES, 0, 0), DTYPE_I8, call);
     if (result.dtype == DTYPE_I32)
         return check_row(t, set, INTRINSIC_BITS(of, lanes, 0, 0), DTYPE_I32, call);
+    if (of == INTRINSIC_DOT_BF16)
+        return check_row(t, set, INTRINSIC_BITS(of, lanes, 0, 0), DTYPE_F32, call) +
+               check_special(set, lanes, call);
     if (of == INTRINSIC_HALF)
         return check_row(t, set, INTRINSIC_BITS(of, lanes / 2, 0, 0), DTYPE_F32, call);
     for (int by = 1; by < lanes; by *= 2)

@@ -376,7 +376,7 @@ static void test_processor(void **state)
     (void)state;
     static const struct { const char *flag; enum isa isa; } row[] = {
         {" avx2 ", ISA_AVX2}, {" avx512bw ", ISA_AVX512}, {" avx512_vnni ", ISA_AVX512VNNI},
-        {" amx_int8 ", ISA_AMX},
+        {" avx512_bf16 ", ISA_AVX512BF16},        {" amx_int8 ", ISA_AMX},
     };
     isa_set host = options_host_isa(), native = options_native_isa();
     char line[1 << 14];

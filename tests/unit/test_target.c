@@ -186,8 +186,8 @@ static void test_isas(void **state)
     }
     assert_true(isa == isa_portable() && isa_before(isa) == isa);
     assert_true(isa_centers_bytes(ISA_NEONDOT) && !isa_centers_bytes(ISA_NEONI8MM));
-    assert_true(isa_adds_bytes(ISA_AVX512VNNI) && !isa_adds_bytes(ISA_AVX2));
-    assert_true(isa_has_tiles(ISA_AMX) && isa_adds_bytes(ISA_AMX) &&
+    assert_true(isa_adds(ISA_AVX512VNNI, DTYPE_I8) && !isa_adds(ISA_AVX2, DTYPE_I8));
+    assert_true(isa_has_tiles(ISA_AMX) && isa_adds(ISA_AMX, DTYPE_I8) &&
                 !isa_has_tiles(ISA_AVX512VNNI));
 }
 
