@@ -72,7 +72,7 @@ static const char *largest_weights(struct tgc *t, const struct schedule *s)
     for (int n = 0; n < LARGEST; n++) {
         int best = -1;
         for (int i = 0; i < s->nweight; i++)
-            if (!told[i] && !s->weight[i]->same &&
+            if (!told[i] && !s->weight[i]->weight.same &&
                 (best < 0 || s->weight[i]->nbytes > s->weight[best]->nbytes))
                 best = i;
         if (best < 0)

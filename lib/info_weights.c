@@ -132,9 +132,9 @@ void info_put_weight(struct text *x, const struct buffer *b)
 {
     const struct origin *origin = NULL;
     struct text how = {.t = x->t};
-    for (const struct buffer *of = b; of && !origin; of = of->of)
-        origin = of->reader;
-    if (b->of)
+    for (const struct buffer *of = b; of && !origin; of = of->weight.of)
+        origin = of->weight.reader;
+    if (b->weight.of)
         put_how(&how, b);
     text_puts(x, x->n ? "; " : "");
     put_name(x, root_of(b), origin);
