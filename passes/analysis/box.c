@@ -12,7 +12,7 @@
  * are multiples of its stride. The remaining terms are axes of one element. The size of an axis
  * without a condition is what its coordinate reaches. */
 #include "passes/analysis/box.h"
-#include "passes/analysis/matrix.h"
+#include "passes/analysis/panels.h"
 #include "passes/analysis/nest.h"
 
 #include <string.h>
@@ -310,32 +310,25 @@ static bool fits(struct reader *r, const struct buffer *of)
     return last < nelem || refuse(r, "an axis reaches beyond the tensor");
 }
 
-struct uop *panel_place(struct tgc *t, struct uop *at, int64_t n, int64_t nelem, int64_t nbytes)
+/* Whether the offset in shared memory is the position in the box, whose rows are those of the
+ * memory's layout. */
+static bool is_in_order(struct reader *r, struct uop *at, const struct box_to *to)
 {
-    int64_t in_panel = PANEL_ROW_NBYTES / nbytes;
-    struct uop *row = sym_div(t, at, uop_int(t, n)), *x = sym_mod(t, at, uop_int(t, n)),
-               *panel = sym_div(t, x, uop_int(t, in_panel));
-    at = sym_add(t, sym_muli(t, row, in_panel), sym_mod(t, x, uop_int(t, in_panel)));
-    return matrix_swizzled(t, sym_add(t, at, sym_muli(t, panel, nelem / n * in_panel)), nbytes);
-}
-
-/* Whether the offset in shared memory is the position in the box, or in panels of its rows. */
-static bool is_in_order(struct reader *r, struct uop *at, int64_t panel, int64_t nbytes)
-{
+    const struct layout l = buffer_layout(to->memory);
     struct uop *place = uop_int(r->t, 0);
     int64_t step = 1;
     for (int k = r->nloop - 1; k >= 0; k--) {
         place = sym_add(r->t, place, sym_muli(r->t, r->loop[k], step));
         step *= range_fixed_size(r->loop[k]);
     }
-    if (panel && r->b->row * nbytes % PANEL_ROW_NBYTES == 0 &&
-        step / r->b->row * (PANEL_ROW_NBYTES / nbytes) == panel)
-        place = panel_place(r->t, place, r->b->row, step, nbytes);
-    return place == at || refuse(r, "the copy's order of elements is not a box's");
+    if (l.row && to->is_linear)
+        place = panels_offset(r->t, &l, place);
+    return (place == at && (!l.row || l.row == r->b->row)) ||
+           refuse(r, "the copy's order of elements is not a box's");
 }
 
 bool box_read(struct tgc *t, struct uop *value, struct uop *at, struct uop *const *loop, int nloop,
-              int64_t panel, struct box *b, const char **why)
+              struct box_to to, struct box *b, const char **why)
 {
     bool rounded =
         value->op == OP_CAST && value->dtype == DTYPE_TF32 && value->src[0]->dtype == DTYPE_F32;
@@ -366,7 +359,7 @@ bool box_read(struct tgc *t, struct uop *value, struct uop *at, struct uop *cons
     for (int i = 0; i < b->rank; i++)
         if (!r.of[i].bounded)
             b->axis[i].size = sat_add(b->axis[i].coordinate->vmax, b->axis[i].extent);
-    return sort_axes(&r) && fits(&r, of) && is_in_order(&r, at, panel, nbytes);
+    return sort_axes(&r) && fits(&r, of) && is_in_order(&r, at, &to);
 }
 
 /* ----------------------------------------------------------------------------- boxes that leave */
@@ -407,8 +400,8 @@ static struct uop *without_thread(struct tgc *t, struct uop *valid, const struct
 }
 
 bool box_read_store(struct tgc *t, const struct uop *store, struct uop *valid,
-                    const struct uop *item, struct uop *const *loop, int nloop, struct box *b,
-                    const char **why)
+                    const struct uop *item, struct uop *const *loop, int nloop, bool is_linear,
+                    struct box *b, const char **why)
 {
     const struct uop *load = loaded(store);
     const struct buffer *to = uop_buffer_of(store->src[0]);
@@ -416,5 +409,5 @@ bool box_read_store(struct tgc *t, const struct uop *store, struct uop *valid,
                *src[4] = {store->src[0], store->src[1], rest, uop_consti(t, to->dtype, 0)};
     struct uop *tensor = uop_intern(t, OP_LOAD, to->dtype, src, rest ? 4 : 2, (union arg){0});
     return box_read(t, tensor, load->src[1], loop, nloop,
-                    uop_buffer_of(load->src[0])->scratch.panel, b, why);
+                    (struct box_to){uop_buffer_of(load->src[0]), is_linear}, b, why);
 }

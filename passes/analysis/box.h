@@ -14,15 +14,14 @@ struct box {
     struct box_axis axis[BULK_RANK]; int rank;
     int64_t nelem, row;        /* elements of the box; of a row of its innermost axis */
 };
-/* The offset in panels (opt SWIZZLE) of element `at` of a copy of nelem elements, in rows of n
- * elements of `nbytes` each. */
-struct uop *panel_place(struct tgc *t, struct uop *at, int64_t n, int64_t nelem, int64_t nbytes);
+/* The shared memory of a box. is_linear: offsets are a linear program's, in panels (panels.h). */
+struct box_to { const struct buffer *memory; bool is_linear; };
 /* Whether these loops, outermost first, store to shared memory what a bulk copy (TMA) could: a box
  * of one buffer, in its order. `value` goes to element `at`. Elements are those of the buffer, or
- * f32 rounded to tf32, and 0 beyond the buffer's end. panel: buffer.panel of that memory. false:
- * *why says what the copy engine cannot do. */
+ * f32 rounded to tf32, and 0 beyond the buffer's end. false: *why says what the copy engine cannot
+ * do. */
 bool box_read(struct tgc *t, struct uop *value, struct uop *at, struct uop *const *loop, int nloop,
-              int64_t panel, struct box *b, const char **why);
+              struct box_to to, struct box *b, const char **why);
 
 /* Whether the store stores shared memory unchanged, namely `memory`. */
 bool box_copies(const struct uop *store, const struct uop *memory);
@@ -31,7 +30,7 @@ bool box_is_of_first(struct uop *valid, const struct uop *item);
 /* Reads such a store of the first thread, in these loops, as a box; valid: its condition, or
  * NULL. */
 bool box_read_store(struct tgc *t, const struct uop *store, struct uop *valid,
-                      const struct uop *item, struct uop *const *loop, int nloop, struct box *b,
-                      const char **why);
+                    const struct uop *item, struct uop *const *loop, int nloop, bool is_linear,
+                    struct box *b, const char **why);
 
 #endif

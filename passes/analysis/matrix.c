@@ -11,6 +11,7 @@
  * stride, n along b, and k along both. */
 #include "passes/analysis/matrix.h"
 #include "passes/analysis/nest.h"
+#include "passes/analysis/panels.h"
 #include "passes/target/target.h"
 
 #include <string.h>
@@ -175,37 +176,6 @@ static bool find_tile(struct tgc *t, struct uop *load, enum matrix_coordinate si
 
 /* ---- a factor that the instruction reads itself, in panels (SWIZZLE) */
 
-struct uop *matrix_swizzled(struct tgc *t, struct uop *at, int64_t size)
-{
-    struct uop *in_row = uop_int(t, PANEL_ROW_NBYTES / size),
-               *in_chunk = uop_int(t, PANEL_CHUNK_NBYTES / size), *row = sym_div(t, at, in_row),
-               *x = sym_mod(t, at, in_row);
-    struct uop *chunk =
-        uop_binary(t, OP_XOR, sym_div(t, x, in_chunk), sym_mod(t, row, uop_int(t, PANEL_ROWS)));
-    return sym_add(t, sym_mul(t, row, in_row),
-                   sym_add(t, sym_mul(t, chunk, in_chunk), sym_mod(t, x, in_chunk)));
-}
-
-/* The offset before SWIZZLE; NULL: it has another form. */
-static struct uop *before_swizzle(struct tgc *t, struct uop *offset, int64_t size)
-{
-    struct uop *exchanged = NULL;
-    int n;
-    struct uop **order = uop_toposort(t, &offset, 1, &n);
-    for (int i = 0; i < n; i++)
-        if (order[i]->op == OP_XOR) {
-            if (exchanged)
-                return NULL;
-            exchanged = order[i];
-        }
-    for (int k = 0; exchanged && k < 2; k++) {
-        struct uop *at = uop_substitute(t, offset, exchanged, exchanged->src[k]);
-        if (sym_equal(t, matrix_swizzled(t, at, size), offset))
-            return at;
-    }
-    return exchanged ? NULL : offset;          /* rows are multiples of eight, so no chunk moves */
-}
-
 /* The offset's step for each bit of the axis; false: it is not linear in them. */
 static bool find_steps(struct tgc *t, struct uop *at, const struct matrix_axis *axis,
                        int64_t step[MATRIX_NONE][MATRIX_BITS_MAX])
@@ -227,54 +197,25 @@ static bool find_steps(struct tgc *t, struct uop *at, const struct matrix_axis *
     return true;
 }
 
-static int bits_of_size(int size) { return 31 - __builtin_clz((unsigned)size); }
-
-/* Whether the coordinate's elements are contiguous in a panel's rows, panel after panel.
- * are_rows(): whether they are its rows. */
-static bool are_columns(const int64_t *step, int size, int64_t row, int64_t panel)
-{
-    bool all = true;
-    for (int b = 0; b < bits_of_size(size); b++)
-        all &= step[b] == (1 << b < row ? 1 << b : panel * ((1 << b) / row));
-    return all;
-}
-
-static bool are_rows(const int64_t *step, int size, int64_t row)
-{
-    bool all = true;
-    for (int b = 0; b < bits_of_size(size); b++)
-        all &= step[b] == row << b;
-    return all;
-}
-
 /* Reads a tile in panels, which begins at a multiple of eight rows. Along k it reads a part of a
  * panel's rows; across k, whole rows, of 16-bit elements only. */
 static bool find_panel_tile(struct tgc *t, struct uop *load, enum matrix_coordinate side,
                             const struct matrix_row *r, const struct matrix_axes *axes,
                             struct matrix_tile *tile)
 {
-    const struct buffer *b = uop_buffer_of(load->src[0]);
-    int64_t step[MATRIX_NONE][MATRIX_BITS_MAX] = {{0}}, size = (int64_t)dtype_nbytes(b->dtype),
-            row = PANEL_ROW_NBYTES / size, rest;
-    struct uop *at = b->scratch.panel ? before_swizzle(t, load->src[1], size) : NULL;
-    for (int i = 0; i < axes->n; i++)
-        if (!at || !find_steps(t, at, &axes->v[i], step))
-            return false;
-    for (int i = 0; i < axes->n; i++)
-        at = uop_substitute(t, at, axes->v[i].range, uop_int(t, 0));
-    for (int i = 0; i < MATRIX_BITS_MAX; i++)
-        if (step[side == MATRIX_M ? MATRIX_N : MATRIX_M][i])
-            return false;
-    bool along_k = are_columns(step[MATRIX_K], r->size[MATRIX_K], row, b->scratch.panel) &&
-                   are_rows(step[side], r->size[side], row);
-    bool across = size == 2 && r->size[side] % row == 0 &&
-                  are_columns(step[side], r->size[side], row, b->scratch.panel) &&
-                  are_rows(step[MATRIX_K], r->size[MATRIX_K], row);
-    struct uop *in_row = sym_mod(t, at, uop_int(t, along_k ? r->size[MATRIX_K] : row)),
-               *of_eight = sym_mod(t, sym_div(t, at, uop_int(t, row)), uop_int(t, PANEL_ROWS));
-    *tile = (struct matrix_tile){.load = load, .offset = at, .stride = row, .along_k = along_k};
-    return (along_k || across) && uop_const_int(in_row, &rest) && rest == 0 &&
-           uop_const_int(of_eight, &rest) && rest == 0;
+    const struct layout l = buffer_layout(uop_buffer_of(load->src[0]));
+    int64_t rest;
+    if (!l.row || !find_tile(t, load, side, axes, tile) || tile->stride != l.row)
+        return false;
+    const int64_t columns = tile->along_k ? r->size[MATRIX_K] : l.in_panel;
+    struct uop *at = panels_in_order(t, &l, tile->offset),
+               *in_row = sym_mod(t, at, uop_int(t, columns)),
+               *of_eight = sym_mod(t, sym_div(t, at, uop_int(t, l.in_panel)),
+                                   uop_int(t, PANEL_ROWS));
+    tile->offset = at;
+    tile->stride = l.in_panel;
+    return (tile->along_k || (l.in_panel * 2 == PANEL_ROW_NBYTES && r->size[side] % columns == 0)) &&
+           uop_const_int(in_row, &rest) && rest == 0 && uop_const_int(of_eight, &rest) && rest == 0;
 }
 
 /* ---- a factor that a thread has in registers */
@@ -529,6 +470,7 @@ struct uop *matrix_linear_ast(struct tgc *t, const struct uop *ast)
         }
         if (by.used)
             store[i] = uop_substitute_all(t, store[i], &by);
+        store[i] = panels_linear_store(t, store[i]);
     }
     return uop_intern(t, OP_SINK, DTYPE_VOID, store, ast->nsrc, ast->arg);
 }

@@ -31,10 +31,6 @@ double matrix_computed(const struct uop *factor);
 bool matrix_factors(const struct uop *sum, const struct matrix_row *row, bool exchanged,
                     struct uop **factor);
 
-/* The offset, with its chunk swizzled, of the element at `at` of memory in panels, of `size`
- * bytes. */
-struct uop *matrix_swizzled(struct tgc *t, struct uop *at, int64_t size);
-
 /* Whether the accumulator layout of the row is the layout of this factor, with columns as terms:
  * accumulators in registers can then be a factor of another product. */
 bool matrix_sums_are_factor(const struct matrix_row *row, enum matrix_part part);
@@ -46,7 +42,7 @@ struct uop *matrix_own_terms(struct tgc *t, const struct uop *store, const struc
                              struct matrix_axis *element, int *n);
 
 /* A factor in shared memory: a tile of rows of contiguous elements. In panels the offset is that
- * before the swizzle. In registers it is the thread's own part, with the terms of a row
+ * with chunks in order. In registers it is the thread's own part, with the terms of a row
  * contiguous. */
 struct matrix_tile {
     struct uop *load, *offset;
@@ -70,8 +66,8 @@ bool matrix_read(struct tgc *t, const struct uop *store, const struct uop *sum,
  * of such rows, along k or along the other coordinate, `stride` elements apart. */
 bool matrix_is_by_rows(const struct tgc *t, const struct matrix_row *r, enum matrix_part part,
                        bool along_k, int64_t stride);
-/* The AST with sums by matrix instructions as sums of tiles, in the loops around the last one. A
- * thread's elements stay lanes of its sums. */
+/* The AST with sums by matrix instructions as sums of tiles, in the loops around the last one, and
+ * with offsets in panels. A thread's elements stay lanes of its sums. */
 struct uop *matrix_linear_ast(struct tgc *t, const struct uop *ast);
 
 #endif

@@ -53,7 +53,7 @@ static bool has_parts(struct work *w, struct uop *stage, int64_t n)
     const char *why;
     int outer = 0;
     if (!box_read(w->t, stage->src[0], stage->src[1], stage->src + 2, stage->nsrc - 2,
-                  of->scratch.panel, &b, &why))
+                  (struct box_to){of, false}, &b, &why))
         return work_refuse(w, why);
     for (int a = 0; a < b.rank; a++)
         outer = b.axis[a].extent > 1 ? a : outer;

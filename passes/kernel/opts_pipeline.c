@@ -159,7 +159,7 @@ static bool may_come(struct work *w, const struct opt *opt, const struct uop *st
         return work_refuse(w, "the device has no bulk copies of boxes");
     if (opt->how == TRANSFER_BULK)
         return box_read(w->t, stage->src[0], stage->src[1], stage->src + 2, stage->nsrc - 2,
-                        uop_buffer_of(stage)->scratch.panel, &b, &why) ||
+                        (struct box_to){uop_buffer_of(stage), false}, &b, &why) ||
                work_refuse(w, why);
     if (!copied_read(w->t, stage->src[0], stage->src[1], stage->src + 2, stage->nsrc - 2, &c))
         return work_refuse(

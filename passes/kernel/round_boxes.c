@@ -145,12 +145,11 @@ static bool loads(const struct uop *u, const struct buffer *b)
 /* Whether the copy would be a box of the other tensor. */
 static bool is_box(struct tgc *t, const struct rounding *r, const struct uop *stage)
 {
-    const struct buffer *to = uop_buffer_of(stage);
     struct uop *value = loaded_from(t, r, stage->src[0]);
     struct box b;
     const char *why;
     return value && box_read(t, value, stage->src[1], stage->src + 2, stage->nsrc - 2,
-                             to->scratch.panel, &b, &why);
+                             (struct box_to){uop_buffer_of(stage), false}, &b, &why);
 }
 
 /* Whether the AST reads the rounded tensor by boxes alone. */

@@ -96,7 +96,7 @@ static void write_boxes(struct expander *e, const struct bulk_store *x)
         x->store->src[2]->op == OP_BITCAST ? x->store->src[2]->src[0] : x->store->src[2];
     const struct buffer *memory = uop_buffer_of(load->src[0]);
     struct uop *item = x->item;
-    if (!item || !box_read_store(e->t, x->store, x->valid, item, x->loop, x->nloop, &b, &why))
+    if (!item || !box_read_store(e->t, x->store, x->valid, item, x->loop, x->nloop, true, &b, &why))
         TGC_BUG(e->t, "a bulk store is no box: %s", item ? why : "no thread starts it");
     expand_push(e, item);
     expand_enter(e);

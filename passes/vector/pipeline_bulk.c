@@ -105,7 +105,8 @@ static void read_boxes(struct steps *s)
         for (int k = 0; k < c->nloop; k++)
             loop[1 + k] = c->loop[k];
         if (!box_read(s->e->t, c->store->src[2], c->store->src[1], loop, 1 + c->nloop,
-                      uop_buffer_of(c->store->src[0])->scratch.panel, &s->box[i], &why))
+                      (struct box_to){uop_buffer_of(c->store->src[0]), true}, &s->box[i],
+                      &why))
             TGC_BUG(s->e->t, "what comes in bulk is no box: %s", why);
     }
 }
