@@ -153,6 +153,22 @@ static void begin_barriers(struct steps *s)
         steps_push(e, OP_CLUSTER_BARRIER, e->next_acc++);
 }
 
+/* A loop over the block's threads. */
+static struct uop *open_threads(struct steps *s)
+{
+    struct uop *thread =
+        uop_axis(s->e->t, uop_int(s->e->t, s->kernel->block), AXIS_LOOP, WORKER_BLOCK);
+    expand_push(s->e, thread);
+    expand_enter(s->e);
+    return thread;
+}
+
+static void close_threads(struct steps *s, struct uop *thread)
+{
+    expand_push(s->e, uop_intern(s->e->t, OP_END, DTYPE_VOID, &thread, 1, (union arg){0}));
+    expand_leave(s->e);
+}
+
 /* Emits the copies of step n's boxes (TMA), which the block's first thread starts if n is less than
  * the number of steps. Placed outside of loops over threads. waits: emits a wait for the barrier
  * that says the stage is empty before them. */
@@ -163,17 +179,14 @@ static void write_iteration(struct steps *s, struct uop *n, bool waits)
     struct uop *stages = uop_int(t, s->by.stages), *stage = sym_mod(t, n, stages),
                *before = sym_addi(t, sym_div(t, n, stages), 1);
     struct uop *until_empty[3] = {s->empty, stage, sym_mod(t, before, uop_int(t, 2))};
-    s->thread = uop_axis(t, uop_int(t, s->kernel->block), AXIS_LOOP, WORKER_BLOCK);
-    expand_push(e, s->thread);
-    expand_enter(e);
-    struct uop *guard =
-        steps_open(e, sym_and(t, sym_lt(t, s->thread, uop_int(t, 1)), sym_lt(t, n, s->count)));
+    struct uop *thread = open_threads(s),
+               *guard = steps_open(
+                   e, sym_and(t, sym_lt(t, thread, uop_int(t, 1)), sym_lt(t, n, s->count)));
     if (waits)
         push_statement(e, OP_MBAR_WAIT, until_empty, 3, 0);
     write_boxes(s, n, stage);
     steps_close(e, guard);
-    expand_push(e, uop_intern(t, OP_END, DTYPE_VOID, &s->thread, 1, (union arg){0}));
-    expand_leave(e);
+    close_threads(s, thread);
 }
 
 /* Writes a consumer's step: waits for its stage, computes, and releases the stage that the step
@@ -215,9 +228,13 @@ static void write_tail(struct steps *s)
 void steps_end_cluster(struct steps *s)
 {
     struct tgc *t = s->e->t;
-    struct uop *guard = steps_open(s->e, sym_lt(t, s->thread, uop_int(t, 1)));
+    /* a band is outside of loops over the block's threads */
+    struct uop *own = range_is(s->loop[0], AXIS_BAND) ? open_threads(s) : NULL,
+               *guard = steps_open(s->e, sym_lt(t, own ? own : s->thread, uop_int(t, 1)));
     write_tail(s);
     steps_close(s->e, guard);
+    if (own)
+        close_threads(s, own);
 }
 
 void steps_in_bulk(struct steps *s)

@@ -552,6 +552,7 @@ def main():
                   PANELS + PERSIST.format(axis=1, n=blocks), PRODUCER, slow=blocks == 3)
     for number, (m, n, k, blocks, opts, left, more) in enumerate(((130, 136, 200, 4, LEAVING, LEFT, PRODUCER), (130, 136, 200, 3, LEAVING, LEFT, ""), (65, 136, 264, 5, LEAVING, LEFT, PRODUCER),
                                                                   (256, 136, 264, 4, LEAVING_PAIRS, LEFT_PAIRS, "cluster_multicast 0.sum0 axis=1 n=2\n" + PRODUCER),
+                                                                  (256, 136, 264, 4, LEAVING_PAIRS, LEFT_PAIRS, "cluster_multicast 0.sum0 axis=1 n=2\n"),
                                                                   (200, 200, 136, 3, LEAVING_GROUPS, LEFT.replace("axis=2 n=16", "axis=2 n=32"), PRODUCER))):
         suite.add(f"results leave through local memory, place by place, {number}", leaving, device, scratch / f"leaving{number}", m, n, k, blocks, opts, left, more, slow=number == 2)
     for m, n, k, parts in ((130, 72, 136, 2), (65, 72, 200, 3), (96, 40, 264, 4)):
@@ -565,7 +566,8 @@ def main():
     for number, (m, n, k, blocks, opts, left, more) in enumerate(((130, 136, 200, 4, BOXES, LEFT_BOXES, PRODUCER), (130, 136, 200, 3, BOXES, LEFT_BOXES, ""), (70, 72, 264, 0, BOXES_OVER, LEFT_BOXES + "alias_epilogue 0\n", ""),
                                                                   (200, 200, 136, 3, BOXES_GROUPS, LEFT_BOXES.replace("128", "256"), PRODUCER),
                                                                   (70, 136, 200, 4, BOXES.replace("swizzle 0 n=64 operand=0\n", ""), LEFT_BOXES, PRODUCER),
-                                                                  (256, 136, 264, 4, BOXES_PAIRS, LEFT_BOXES, "cluster_multicast 0.sum0 axis=1 n=2\n" + PRODUCER))):
+                                                                  (256, 136, 264, 4, BOXES_PAIRS, LEFT_BOXES, "cluster_multicast 0.sum0 axis=1 n=2\n" + PRODUCER),
+                                                                  (256, 136, 264, 4, BOXES_PAIRS, LEFT_BOXES, "cluster_multicast 0.sum0 axis=1 n=2\n"))):
         suite.add(f"results leave as boxes, {number}", leaving, device, scratch / f"boxes{number}", m, n, k, blocks, opts, left, more)
     suite.add("results of floats leave as boxes", leaving, device, scratch / "boxes-f32", 70, 136, 200, 4, BOXES, LEFT_BOXES, PRODUCER, FLOATS)
     suite.add("ptxas: results leave as boxes", assembled, scratch / "ptx-boxes", "sm_90a", BOXES_GROUPS.replace("{blocks}", "3"), PRODUCER + LEFT_BOXES.replace("128", "256"),
