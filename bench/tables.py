@@ -3,7 +3,8 @@
     python bench/tables.py                          writes the marked sections of docs/benchmark.md anew
     python bench/tables.py --check                  exit status 1 where they are not what the results say
     python bench/tables.py --keep FILE NAME         keeps FILE as bench/results/NAME.json: a report of
-                                                    `compare.py --json`, what accuracy.py writes, or the lines of `gpu.py --out`
+                                                    `compare.py --json`, what accuracy.py or `train.py --json` writes, or the lines
+                                                    of `gpu.py --out`
 
 bench/results/ has a file for each machine, with its description and the date. A row has the
 milliseconds of each contender, or a ratio alone where nothing else was kept. A section of the page
@@ -90,6 +91,16 @@ def accuracy_table(kept):
     return about(kept) + lines_of(["held-out samples that are right: mean (of each seed)", *kept["rows"][0]["accuracy"]], rows)
 
 
+def training_table(kept):
+    names = {"tgc": "tgc", "eager": "PyTorch", "compiled": "torch.compile"}
+    names = {who: name for who, name in names.items() if any(who in row["ms"] for row in kept["rows"])}
+    rows = [[row["name"], *(number(row["ms"].get(who)) for who in names), f"{ratio(row):.2f}", *(f"{row['memory'][who] / 1e6:.1f}" for who in ("tgc", "eager")),
+             f"{row['memory']['tgc'] / row['memory']['eager']:.2f}"] for row in kept["rows"]]
+    head = ["ms of a processor for a step", *names.values(), "best other / tgc", "MB, tgc", "MB, PyTorch", "tgc / PyTorch"]
+    mean = math.exp(sum(math.log(ratio(row)) for row in kept["rows"]) / len(kept["rows"]))
+    return about(kept) + lines_of(head, rows) + ["", f"Geometric mean of best other / tgc: {mean:.2f}."]
+
+
 def slower_table(every):
     rows = []
     for kept in every.values():
@@ -106,6 +117,8 @@ def table(name, every):
     kept = every[name]
     if "accuracy" in kept["rows"][0]:
         return accuracy_table(kept)
+    if "training" in kept["rows"][0]:
+        return training_table(kept)
     if "ratio" in kept["rows"][0]:
         return ratio_table(kept)
     return processor_table(kept) if "tgc, gcc" in kept["rows"][0]["ms"] else device_table(kept)
@@ -165,7 +178,7 @@ def keep(path, name):
     text = path.read_text()
     if text.lstrip().startswith('{\n'):
         report = json.loads(text)
-        kept = from_report(report) if "models" in report else from_accuracy(report)
+        kept = from_report(report) if "models" in report else report if "training" in report["rows"][0] else from_accuracy(report)
     else:
         kept = from_lines([json.loads(line) for line in text.splitlines()], date.fromtimestamp(path.stat().st_mtime).isoformat())
     (RESULTS / f"{name}.json").write_text(dump(kept))
