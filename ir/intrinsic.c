@@ -36,16 +36,17 @@ static struct uop *dot_bf16(struct tgc *t, struct uop *const *in)
     return sum_of_products(t, in[0], uop_cast(t, DTYPE_F32, in[1]), in[2]);
 }
 
-/* Rows and columns as axes of both, the groups and their bytes last. */
+/* Rows and columns as axes of both, the groups and their elements last. */
 static struct uop *tile_dot(struct tgc *t, struct uop *const *in)
 {
     static const int columns_first[3] = {1, 0, 2};
     struct uop *b = uop_permute(t, in[2], columns_first), *one = uop_int(t, 1);
     struct uop *all[4] = {in[0]->dim[0], in[0]->dim[1], b->dim[1], b->dim[2]};
     struct uop *of_a[4] = {all[0], one, all[2], all[3]}, *of_b[4] = {one, all[1], all[2], all[3]};
-    struct uop *a = uop_cast(t, DTYPE_I32, uop_expand(t, uop_reshape(t, in[1], of_a, 4), all));
+    enum dtype d = in[0]->dtype;
+    struct uop *a = uop_cast(t, d, uop_expand(t, uop_reshape(t, in[1], of_a, 4), all));
     b = uop_expand(t, uop_reshape(t, b, of_b, 4), all);
-    struct uop *products = uop_binary(t, OP_MUL, a, uop_cast(t, DTYPE_I32, b));
+    struct uop *products = uop_binary(t, OP_MUL, a, uop_cast(t, d, b));
     return uop_binary(t, OP_ADD, in[0], tensor_sum(t, products, 1u << 2 | 1u << 3, false));
 }
 
@@ -165,6 +166,11 @@ bool uop_is_intrinsic(const struct uop *u, enum intrinsic of)
     return u->op == OP_INTRINSIC && INTRINSIC_ROW(u->arg.i) == of;
 }
 
+bool intrinsic_is_of_tiles(enum intrinsic of)
+{
+    return of == INTRINSIC_TILE_DOT || of == INTRINSIC_TILE_DOT_BF16;
+}
+
 int access_lanes(int64_t bits)
 {
     return bits == 0       ? 1
@@ -175,12 +181,12 @@ int access_lanes(int64_t bits)
 /* Sums have at least two rows: no vector has as many. */
 bool uop_is_tile(const struct uop *u)
 {
-    enum { VECTOR_I32_MAX = 16 };
+    enum { VECTOR_MAX = 16 };
     switch (u->op) {
     case OP_LOAD: case OP_STORE: return TILE_IS(u->arg.i);
-    case OP_INTRINSIC: return INTRINSIC_ROW(u->arg.i) == INTRINSIC_TILE_DOT;
+    case OP_INTRINSIC: return intrinsic_is_of_tiles(INTRINSIC_ROW(u->arg.i));
     case OP_ACC: case OP_ASSIGN: case OP_SPLAT:
-        return u->dtype == DTYPE_I32 && u->lanes > VECTOR_I32_MAX;
+        return (u->dtype == DTYPE_I32 || u->dtype == DTYPE_F32) && u->lanes > VECTOR_MAX;
     default: return false;
     }
 }

@@ -805,6 +805,7 @@ int access_lanes(int64_t bits);
 /* Is u in a tile register, not in a vector's? True for tiles that are loaded,
  * and for their sums. */
 bool uop_is_tile(const struct uop *u);
+bool intrinsic_is_of_tiles(enum intrinsic of);   /* products of tiles */
 const char *uop_op_name(const struct uop *u);            /* of its row, or of its op */
 
 /* ------------------------------------------------------------------------------------- tensor.c */

@@ -44,7 +44,8 @@ int tile_register(const struct tile_registers *r, const struct uop *u, int posit
 static int rows_of(const struct tile_registers *r, const struct uop *acc, int position)
 {
     for (int i = position; i < r->nlinear; i++)
-        if (uop_is_intrinsic(r->linear[i], INTRINSIC_TILE_DOT) && r->linear[i]->src[0] == acc)
+        if (r->linear[i]->op == OP_INTRINSIC && uop_is_tile(r->linear[i]) &&
+            r->linear[i]->src[0] == acc)
             return (int)INTRINSIC_PARAM(r->linear[i]->arg.i, 0);
     TGC_BUG(r->t, "kernel %s: a tile without a product", r->kernel);
 }

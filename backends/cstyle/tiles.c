@@ -31,7 +31,7 @@ void tiles_write(struct writer *w, const struct uop *u)
     int at = w->position;
     switch (u->op) {
     case OP_SPLAT:
-        if (!uop_is_int(u->src[0], 0))
+        if (!uop_is_int(u->src[0], 0) && !uop_is_constf(u->src[0], 0))
             TGC_BUG(t, "a tile of a number other than 0");
         break;
     case OP_ACC:
@@ -46,7 +46,8 @@ void tiles_write(struct writer *w, const struct uop *u)
                           tile_register(r, u->src[2], at));
         break;
     case OP_ASSIGN:
-        if (!uop_is_intrinsic(u->src[1], INTRINSIC_TILE_DOT) || u->src[1]->src[0] != u->src[0])
+        if (!uop_is_tile(u->src[1]) || u->src[1]->op != OP_INTRINSIC ||
+            u->src[1]->src[0] != u->src[0])
             TGC_BUG(t, "a tile that becomes another one");
         break;
     default:

@@ -100,7 +100,7 @@ bool machine_has(const struct emit *e, enum isa isa)
     return true;
 }
 
-static const char amx[] = "amx-tile,+amx-int8";
+static const char amx[] = "amx-tile,+amx-int8,+amx-bf16";
 
 const char *isa_features(enum isa isa) { return isa_text[isa].features; }
 

@@ -69,7 +69,7 @@ void emit_tile(struct emit *e, const struct uop *u)
     value tile;
     switch (u->op) {
     case OP_SPLAT:
-        if (!uop_is_int(u->src[0], 0))
+        if (!uop_is_int(u->src[0], 0) && !uop_is_constf(u->src[0], 0))
             TGC_BUG(e->t, "a tile of a number other than 0");
         break;
     case OP_ACC:
@@ -81,16 +81,17 @@ void emit_tile(struct emit *e, const struct uop *u)
         move(e, "llvm.x86.tileloadd64", tile, u);
         break;
     case OP_INTRINSIC:
-        if (INTRINSIC_ROW(u->arg.i) != INTRINSIC_TILE_DOT)
-            TGC_BUG(e->t, "%s of tiles has no form in LLVM",
-                    intrinsic_name(INTRINSIC_ROW(u->arg.i)));
         call_intrinsic(
-            e, "llvm.x86.tdpbusd", NULL, 0,
+            e,
+            INTRINSIC_ROW(u->arg.i) == INTRINSIC_TILE_DOT ? "llvm.x86.tdpbusd"
+                                                          : "llvm.x86.tdpbf16ps",
+            NULL, 0,
             (value[]){number_of(e, u->src[0]), number_of(e, u->src[1]), number_of(e, u->src[2])},
             3);
         break;
     case OP_ASSIGN:
-        if (!uop_is_intrinsic(u->src[1], INTRINSIC_TILE_DOT) || u->src[1]->src[0] != u->src[0])
+        if (!uop_is_tile(u->src[1]) || u->src[1]->op != OP_INTRINSIC ||
+            u->src[1]->src[0] != u->src[0])
             TGC_BUG(e->t, "a tile that becomes another one");
         break;
     default: move(e, "llvm.x86.tilestored64", number_of(e, u->src[2]), u);

@@ -1,4 +1,4 @@
-/* fragment.c - sums of products of bytes by a unit that multiplies tiles (AMX): which rows and
+/* fragment.c - sums of products of groups by a unit that multiplies tiles (AMX): which rows and
  * columns it takes at once, and the opt that makes a nest use it.
  *
  *      for tile                                for tile
@@ -24,8 +24,9 @@ enum { SUMS_MAX = 4, WIDE_MAX = TILE_REGISTERS - 1 - SUMS_MAX };
 /* The parts of a nest's sum. */
 struct factors {
     struct uop *values, *weights;        /* LOADs */
-    struct uop *loop;                    /* over groups of bytes, the innermost one */
+    struct uop *loop;                    /* over groups, the innermost one */
     int64_t groups;                      /* groups of a tile's row */
+    int each;                            /* elements of a group */
 };
 
 static bool is_only_sum(const struct nest *m)
@@ -38,17 +39,18 @@ static bool is_only_sum(const struct nest *m)
     return true;
 }
 
-/* Finds the factors; false: it is no sum of products of bytes, or the values' bytes are not
- * contiguous over all groups. */
+/* Finds the factors; false: it is no sum of products of groups, or the values are not contiguous
+ * over all groups. */
 static bool find_factors(const struct nest *m, struct factors *f)
 {
     int64_t stride, n;
-    if (!m->grouped || m->reduce->nsrc < 3 || !nest_sums_bytes(m, &f->values, &f->weights) ||
+    if (!m->grouped || m->reduce->nsrc < 3 || !nest_sums_groups(m, &f->values, &f->weights) ||
         !is_only_sum(m))
         return false;
+    f->each = dtype_group(f->weights->dtype);
     f->loop = m->reduce->src[m->reduce->nsrc - 2];
     if (!range_is(f->loop, AXIS_LOOP) || !uop_const_int(f->loop->src[0], &n) ||
-        !index_stride(m->t, f->values->src[1], f->loop, &stride) || stride != DOT_BYTES)
+        !index_stride(m->t, f->values->src[1], f->loop, &stride) || stride != f->each)
         return false;
     f->groups = n < TILE_ROWS_MAX ? n : TILE_ROWS_MAX;
     while (n % f->groups)
@@ -65,13 +67,13 @@ static bool rows_suit(const struct nest *m, const struct factors *f, struct uop 
            index_stride(m->t, f->values->src[1], r, &stride) && stride > 0;
 }
 
-/* Whether weights are packed: a column's bytes are contiguous, columns adjacent, groups at one
+/* Whether weights are packed: a column's elements are contiguous, columns adjacent, groups at one
  * stride. */
 static bool columns_suit(const struct nest *m, const struct factors *f, const struct uop *column)
 {
     int64_t stride;
     return !uop_depends_on(m->t, f->values->src[1], column) &&
-           index_stride(m->t, f->weights->src[1], column, &stride) && stride == DOT_BYTES &&
+           index_stride(m->t, f->weights->src[1], column, &stride) && stride == f->each &&
            index_stride(m->t, f->weights->src[1], f->loop, &stride) && stride > 0;
 }
 
@@ -275,7 +277,8 @@ static struct uop *stage_of(struct work *w, const struct nest *m, const struct f
         sum[n++] = q;
     sum[n++] = group;
     sum[n++] = m->reduce->src[last];
-    src[0] = uop_intern(t, OP_REDUCE, DTYPE_I32, sum, n, m->reduce->arg);
+    const enum dtype d = m->reduce->dtype;
+    src[0] = uop_intern(t, OP_REDUCE, d, sum, n, m->reduce->arg);
     uop_set_origin(t, src[0], m->reduce);
     src[1] = sym_add(t, sym_muli(t, row, wide * lanes),
                      sym_add(t, sym_muli(t, j, lanes), column));
@@ -285,8 +288,8 @@ static struct uop *stage_of(struct work *w, const struct nest *m, const struct f
         if (range[k]->op == OP_RANGE)
             src[n++] = range[k];
     struct buffer *scratch =
-        kernel_new_scratch(t, w->kernel, DTYPE_I32, high * rows * wide * lanes);
-    return uop_intern(t, OP_STAGE, DTYPE_I32, src, n, (union arg){.p = scratch});
+        kernel_new_scratch(t, w->kernel, d, high * rows * wide * lanes);
+    return uop_intern(t, OP_STAGE, d, src, n, (union arg){.p = scratch});
 }
 
 bool apply_fragment(struct work *w, const struct opt *opt)
@@ -299,7 +302,7 @@ bool apply_fragment(struct work *w, const struct opt *opt)
     struct uop *store = w->ast->src[opt->store];
     if (opt->of != OF_STORE || !nest_find(t, store, &m) || !find_factors(&m, &f) ||
         m.reduce->nsrc > MAX_RANK)
-        return work_refuse(w, "there is no sum of products of bytes with contiguous groups");
+        return work_refuse(w, "there is no sum of products with contiguous groups");
     if (!take_extent(&m, opt->axis, &x))
         return work_refuse(w, "the rows must be the last loop before the tile's columns");
     if (opt->n < 2 || opt->n > TILE_ROWS_MAX || range_fixed_size(x.row) % opt->n)
@@ -307,14 +310,14 @@ bool apply_fragment(struct work *w, const struct opt *opt)
     if (!rows_suit(&m, &f, x.row) || !columns_suit(&m, &f, x.vector))
         return work_refuse(
             w,
-            "values vary along columns, or weights along rows, or their bytes are not contiguous");
+            "values vary along columns, or weights along rows, or groups are not contiguous");
     struct uop *stage = stage_of(w, &m, &f, &x, opt->n);
     int64_t lanes = range_fixed_size(x.vector), wide = x.block ? range_fixed_size(x.block) : 1;
     struct uop *at = sym_add(t, sym_muli(t, x.row, wide * lanes), x.vector);
     if (x.block)
         at = sym_add(t, at, sym_muli(t, x.block, lanes));
     struct uop *src[2] = {stage, at};
-    struct uop *load = uop_intern(t, OP_LOAD, DTYPE_I32, src, 2, (union arg){0});
+    struct uop *load = uop_intern(t, OP_LOAD, m.reduce->dtype, src, 2, (union arg){0});
     struct uop *by = uop_substitute(t, store, m.reduce, load);
     work_put_stores(w, opt->store, &by, 1);
     return true;

@@ -103,7 +103,7 @@ const char *isa_function(enum isa isa, enum intrinsic of)
 static bool is_dot(enum intrinsic of, enum dtype weights, bool tiles)
 {
     if (tiles)
-        return of == INTRINSIC_TILE_DOT && weights == DTYPE_I8;
+        return of == (weights == DTYPE_BF16 ? INTRINSIC_TILE_DOT_BF16 : INTRINSIC_TILE_DOT);
     if (weights == DTYPE_BF16)
         return of == INTRINSIC_DOT_BF16;
     return of == INTRINSIC_DOT || of == INTRINSIC_DOT_CENTERED;

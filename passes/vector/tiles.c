@@ -29,10 +29,11 @@ void tile_load(struct expander *e, struct uop *u)
     bool weights = e->vector && stride_along(e, offset, e->vector) != 0;
     const struct uop *row = weights ? e->groups : e->fragment,
                      *along = weights ? e->vector : e->groups;
-    if (stride_along(e, offset, e->group) != 1 || stride_along(e, offset, along) != DOT_BYTES ||
+    const int group = dtype_group(u->dtype);
+    if (stride_along(e, offset, e->group) != 1 || stride_along(e, offset, along) != group ||
         (weights && stride_along(e, offset, e->fragment) != 0))
-        TGC_BUG(e->t, "bytes of a tile lie apart");
-    union arg arg = {.i = ARG_PACK(TILE, size_of(row), DOT_BYTES * size_of(along),
+        TGC_BUG(e->t, "elements of a tile lie apart");
+    union arg arg = {.i = ARG_PACK(TILE, size_of(row), group * size_of(along),
                                    stride_along(e, offset, row))};
     struct uop *v = uop_intern(e->t, OP_LOAD, u->dtype, src, 2, arg);
     expand_need(e, v);
@@ -52,9 +53,11 @@ void tile_store(struct expander *e, const struct uop *u, struct uop *const *src)
 
 struct uop *tile_dot(struct expander *e, struct uop *const *src)
 {
-    return uop_intern(e->t, OP_INTRINSIC, DTYPE_I32, src, 3,
-                      (union arg){.i = INTRINSIC_BITS(INTRINSIC_TILE_DOT, size_of(e->fragment),
-                                                      e->lanes, size_of(e->groups))});
+    enum intrinsic of =
+        src[2]->dtype == DTYPE_BF16 ? INTRINSIC_TILE_DOT_BF16 : INTRINSIC_TILE_DOT;
+    return uop_intern(e->t, OP_INTRINSIC, src[0]->dtype, src, 3,
+                      (union arg){.i = INTRINSIC_BITS(of, size_of(e->fragment), e->lanes,
+                                                      size_of(e->groups))});
 }
 
 void tiles_forget(struct expander *e)

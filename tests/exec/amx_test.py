@@ -1,4 +1,4 @@
-"""Products of tiles of bytes (AMX): by the processor, where it has them. On any machine with AVX-512 and VNNI: emitted programs run with
+"""Products of tiles of bytes and of bf16 (AMX): by the processor, where it has them. On any machine with AVX-512, VNNI and BF16: emitted programs run with
 tests/lib/amx_model.h, which is what the instructions do and which stops where the processor would; the instructions themselves, where the processor has none, by amx_trap.c, which does
 what it traps. Results are those of integers, and the same bits as without tiles.
 """
@@ -25,7 +25,7 @@ OPTIONS = suite.parse()
 TGC = T.find_tgc(OPTIONS.build).resolve()
 SCRATCH = T.scratch(Path(OPTIONS.build).resolve() / "test-scratch" / "amx")
 MODEL = (f'-DTGC_AMX_MODEL="{HERE.parent / "lib" / "amx_model.h"}"',)
-KIND = {np.dtype(np.uint8): TensorProto.UINT8, np.dtype(np.int8): TensorProto.INT8, np.dtype(np.int32): TensorProto.INT32}
+KIND = {np.dtype(np.uint8): TensorProto.UINT8, np.dtype(np.int8): TensorProto.INT8, np.dtype(np.int32): TensorProto.INT32, np.dtype(np.float32): TensorProto.FLOAT}
 
 
 def bytes_of(random, shape, dtype):
@@ -76,6 +76,20 @@ class Products:
         self.output("ConvInteger", [self.input(x), self.weight(w), self.weight(zero)],
                     np.einsum("nchwij,ocij->nohw", windows, w.astype(np.int64)).astype(np.int32), pads=[pad] * 4, strides=[stride] * 2)
 
+    def halves(self, *shape):
+        """Integers that bf16 holds, whose sums f32 holds, in whatever order."""
+        return self.random.integers(-31, 32, shape).astype(np.float32)
+
+    def matmul_halves(self, m, k, n):
+        a, b = self.halves(m, k), self.halves(k, n)
+        self.output("MatMul", [self.input(a), self.weight(b)], a @ b)
+
+    def conv_halves(self, channels, out, size, kernel, stride=1):
+        x, w, pad = self.halves(1, channels, size, size), self.halves(out, channels, kernel, kernel), kernel // 2
+        wide = np.pad(x, ((0, 0), (0, 0), (pad, pad), (pad, pad)))
+        windows = np.lib.stride_tricks.sliding_window_view(wide, (kernel, kernel), (2, 3))[:, :, ::stride, ::stride]
+        self.output("Conv", [self.input(x), self.weight(w)], np.einsum("nchwij,ocij->nohw", windows, w), pads=[pad] * 4, strides=[stride] * 2)
+
     def save(self, path):
         onnx.save(G.model(self.nodes, self.inputs, self.outputs, self.weights), path)
 
@@ -95,8 +109,8 @@ def agrees(folder, products, *arguments):
 
 def needs_vectors():
     flags = Path("/proc/cpuinfo")
-    if not flags.exists() or "avx512_vnni" not in flags.read_text():
-        raise Skip("this processor lacks AVX-512 with VNNI, which the rest of the kernels needs")
+    if not flags.exists() or "avx512_bf16" not in flags.read_text():
+        raise Skip("this processor lacks AVX-512 with VNNI and BF16, which the rest of the kernels needs")
 
 
 SIZES = [(16, 64, 16), (32, 64, 32), (32, 128, 64), (33, 64, 48), (17, 68, 32), (70, 60, 70), (15, 64, 17), (31, 256, 33), (64, 40, 64),
@@ -175,6 +189,36 @@ def convolutions():
     text = build(folder, products)
     agrees(folder, products)
     expect(len(re.findall(r"begin_tiles\(shape", text)) >= 4, "few convolutions have tiles")
+
+
+def some_halves(seed, sizes):
+    products = Products(seed)
+    for m, k, n in sizes:
+        products.matmul_halves(m, k, n)
+    for size in ((16, 32, 12, 3), (64, 16, 7, 1), (32, 48, 9, 3, 2), (6, 32, 10, 3)):
+        products.conv_halves(*size)
+    return products
+
+
+@suite.case("products of bf16, and convolutions")
+def halves():
+    needs_vectors()
+    products, folder = some_halves(31, SIZES), T.scratch(SCRATCH / "halves")
+    text = build(folder, products, "--math=bf16")
+    agrees(folder, products)
+    taken = len(re.findall(r"begin_tiles\(shape", text))
+    expect(taken >= 12 and "tile_dot_bf16(" in text, f"only {taken} kernels have tiles")
+    text = build(folder, products, "--math=bf16", cpu="auto")
+    agrees(folder, products)
+    expect("tile_dot_bf16(0, " in text, "no tiles")
+
+
+@suite.case("products of bf16, of any sizes, sanitized")
+def any_halves():
+    needs_vectors()
+    products, folder = some_halves(32, odd_sizes(6, 20)), T.scratch(SCRATCH / "any-halves")
+    build(folder, products, "--math=bf16", flags=(T.LEVEL, "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"))
+    agrees(folder, products)
 
 
 @suite.case("two threads")
@@ -310,6 +354,29 @@ def by_instructions():
         T.build(folder / "net.c", folder / "net", compiler, ("-O2",), main_by=TGC)
         count = run_by_traps(folder, products)
         expect(count >= 200, f"{compiler}: {count} instructions ran")
+
+
+@suite.case("bf16 by compilers' own instructions, and LLVM's")
+def halves_by_instructions():
+    needs_traps()
+    products, folder = some_halves(33, SIZES[:4]), T.scratch(SCRATCH / "halves-instructions")
+    products.save(folder / "model.onnx")
+    T.emit(TGC, folder / "model.onnx", folder / "net.c", "--cpu=amx", "--math=bf16")
+    text = (folder / "net.c").read_text()
+    head = "static inline bool has_amx(void)\n{"
+    expect(text.count(head) == 1, "no has_amx()")
+    (folder / "net.c").write_text(text.replace(head, head + "\n    if (1)\n        return true;"))
+    T.build(folder / "net.c", folder / "net", "gcc", ("-O2",), main_by=TGC)
+    count = run_by_traps(folder, products)
+    expect(count >= 100, f"{count} instructions ran")
+    T.need_llvm(TGC)
+    main = T.shared("main", T.compile_main, TGC, "net", "gcc", (T.LEVEL,))
+    T.must(T.run([TGC, folder / "model.onnx", "-o", folder / "net.o", "--target=llvm", "--triple=x86_64-linux-gnu", "--math=bf16"]))
+    (folder / "asked.c").write_text("#include <stdbool.h>\nbool net_piece_has_amx(void);\nbool net_piece_has_amx(void) { return true; }\n")
+    T.must(T.run(["objcopy", "--weaken-symbol=net_piece_has_amx", "net.o", "linked.o"], cwd=folder))
+    T.must(T.run(["gcc", "-no-pie", "linked.o", "asked.c", main, "-o", "net", "-lm", "-lpthread"], cwd=folder))
+    count = run_by_traps(folder, products)
+    expect(count >= 100, f"LLVM: {count} instructions ran")
 
 
 # A program that ends without a product of tiles fails.

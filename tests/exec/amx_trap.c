@@ -1,10 +1,10 @@
 /* amx_trap.c - AMX's instructions on a processor that has none: a library for LD_PRELOAD that
  * catches the illegal instruction, does what it would have done, and resumes after it.
  *
- * It knows ldtilecfg, tilerelease, tilezero, tileloadd, tilestored and tdpbusd as Intel's manual
- * has them (VEX, three bytes). It ends the process with a message for what the manual forbids: a
- * tile that is not configured, shapes that do not match, another instruction. AMX_TRAPS=FILE: their
- * number is written there at the end.
+ * It knows ldtilecfg, tilerelease, tilezero, tileloadd, tilestored, tdpbusd and tdpbf16ps as
+ * Intel's manual has them (VEX, three bytes). It ends the process with a message for what the
+ * manual forbids: a tile that is not configured, shapes that do not match, another instruction.
+ * AMX_TRAPS=FILE: their number is written there at the end.
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -116,13 +116,18 @@ static void configure(const unsigned char *config)
     configured = 1;
 }
 
-/* sum += bytes of a (0..255) times bytes of b (-128..127), four of a row by four of a column */
-static void dot(struct tile *sum, const struct tile *a, const struct tile *b)
+static void check_shapes(const struct tile *sum, const struct tile *a, const struct tile *b)
 {
     if (a == b || sum == a || sum == b)
         fail("one register twice");
     if (a->rows != sum->rows || b->nbytes != sum->nbytes || a->nbytes != 4 * b->rows)
         fail("shapes that do not match");
+}
+
+/* sum += bytes of a (0..255) times bytes of b (-128..127), four of a row by four of a column */
+static void dot(struct tile *sum, const struct tile *a, const struct tile *b)
+{
+    check_shapes(sum, a, b);
     for (int m = 0; m < sum->rows; m++)
         for (int n = 0; n < sum->nbytes / 4; n++) {
             uint32_t total;
@@ -130,6 +135,35 @@ static void dot(struct tile *sum, const struct tile *a, const struct tile *b)
             for (int k = 0; k < b->rows; k++)
                 for (int i = 0; i < 4; i++)
                     total += (uint32_t)(a->row[m][4 * k + i] * (int8_t)b->row[k][4 * n + i]);
+            memcpy(&sum->row[m][4 * n], &total, 4);
+        }
+}
+
+/* a bf16 as f32, and an f32; a subnormal number is a zero of its sign */
+static float flush(float v) { return v > -0x1p-126f && v < 0x1p-126f ? v * 0.0f : v; }
+
+static float half_at(const unsigned char *p)
+{
+    uint32_t bits = (uint32_t)p[0] << 16 | (uint32_t)p[1] << 24;
+    float v;
+    memcpy(&v, &bits, sizeof v);
+    return flush(v);
+}
+
+/* sum += pairs of bf16 of a row times those of a column; even and odd ones are summed apart */
+static void dot_halves(struct tile *sum, const struct tile *a, const struct tile *b)
+{
+    check_shapes(sum, a, b);
+    for (int m = 0; m < sum->rows; m++)
+        for (int n = 0; n < sum->nbytes / 4; n++) {
+            float total, part[2] = {0, 0};
+            memcpy(&total, &sum->row[m][4 * n], 4);
+            for (int k = 0; k < b->rows; k++)
+                for (int i = 0; i < 2; i++)
+                    part[i] = flush((float)((double)half_at(&a->row[m][4 * k + 2 * i]) *
+                                                (double)half_at(&b->row[k][4 * n + 2 * i]) +
+                                            (double)part[i]));
+            total = flush(flush(total) + flush(part[0] + part[1]));
             memcpy(&sum->row[m][4 * n], &total, 4);
         }
 }
@@ -158,6 +192,8 @@ static void perform(const struct decoded *d)
         move(d, d->pp == PP_F3);
     else if (d->opcode == 0x5E && d->pp == PP_66 && !d->is_memory)
         dot(tile_at(d->reg), tile_at(d->rm), tile_at(d->vvvv));
+    else if (d->opcode == 0x5C && d->pp == PP_F3 && !d->is_memory)
+        dot_halves(tile_at(d->reg), tile_at(d->rm), tile_at(d->vvvv));
     else
         fail("an illegal instruction that is none of those");
 }

@@ -266,7 +266,7 @@ def denied():
     folder = emit_layers("denied")
     text = (folder / "net.c").read_text()
     found = '__builtin_cpu_supports("avx512bf16")'
-    expect(text.count(found) == 1, f"{text.count(found)} questions for AVX512_BF16")
+    expect(found in text, "no question for AVX512_BF16")
     text, n = re.subn(r"return (?=_mm\d+_dpbf16_ps)", "__builtin_trap();\n    return ", text)
     expect(n > 0, "no pairs")
     for exe, source in (("with", text), ("without", text.replace(found, f"!{found}"))):

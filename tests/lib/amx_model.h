@@ -79,14 +79,20 @@ static inline void store_tile(int from, void *to, long stride)
         memcpy((unsigned char *)to + i * stride, t->byte[i], (size_t)t->nbytes);
 }
 
-static inline void tile_dot(int sum, int a, int b)
+static void model_match(int sum, int a, int b)
 {
-    struct model_tile *c = model_read(sum);
-    const struct model_tile *x = model_read(a), *y = model_read(b);
+    const struct model_tile *c = model_read(sum), *x = model_read(a), *y = model_read(b);
     if (sum == a || sum == b || a == b)
         model_stop("one register as two operands");
     if (x->rows != c->rows || y->nbytes != c->nbytes || x->nbytes != 4 * y->rows || c->nbytes % 4)
         model_stop("operands whose shapes do not match");
+}
+
+static inline void tile_dot(int sum, int a, int b)
+{
+    struct model_tile *c = model_read(sum);
+    const struct model_tile *x = model_read(a), *y = model_read(b);
+    model_match(sum, a, b);
     for (int i = 0; i < c->rows; i++)
         for (int j = 0; j < c->nbytes / 4; j++) {
             int32_t of;
@@ -94,6 +100,42 @@ static inline void tile_dot(int sum, int a, int b)
             for (int k = 0; k < x->nbytes; k++)
                 of = (int32_t)((uint32_t)of + (uint32_t)(x->byte[i][k] *
                                                          (int8_t)y->byte[k / 4][4 * j + k % 4]));
+            memcpy(&c->byte[i][4 * j], &of, sizeof of);
+        }
+}
+
+/* a bf16 as f32, and an f32; a subnormal number is a zero of its sign */
+static float model_flush(float v)
+{
+    return v > -0x1p-126f && v < 0x1p-126f ? v * 0.0f : v;
+}
+
+static float model_half(const unsigned char *p)
+{
+    uint32_t bits = (uint32_t)p[0] << 16 | (uint32_t)p[1] << 24;
+    float v;
+    memcpy(&v, &bits, sizeof v);
+    return model_flush(v);
+}
+
+/* The even products and the odd ones are summed apart, then added to the sum. */
+static inline void tile_dot_bf16(int sum, int a, int b)
+{
+    struct model_tile *c = model_read(sum);
+    const struct model_tile *x = model_read(a), *y = model_read(b);
+    model_match(sum, a, b);
+    for (int i = 0; i < c->rows; i++)
+        for (int j = 0; j < c->nbytes / 4; j++) {
+            float of, part[2] = {0, 0};
+            memcpy(&of, &c->byte[i][4 * j], sizeof of);
+            for (int k = 0; k < x->nbytes / 4; k++)
+                for (int h = 0; h < 2; h++) {
+                    /* exact in f64: one rounding */
+                    double product = (double)model_half(&x->byte[i][4 * k + 2 * h]) *
+                                     (double)model_half(&y->byte[k][4 * j + 2 * h]);
+                    part[h] = model_flush((float)(part[h] + product));
+                }
+            of = model_flush(model_flush(of) + model_flush(part[0] + part[1]));
             memcpy(&c->byte[i][4 * j], &of, sizeof of);
         }
 }

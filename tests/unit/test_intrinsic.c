@@ -109,6 +109,8 @@ typedef void (*function)(void *result, const void *const *in, int64_t bits);
         end_tiles();                                                                               \
     }
 
+#define DEFINE_TILE_DOT_BF16 DEFINE_TILE_DOT
+
 #if defined __x86_64__
 struct half_f32x16 { f32x8 v; };
 #define X86(...) __VA_ARGS__
@@ -312,10 +314,10 @@ static int check_all(struct tgc *t, const char *set, int lanes, enum intrinsic o
 {
     struct intrinsic_shape result = intrinsic_result(INTRINSIC_BITS(of, 1, 1, 0));
     int wrong = 0;
-    for (int m = 1; of == INTRINSIC_TILE_DOT && m <= 16; m += 5)
+    for (int m = 1; intrinsic_is_of_tiles(of) && m <= 16; m += 5)
         for (int k = 1; k <= 16; k += 3)
-            wrong += check_row(t, set, INTRINSIC_BITS(of, m, lanes, k), DTYPE_I32, call);
-    if (of == INTRINSIC_TILE_DOT)
+            wrong += check_row(t, set, INTRINSIC_BITS(of, m, lanes, k), result.dtype, call);
+    if (intrinsic_is_of_tiles(of))
         return wrong;
     if (result.byte)
         return check_row(t, set, INTRINSIC_BITS(of, lanes * DOT_BYTES, 0, 0), DTYPE_U8, call) +
