@@ -14,7 +14,7 @@
 
 #include "lib/lib.h"
 #include "runtime/loader/loader.h"
-#include "runtime/ranks/ranks.h"
+#include "runtime/ranks/tree.h"
 
 /* What feeds an input of an entry: the model's inputs in order, then the target. The names of its
  * arrays in the data sets, and for pictures what struct stream_field has. */

@@ -196,25 +196,27 @@ bool train_share_start(struct trainer *r)
 
 /* ------------------------------------------------------------------------------------ the steps */
 
-/* Adds what a run gives to the level that is being filled. share: of the step's samples. */
+/* Adds what a run gives to the level that is being filled. share: of the step's samples, which the
+ * loss has no weights for where it is an output of the model. */
 static void add_run(struct trainer *r, double loss, double correct, double share)
 {
     double *wide = r->tree.level[r->tree.ndone];
     float *narrow = (float *)(wide + r->tree.n64);
-    wide[LOSS] += loss;
+    bool is_mean = r->graph.train.weight < 0;
+    wide[LOSS] += is_mean ? share * loss : loss;
     wide[CORRECT] += correct;
     wide += NUMBERS;
     for (int i = 0; i < count_values(r); i++) {
         const struct array *v = &r->program.output[r->graph.given + i];
-        bool is_wide = v->dtype == DTYPE_F64, is_statistic = i >= r->graph.nparam;
+        bool is_wide = v->dtype == DTYPE_F64, is_share = is_mean || i >= r->graph.nparam;
         const double *d = v->data;
         const float *f = v->data;
-        for (size_t k = 0; k < v->nelem && is_statistic; k++)
+        for (size_t k = 0; k < v->nelem && is_share; k++)
             if (is_wide)
                 wide[k] += share * d[k];
             else
                 narrow[k] += (float)share * f[k];
-        if (!is_statistic)
+        if (!is_share)
             ranks_add(is_wide ? (void *)wide : narrow, v->data, v->nelem, is_wide);
         wide += is_wide ? v->nelem : 0;
         narrow += is_wide ? 0 : v->nelem;

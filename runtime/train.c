@@ -9,7 +9,7 @@
 #include <string.h>
 
 typedef float T;
-enum { MODEL_OK, MODEL_BAD_OPTIONS = 7, MODEL_BAD_STATE = 18 };
+enum { MODEL_OK, MODEL_BAD_OPTIONS = 7, MODEL_BAD_STATE = 18, MODEL_RANK_FAILED = 28 };
 
 //@ random_words
 /* Two random words of a seed and a counter. source: Salmon et al., Parallel random numbers: as easy
@@ -66,13 +66,14 @@ static int check_block(const void *block, const struct block_info *b)
 }
 
 //@ next_draw train_blocks random_words
-/* The number by which the next run drops elements, not negative. */
-static int64_t next_draw(const void *params, uint64_t seed)
+/* The number by which the next run of this rank drops elements, not negative. */
+static int64_t next_draw(const void *params, uint64_t seed, int rank, int ranks)
 {
     struct block_head head;
     uint32_t word[2];
     memcpy(&head, params, sizeof head);
-    random_words(seed, (uint64_t)head.runs, word);
+    random_words(seed, (uint64_t)head.runs * (uint64_t)(ranks > 0 ? ranks : 1) + (uint64_t)rank,
+                 word);
     return (int64_t)(word[0] & INT32_MAX);
 }
 
@@ -82,6 +83,27 @@ static void count_run(void *params)
     memcpy(&head, params, sizeof head);
     head.runs++;
     memcpy(params, &head, sizeof head);
+}
+
+//@ sum_segments
+/* Elements of a block that follow each other: their sum over all ranks, or their mean. */
+struct ranks_segment { int block, is_mean; size_t at, n, element_bytes; };
+
+static int sum_segments(void *const *block, const struct ranks_segment *s, size_t count,
+                        int (*sum)(void *user, void *x, size_t n, size_t element_bytes), void *user,
+                        int ranks)
+{
+    for (; count > 0; count--, s++) {
+        void *const x = (unsigned char *)block[s->block] + s->at;
+        for (size_t i = 0; i < s->n && s->is_mean; i++)
+            if (s->element_bytes == sizeof(double))
+                ((double *)x)[i] /= ranks;
+            else
+                ((float *)x)[i] /= (float)ranks;
+        if (sum(user, x, s->n, s->element_bytes) != 0)
+            return MODEL_RANK_FAILED;
+    }
+    return MODEL_OK;
 }
 
 //@for f32:float f64:double

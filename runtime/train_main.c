@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: 0BSD */
 /* train_main.c - the -DMODEL_MAIN program of a model that trains: files -> epochs -> a block of
  * parameters. It does what tgc train does, without tgc. Not compiled by itself: the loader's pieces
- * and constants that backends/program/training.c writes come before. */
+ * and constants that backends/program/training.c writes come before.
+ *
+ * Several processes make each step together, of their own by --devices or of mpirun: each has its
+ * rows of the batch, whose gradients model_update() adds up by add_up(). Rank 0 writes. */
 
-//@ train_main loader_stream loader_dataset
+//@ train_main loader_stream loader_dataset ranks_fork ranks_mpi
 #include <errno.h>
 #include <limits.h>
 #include <time.h>
@@ -21,6 +24,8 @@ struct trainer {
     model_options options;
     model_self *self;
     model_train_inputs in;
+    int devices;
+    int64_t own;                        /* rows of a batch: this rank's */
     struct stream_field field[MAIN_INPUTS + 1], valid_field[MAIN_INPUTS + 1];
     size_t row_nbytes[MAIN_INPUTS + 1];
     void *buffer[MAIN_INPUTS + 1];      /* [MAIN_SAMPLES][row_nbytes]; the last: the target's */
@@ -33,9 +38,14 @@ alignas(MODEL_GRADIENTS_ALIGN) static unsigned char main_gradients[MODEL_GRADIEN
 alignas(MODEL_OPTIMIZER_ALIGN) static unsigned char main_optimizer[MODEL_OPTIMIZER_BYTES];
 alignas(MODEL_ARENA_ALIGN) static unsigned char main_arena[MODEL_ARENA_BYTES];
 
+static struct ranks main_ranks;
+static void *main_scratch;              /* of ranks_sum() */
+
 static void fail(const char *what, const char *why)
 {
+    ranks_say(&main_ranks, why);
     fprintf(stderr, "%s: %s\n", what, why);
+    ranks_close(&main_ranks, false);
     exit(1);
 }
 
@@ -51,6 +61,85 @@ static void *get_memory(size_t nbytes)
     if (!p)
         fail("MODEL_FILE", "out of memory");
     return p;
+}
+
+/* ---- ranks */
+
+/* sum_ranks of model_options */
+static int add_up(void *user, void *x, size_t n, size_t element_bytes)
+{
+    (void)user;
+    if (!ranks_sum(&main_ranks, x, n, element_bytes == sizeof(double), main_scratch))
+        fail("MODEL_FILE", main_ranks.error);
+    return 0;
+}
+
+static void add_up_numbers(double *x, size_t n)
+{
+    if (main_ranks.size > 1)
+        (void)add_up(NULL, x, n, sizeof *x);
+}
+
+/* Before there are threads. */
+static void begin_ranks(struct trainer *r)
+{
+    const int launched = ranks_launched();
+    main_ranks.size = 1;
+    if (launched > 1 && r->devices > 1)
+        fail("--devices", "a launcher has started processes already: leave out one of the two");
+    if (launched > 1 ? !ranks_join_mpi(&main_ranks, launched)
+                     : r->devices > 1 && !ranks_fork(&main_ranks, r->devices))
+        fail("MODEL_FILE", main_ranks.error);
+    if (main_ranks.size == 1)
+        return;
+    const size_t most = (sizeof main_gradients + sizeof main_params) / sizeof(double) + 64;
+    main_scratch = get_memory(ranks_sum_scratch(&main_ranks, most, true));
+    r->options.sum_ranks = add_up;
+    r->options.ranks = main_ranks.size;
+    r->options.rank = main_ranks.rank;
+}
+
+/* What decides the calls that ranks make together, and what they compute. */
+static void compare_ranks(const struct trainer *r)
+{
+    const int64_t own[] = {r->batch,          r->epochs,      (int64_t)r->seed,
+                           (int64_t)r->init,  r->data.nsample, r->nvalid ? r->valid.nsample : -1,
+                           MAIN_SAMPLES,      (int64_t)MODEL_OPTIMIZER_BYTES};
+    struct block_head head[2];
+    unsigned char mine[sizeof own + sizeof head + sizeof r->rate], *all;
+    memset(mine, 0, sizeof mine);
+    for (int i = 0; i < 2; i++)
+        head[i] = block_info[2 * i].head;
+    memcpy(mine, own, sizeof own);
+    memcpy(mine + sizeof own, head, sizeof head);
+    memcpy(mine + sizeof own + sizeof head, &r->rate, sizeof r->rate);
+    all = (unsigned char *)get_memory(sizeof mine * (size_t)main_ranks.size);
+    if (!ranks_gather(&main_ranks, mine, sizeof mine, all))
+        fail("MODEL_FILE", main_ranks.error);
+    for (int i = 1; i < main_ranks.size; i++)
+        if (memcmp(all, all + (size_t)i * sizeof mine, sizeof mine) != 0)
+            fail("ranks", "they have different models, data or options that decide the steps");
+    free(all);
+}
+
+/* All ranks have rank 0's parameters. */
+static void share_params(struct trainer *r)
+{
+    (void)r;
+    if (main_ranks.size == 1)
+        return;
+    compare_ranks(r);
+    if (!ranks_share(&main_ranks, main_params, sizeof main_params))
+        fail("MODEL_FILE", main_ranks.error);GIVE_TO_DEVICE
+}
+
+/* This rank's rows of batches of `each` rows for a rank. */
+static void set_own_rows(struct stream_options *o, int64_t each)
+{
+    if (main_ranks.size == 1)
+        return;
+    o->first_row = main_ranks.rank * each;
+    o->nrow = each;
 }
 
 /* ---- the data */
@@ -184,19 +273,24 @@ static void take_samples(struct trainer *r, const struct stream_batch *b, int64_
 static double train_step(struct trainer *r, const struct stream_batch *b)
 {
     const MAIN_TARGET *target = (const MAIN_TARGET *)r->buffer[r->nfield - 1];
+    const int64_t from = main_ranks.rank * r->own, stop = from + r->own;
+    const int64_t end = b->n < stop ? b->n : stop;
+    const int is_one_run = r->batch <= MAIN_SAMPLES && main_ranks.size == 1;
     double sum = 0;
     MAIN_LOSS loss = 0;
     r->in.step++;
-    for (int64_t at = 0; at < b->n; at += MAIN_SAMPLES) {
-        const int64_t n = b->n - at < MAIN_SAMPLES ? b->n - at : (int64_t)MAIN_SAMPLES;
+    for (int64_t at = from; at < end; at += MAIN_SAMPLES) {
+        const int64_t n = end - at < MAIN_SAMPLES ? end - at : (int64_t)MAIN_SAMPLES;
         take_samples(r, b, at, n, 1 / (double)b->n);
-        if (r->batch <= MAIN_SAMPLES)
+        if (is_one_run)
             check(model_train(r->self, &r->in, target, &loss), "a step");
         else
             check(model_gradients(r->self, &r->in, target, &loss), "a run of a step");
         sum += (double)loss;
     }
-    if (r->batch > MAIN_SAMPLES)
+    add_up_numbers(&sum, 1);
+    sum /= MAIN_TARGET_BYTES > 0 ? 1 : main_ranks.size; /* a loss of the model's own is a mean */
+    if (!is_one_run)
         check(model_update(r->self, &r->in), "the update of a step");
     if (!(sum - sum == 0))
         fail("the loss is not finite", "a lower --lr may help; inputs may be far from 0 to 1");
@@ -211,27 +305,36 @@ static double evaluate(struct trainer *r, int is_valid, double *accuracy)
     struct stream_options o;
     struct stream_batch b;
     struct stream s;
-    double sum = 0, right = 0;
+    double sum[2] = {0, 0};             /* the loss; what is right */
     enum stream_status status;
     memset(&o, 0, sizeof o);
-    o.batch = MAIN_SAMPLES, o.epochs = 1, o.in_order = true, o.evaluates = true;
+    set_own_rows(&o, MAIN_SAMPLES);
+    o.batch = (int64_t)MAIN_SAMPLES * main_ranks.size;
+    o.epochs = 1, o.in_order = true, o.evaluates = true;
     start_stream(r, &s, d, is_valid ? r->valid_field : r->field, o);
     while ((status = dataset_stream_next(&s, &b)) == STREAM_BATCH) {
         MAIN_LOSS loss = 0, correct = 0;
-        take_samples(r, &b, 0, b.n, 1);
+        const int64_t left = b.n - o.first_row;
+        const int64_t n = left < MAIN_SAMPLES ? left : (int64_t)MAIN_SAMPLES;
+        if (n <= 0)
+            continue;
+        take_samples(r, &b, o.first_row, n, 1);
         check(model_evaluate(r->self, &r->in, target, &loss, &correct), "an evaluation");
-        sum += MAIN_TARGET_BYTES > 0 ? (double)loss : (double)loss * (double)b.n;
-        right += (double)correct;
+        sum[0] += MAIN_TARGET_BYTES > 0 ? (double)loss : (double)loss * (double)n;
+        sum[1] += (double)correct;
     }
     if (status == STREAM_FAILED)
         fail("--data", s.error);
     dataset_stream_stop(&s);
-    *accuracy = MAIN_HAS_CLASSES ? right / (double)d->nsample : -1;
-    return sum / (double)d->nsample;
+    add_up_numbers(sum, 2);
+    *accuracy = MAIN_HAS_CLASSES ? sum[1] / (double)d->nsample : -1;
+    return sum[0] / (double)d->nsample;
 }
 
 static void print_measure(FILE *out, const char *prefix, double loss, double accuracy)
 {
+    if (main_ranks.rank > 0)
+        return;
     fprintf(out, ", %sloss %.6g", prefix, loss);
     if (accuracy >= 0)
         fprintf(out, ", %saccuracy %.4f", prefix, accuracy);
@@ -246,6 +349,7 @@ static void train(struct trainer *r)
     clock_t start = clock();
     memset(&o, 0, sizeof o);
     o.batch = r->batch, o.seed = r->seed, o.epochs = r->epochs;
+    set_own_rows(&o, r->own);
     start_stream(r, &s, &r->data, r->field, o);
     for (int epoch = 1; epoch <= r->epochs;) {
         if (dataset_stream_next(&s, &b) != STREAM_BATCH)
@@ -253,13 +357,16 @@ static void train(struct trainer *r)
         sum += train_step(r, &b) * (double)b.n;
         if (!b.is_last)
             continue;
-        fprintf(stderr, "epoch %d/%d", epoch, r->epochs);
+        if (main_ranks.rank == 0)
+            fprintf(stderr, "epoch %d/%d", epoch, r->epochs);
         print_measure(stderr, "", sum / (double)r->data.nsample, -1);
         if (r->nvalid) {
             const double loss = evaluate(r, 1, &accuracy);
             print_measure(stderr, "valid_", loss, accuracy);
         }
-        fprintf(stderr, ", %.2f s of the processor\n", (double)(clock() - start) / CLOCKS_PER_SEC);
+        if (main_ranks.rank == 0)
+            fprintf(stderr, ", %.2f s of the processor\n",
+                    (double)(clock() - start) / CLOCKS_PER_SEC);
         start = clock();
         sum = 0;
         epoch++;
@@ -321,6 +428,8 @@ static int usage(FILE *out, int status)
             "                       FILE       of these, too: .npz, .csv, a folder of pictures by class\n"
             "       --target-column=NAME       of a .csv\n"
             "       --epochs=N --batch=N --lr=X --seed=N --threads=N\n"
+            "       --devices=N     processes that share each step; mpirun -n N does the same\n"
+            "       --timeout=S     seconds that one waits for the others, 300 otherwise\n"
             "       --init=SEED     weights that are drawn; the model's otherwise\n"
             "       --params=BLOCK  weights of a block\n"
             "       --weights=FILE  where MODEL_FILE.weights is, of a program that was made so\n"
@@ -396,6 +505,10 @@ static int read_option(struct trainer *r, char **argv, int argc, int *i)
         r->weights = v;
     else if ((v = value_of("--augment", argv, argc, i)))
         r->augment = v;
+    else if ((v = value_of("--devices", argv, argc, i)))
+        r->devices = whole_int("--devices", v);
+    else if ((v = value_of("--timeout", argv, argc, i)))
+        main_ranks.timeout = positive("--timeout", v);
     else if ((v = value_of("--threads", argv, argc, i)))
         r->options.threads = whole_int("--threads", v);
     return v != NULL;
@@ -412,6 +525,9 @@ static void open_all(struct trainer *r, char **argv, int argc)
         r->batch = r->data.nsample < MAIN_BATCH ? r->data.nsample : (int64_t)MAIN_BATCH;
     if (r->batch > r->data.nsample)
         fail("--batch", "is more than the samples of --data");
+    r->own = r->batch / main_ranks.size;
+    if (r->own * main_ranks.size != r->batch)
+        fail("--batch", "the samples of a step do not divide by the processes");
     match_data(r);
 }
 
@@ -424,8 +540,9 @@ static void open_model(struct trainer *r)
         read_weights(r, r->weights ? r->weights : "MODEL_FILE.weights");
     check(model_init(&r->self, main_arena, sizeof main_arena, &r->options), "MODEL_FILE");
     check(model_params_init(r->self, r->init), "MODEL_FILE");
-    if (r->start)
+    if (r->start && main_ranks.rank == 0)
         read_params(r, r->start);
+    share_params(r);
     r->in.learning_rate = (float)r->rate;
     r->in.weight_decay = MODEL_WEIGHT_DECAY;
 }
@@ -437,6 +554,7 @@ int main(int argc, char **argv)
     memset(r, 0, sizeof *r);
     r->epochs = 10;
     r->rate = (double)MODEL_LEARNING_RATE;
+    main_ranks.timeout = 300;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0)
             return usage(stdout, 0);
@@ -445,23 +563,29 @@ int main(int argc, char **argv)
     }
     if (!r->ndata || !r->output || r->epochs < 1)
         return usage(stderr, 2);
+    begin_ranks(r);
     open_all(r, argv, argc);
     open_model(r);
     train(r);
-    printf("%s: epoch %d, step %lld", r->output, r->epochs, (long long)r->in.step);
+    if (main_ranks.rank == 0)
+        printf("%s: epoch %d, step %lld", r->output, r->epochs, (long long)r->in.step);
     const double loss = evaluate(r, 0, &accuracy);
     print_measure(stdout, "", loss, accuracy);
     if (r->nvalid) {
         const double valid = evaluate(r, 1, &accuracy);
         print_measure(stdout, "valid_", valid, accuracy);
     }
-    printf("\n");DOWNLOAD
-    write_params(r->output);
+    if (main_ranks.rank == 0) {
+        printf("\n");DOWNLOAD
+        write_params(r->output);
+    }
+    ranks_close(&main_ranks, true);
     model_close(r->self);
     for (int k = 0; k < r->nfield; k++)
         free(r->buffer[k]);
     dataset_close(&r->data);
     dataset_close(&r->valid);
+    free(main_scratch);
     free(r->weights_memory);
     free(r);
     return 0;

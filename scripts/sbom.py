@@ -53,6 +53,7 @@ COMPONENTS = [
     ("LLVM", "Apache-2.0 WITH LLVM-exception", "opened", "https://llvm.org", "libLLVM"),
     ("libclang", "Apache-2.0 WITH LLVM-exception", "opened", "https://clang.llvm.org", "libclang"),
     ("NVRTC", PROPRIETARY, "opened", "https://docs.nvidia.com/cuda/nvrtc/", "libnvrtc"),
+    ("Open MPI", "BSD-3-Clause", "opened", "https://www.open-mpi.org", "libmpi openmpi-bin"),
     ("clang", "Apache-2.0 WITH LLVM-exception", "run", "https://clang.llvm.org", "clang"),
     ("LLD", "Apache-2.0 WITH LLVM-exception", "run", "https://lld.llvm.org", "ld.lld"),
     ("a C compiler and archiver", "NOASSERTION", "run", "https://gcc.gnu.org", "cc ar"),

@@ -124,10 +124,11 @@ struct emit {
 };
 
 /* layout.c: the fields of struct NAME; from HEAD_THREADS to HEAD_USER those of NAME_options, of a
- * training to HEAD_OPTIMIZER */
+ * training to HEAD_RANK */
 enum {
     HEAD_OPENED, HEAD_THREADS, HEAD_WEIGHTS, HEAD_WEIGHTS_NBYTES, HEAD_PARALLEL_FOR, HEAD_ON_KERNEL,
-    HEAD_USER, HEAD_PARAMS, HEAD_GRADIENTS, HEAD_OPTIMIZER, HEAD_KERNELS, HEAD_PARTS, HEAD_NFIELD
+    HEAD_USER, HEAD_PARAMS, HEAD_GRADIENTS, HEAD_OPTIMIZER, HEAD_SUM_RANKS, HEAD_RANKS_USER,
+    HEAD_RANKS, HEAD_RANK, HEAD_KERNELS, HEAD_PARTS, HEAD_NFIELD
 };
 void layout_begin(struct emit *e);
 /* describe.c has offsets of this process, where a field takes 8 bytes. */

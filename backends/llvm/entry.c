@@ -324,7 +324,7 @@ static void emit_init(struct emit *e, const struct program_info *info)
     if (trains)
         check_blocks(e, options);
     set_head(e, arena, HEAD_OPENED, const_null(e));
-    for (int i = HEAD_THREADS; i <= (trains ? HEAD_OPTIMIZER : HEAD_USER); i++)
+    for (int i = HEAD_THREADS; i <= (trains ? HEAD_RANK : HEAD_USER); i++)
         set_head(e, arena, i, option(e, options, i));
     value kernels = dispatch_pick(e);
     if (kernels)

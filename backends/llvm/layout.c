@@ -48,7 +48,8 @@ void layout_begin(struct emit *e)
 {
     LLVMTypeRef head[HEAD_NFIELD];
     for (int i = 0; i < HEAD_NFIELD; i++)
-        head[i] = i == HEAD_THREADS || i == HEAD_PARTS ? e->i32
+        head[i] = i == HEAD_THREADS || i == HEAD_PARTS || i == HEAD_RANKS || i == HEAD_RANK
+                      ? e->i32
                   : i == HEAD_WEIGHTS_NBYTES           ? e->size
                                                        : e->pointer;
     e->head = struct_of(e, head, HEAD_NFIELD);

@@ -324,9 +324,17 @@ static void write_run_types(struct program *p, struct text *out)
                 p->name, all, p->name, all);
 }
 
+/* Of programs that start processes. */
+static const char system_text[] =
+    "#if defined MODEL_MAIN && !defined _GNU_SOURCE\n"
+    "#define _GNU_SOURCE /* fork(), sockets, clocks, where -std=c11 hides them */\n"
+    "#endif\n\n";
+
 static void write_prelude(struct program *p, struct text *out)
 {
     write_title(p, out);
+    if (program_training(p->s) && training_has_main(p))
+        program_write_text(p, out, system_text);
     write_includes(p, out);
     if (has_long_names(p->s))
         text_puts(out, long_strings);

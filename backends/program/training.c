@@ -150,7 +150,14 @@ static const char options_text[] =
     "    /* Yours, at multiples of 64: parameters, which each run needs; sums of gradients, for\n"
     "     * model_gradients and model_update; what the optimizer keeps, for model_train and\n"
     "     * model_update. NULL: none. model_params_init fills all that are given. */\n"
-    "    void *params, *gradients, *optimizer;\n";
+    "    void *params, *gradients, *optimizer;\n"
+    "    /* Several ranks that make each step together, of which this one has the number `rank`, from\n"
+    "     * 0 on: sum_ranks makes x[n], f32, or f64 where element_bytes is 8, its sum over all of\n"
+    "     * them, and returns 0. NULL: there is one. model_update calls it with the gradients, and\n"
+    "     * model_train, which needs that block then, with the loss, too. */\n"
+    "    int (*sum_ranks)(void *ranks_user, void *x, size_t n, size_t element_bytes);\n"
+    "    void *ranks_user;\n"
+    "    int ranks, rank;\n";
 
 const char *training_options(const struct program *p)
 {
@@ -173,13 +180,13 @@ static const char header_text[] =
     " * A block of another model, or one that was not begun, is the status MODEL_BAD_STATE. */\n"
     "MODEL_API "
     "int model_params_init(model_self *self, uint64_t seed);\n"
-    "/* One step. targets: TARGET_SHAPE. *loss is that before the step.\n"
+    "/* One step. targets: TARGET_SHAPE. *loss is that before the step, of all ranks.\n"
     " * A target that is no class is MODEL_BAD_VALUE, and changes nothing. */\n"
     "MODEL_API "
     "int model_train(model_self *self, const model_train_inputs *in, const TARGET_TYPE *targets,\n"
     "                LOSS_TYPE *loss);\n"
     "/* Adds gradients to the block of these. Of several runs that make a step, sample_weight is\n"
-    " * of all of them: 1 / (runs x samples) is their mean.AND_SCALE */\n"
+    " * of all of them, and of all ranks: 1 / (runs x samples x ranks) is their mean.AND_SCALE */\n"
     "MODEL_API "
     "int model_gradients(model_self *self, const model_train_inputs *in,\n"
     "                    const TARGET_TYPE *targets, LOSS_TYPE *loss);\n"
@@ -247,7 +254,7 @@ static uint64_t identity_of(const struct program *p, enum state_block block)
                                     : x->identity;
 }
 
-static size_t place_in_block(const struct schedule *s, const struct state *st)
+size_t training_place_in_block(const struct schedule *s, const struct state *st)
 {
     return st->place[0] - s->block_at[st->in->port.block];
 }
@@ -263,7 +270,7 @@ static void write_rows(struct program *p, enum state_block block, struct text *o
             text_printf(out, "static const struct block_row %s_rows[] = {\n", training_block(block));
         size_t start = out->n;
         text_printf(out, "    {UINT64_C(0x%016llx), %zu},", (unsigned long long)buffer_key(st->in),
-                    place_in_block(p->s, st));
+                    training_place_in_block(p->s, st));
         text_pad(out, start, 44);
         text_puts(out, " /* ");
         text_comment(out, st->name);
@@ -318,7 +325,7 @@ static void write_copies(struct program *p, struct text *out)
                         "        !download(self, STATES_AT + %zu, block[%d] + %zu, %zu))\n"
                         "        status = %s_DEVICE_FAILED;",
                         p->upper, state_is_odd(p, st), block, st->place[1], block,
-                        place_in_block(p->s, st), st->nbytes, p->upper);
+                        training_place_in_block(p->s, st), st->nbytes, p->upper);
     }
     text_printf(out, "/* Where states and blocks begin in the device's memory. */\n"
                      "#define STATES_AT ((size_t)%zu)\n"
@@ -365,7 +372,7 @@ static void write_params_init(struct program *p, struct text *out)
         const struct state *st = p->s->state[i];
         const struct buffer *first = st->in->port.first;         /* NULL: zeros, B of --lora */
         int64_t fan = i < x->nparam && first ? buffer_fan(st->in) : 0;
-        const size_t place = place_in_block(p->s, st);
+        const size_t place = training_place_in_block(p->s, st);
         if (st->nbytes == 0 || !first)
             continue;
         text_printf(&copies, "    memcpy(params + %zu, w->%s, %zu);\n", place,
@@ -384,7 +391,7 @@ static void write_params_init(struct program *p, struct text *out)
                 &copies,
                 "    if (self->options.optimizer)\n"
                 "        memcpy((unsigned char *)self->options.optimizer + %zu, w->%s, %zu);\n",
-                place_in_block(p->s, st), p->buffer_name[st->in->port.first->id], st->nbytes);
+                training_place_in_block(p->s, st), p->buffer_name[st->in->port.first->id], st->nbytes);
     }
     const struct text_word word[] = {
         {"TABLE", p->weights == WEIGHTS_FILE
@@ -421,7 +428,7 @@ static void write_parameter(struct program *p, struct text *out)
         text_printf(out, ", \"%s\", %zu, %d, %s, %zu, (size_t)-1},\n", dtype_name(st->in->dtype),
                     dtype_nbytes(st->in->dtype), st->in->ndim,
                     st->in->ndim ? mem_printf(p->t, "param_dim_%d", i) : "NULL",
-                    place_in_block(p->s, st));
+                    training_place_in_block(p->s, st));
     }
     text_puts(out, "};\n\n");
     const struct text_word word[] = {{"COUNT", mem_printf(p->t, "%d", n)}, {NULL, NULL}};
@@ -538,10 +545,14 @@ static void write_samples(struct program *p, const struct train_entry *e, struct
                     count_of(p, s->input[e->target]), (long long)x->nclass, p->upper);
     text_printf(out,
                 "    for (int64_t i = 0; i < samples && !given->sample_weight; i++)\n"
-                "        self->even[i] = 1 / (%s)samples;\n"
+                "        self->even[i] = 1 / (%s)%s;\n"
                 "    all.%s = targets;\n"
                 "    all.%s = given->sample_weight ? given->sample_weight : self->even;\n",
-                weight_type(p), p->buffer_name[s->input[e->target]->id],
+                weight_type(p),
+                e == &x->gradients
+                    ? "(self->options.ranks > 1 ? samples * self->options.ranks : samples)"
+                    : "samples",
+                p->buffer_name[s->input[e->target]->id],
                 p->buffer_name[s->input[e->weight]->id]);
 }
 
@@ -561,7 +572,8 @@ static void write_scalars(struct program *p, const struct train_entry *e, struct
     if (e->draw >= 0) {
         snippet_use(&p->snippets, "next_draw");
         text_printf(out,
-                    "    const int64_t draw = next_draw(%s, UINT64_C(%llu));\n",
+                    "    const int64_t draw = next_draw(%s, UINT64_C(%llu), self->options.rank,\n"
+                    "                                   self->options.ranks);\n",
                     params_head(p), (unsigned long long)program_training(p->s)->seed);
     }
     for (size_t i = 0; i < sizeof scalar / sizeof *scalar; i++)
@@ -597,6 +609,8 @@ static void write_function(struct program *p, const char *name, const struct tra
                 blocks, out);
     if (!training_target(p))
         text_puts(out, "    (void)targets;\n");
+    if (e == &program_training(s)->train)
+        training_write_step_of_ranks(p, out);
     write_data(p, e, "given->data.", out);
     if (write_dim_checks(p, out))
         text_printf(out, "    const %s_all_inputs *const in = &all;\n    (void)in;\n", p->name);
@@ -623,6 +637,7 @@ static void write_update(struct program *p, struct text *out)
                 mem_printf(p->t, "int %s_update(%s *self, const %s_train_inputs *given)", p->name,
                            p->name, p->name),
                 "!self || !given", 7, out);
+    training_write_sum_of_ranks(p, out);
     for (int i = 0; i < p->s->nvar; i++) {
         const struct var *v = p->s->var[i];
         if (program_is_shared_field(p, v))
@@ -664,6 +679,7 @@ void training_write_functions(struct program *p, struct text *out)
         {NULL, NULL}};
     program_write_words(p, out, check_text, check);
     write_run(p, out);
+    training_write_segments(p, out);
     write_function(p, "train", &x->train, 5, false, out);
     write_function(p, "gradients", &x->gradients, x->scales ? 7 : 3, false, out);
     write_update(p, out);
@@ -704,15 +720,16 @@ bool training_has_main(const struct program *p)
     return program_count_inputs(p->s) > 0 && samples_of_inputs(p) > 0;
 }
 
-/* The pieces of runtime/loader/, in the order of the table, but for those that the model uses. */
+/* The pieces of runtime/loader/ and runtime/ranks/, in the order of the table, but for those that
+ * the model uses. */
 static void write_loader(struct program *p, struct text *out)
 {
-    static const char *const files[] = {"host", "loader"};
+    static const char *const files[] = {"host", "loader", "ranks"};
     struct program main = *p;
     main.snippets = (struct snippet_set){.t = p->t};
     snippet_use(&main.snippets, "train_main");
     snippets_leave_out(&main.snippets, &p->snippets);
-    text_puts(out, "#define LOADER_API static inline\n"
+    text_puts(out, "#define LOADER_API static inline\n#define RANKS_API static inline\n"
                    "#ifdef __cplusplus\n#define _Static_assert static_assert\n#endif\n\n");
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         snippets_write(&main, out, files[i], NULL);
@@ -756,6 +773,7 @@ void training_write_main(struct program *p, struct text *out)
     const struct text_word word[] = {
         {"MODEL_FILE", p->name},
         {"UPLOAD", copies ? "\n    check(model_upload(r->self), path);" : ""},
+        {"GIVE_TO_DEVICE", copies ? "\n    check(model_upload(r->self), \"ranks\");" : ""},
         {"DOWNLOAD", copies ? "\n    check(model_download(r->self), r->output);" : ""},
         {NULL, NULL}};
     program_write_words(p, out, snippet_find("train_main")->text, word);

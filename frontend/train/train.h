@@ -13,8 +13,8 @@
  * gradients leave and reach these entries as outputs and inputs (is_summed_outside).
  *
  * Parameters are states: their first values are the model's weights. The loss of a run is the sum
- * over its samples of weight times loss. So 1/n for each of n samples gives their mean, and a sample
- * of weight 0 only fills the batch.
+ * over its samples of weight times loss. So 1/n for each of n samples gives their mean, and a
+ * sample of weight 0 only fills the batch.
  *
  * All of it is tensor uops made before any pass: a step fuses, is tiled and threaded as inference
  * is.

@@ -50,32 +50,10 @@ struct ranks {
 /* to[n] += from[n], of f32, or f64 where is_wide. */
 RANKS_API void ranks_add(void *to, const void *from, size_t n, bool is_wide);
 
-/* A sum of vectors by a tree that is fixed by their number: ((0+1) + (2+3)) + ((4+5) + ...). The
- * caller fills level[ndone], calls ranks_tree_push(), and so on; it is done with
- * ranks_tree_end(), and level[0] is the sum.
- *
- *      pushed      level
- *      0           0
- *      0 1         0+1
- *      0 1 2       0+1  2
- *      0 1 2 3     (0+1)+(2+3) */
-enum { RANKS_LEVELS = 32 };
-struct ranks_tree {
-    void *level[RANKS_LEVELS];
-    size_t n32, n64; /* a vector: f64[n64], then f32[n32] */
-    int ndone;       /* levels that are filled */
-    int64_t npushed;
-};
-/* How many levels n pushes need. */
-RANKS_API int ranks_tree_levels(int64_t n);
-RANKS_API size_t ranks_tree_nbytes(const struct ranks_tree *t);
-RANKS_API void ranks_tree_push(struct ranks_tree *t);
-RANKS_API void ranks_tree_end(struct ranks_tree *t);
-
 /* Bytes of scratch that ranks_sum() needs. */
 RANKS_API size_t ranks_sum_scratch(const struct ranks *r, size_t n, bool is_wide);
-/* x[n] becomes the sum over all ranks, the same bits in each: the tree of struct ranks_tree, whose
- * vectors are the ranks'. Each rank adds up one part of x; 2 (size - 1) / size of x's bytes leave
+/* x[n] becomes the sum over all ranks, the same bits in each, by the tree ((0+1) + (2+3)) + ...
+ * of ranks. Each rank adds up one part of x; 2 (size - 1) / size of x's bytes leave
  * and reach a rank, as few as possible. */
 RANKS_API bool ranks_sum(struct ranks *r, void *x, size_t n, bool is_wide, void *scratch);
 /* data[nbytes] becomes rank 0's. */
@@ -83,7 +61,7 @@ RANKS_API bool ranks_share(struct ranks *r, void *data, size_t nbytes);
 /* all[size * nbytes] becomes what each rank has in data. */
 RANKS_API bool ranks_gather(struct ranks *r, const void *data, size_t nbytes, void *all);
 
-/* ------------------------------------------------------------------- of the whole: ranks_open.c */
+/* ---------------------------------------------------------------------------- mpi.c, fork.c */
 
 /* What started this program: how many ranks there shall be by the environment of mpirun, srun or
  * mpiexec; 1: nothing that is known here. */

@@ -7,7 +7,7 @@
  * Where mpirun has started it, SIZE is of that. Each rank prints a line, which begins with ok or
  * with the error.
  */
-#include "runtime/ranks/ranks.h"
+#include "runtime/ranks/tree.h"
 
 #include <signal.h>
 #include <stdio.h>

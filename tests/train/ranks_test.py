@@ -17,6 +17,7 @@ import numpy as np
 
 import tgc as T
 from networks import NETWORKS, samples, weights_of
+from program import emit, put
 from suite import Skip, Suite, expect
 
 suite = Suite("ranks")
@@ -35,7 +36,7 @@ ALONE = {"OMPI_MCA_btl": "self,vader", "OMPI_MCA_plm": "isolated", "OMPI_MCA_hwl
 def mpirun(n, *words):
     if not shutil.which("mpirun"):
         raise Skip("no mpirun: the package openmpi-bin has it")
-    return ["mpirun", "-n", str(n), *words]
+    return ["mpirun", "-x", "ASAN_OPTIONS=detect_leaks=0", "-n", str(n), *words]        # what MPI leaks is not ours
 
 
 def run(words, folder, status=0, **more):
@@ -144,6 +145,170 @@ def on_devices(folder):
     expect((folder / "two.onnx").read_bytes() == (folder / "parts.onnx").read_bytes(), "other bytes")
 
 
+# ---------------------------------------------------------------------------- programs that --train makes
+
+HOOK = r"""#define _POSIX_C_SOURCE 200809L
+#include "net.h"
+
+#include <pthread.h>
+#include <stdalign.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RANKS = 2, BATCH = 12, ROW = 6 };
+static pthread_barrier_t all;
+static struct rank { int number; net *model; void *x; double loss[STEPS]; int status; void *params; } rank[RANKS];
+
+/* The sum in the order of ranks, by each of them for itself. */
+static int sum(void *user, void *x, size_t n, size_t nbytes)
+{
+    struct rank *own = user;
+    if (nbytes != sizeof(float))
+        return 1;
+    float *total = malloc(n * sizeof *total);
+    own->x = x;
+    pthread_barrier_wait(&all);
+    for (size_t i = 0; i < n; i++)
+        total[i] = ((float *)rank[0].x)[i] + ((float *)rank[1].x)[i];
+    pthread_barrier_wait(&all);
+    memcpy(x, total, n * sizeof *total);
+    free(total);
+    return 0;
+}
+
+static int refuse(void *user, void *x, size_t n, size_t nbytes)
+{
+    (void)user, (void)x, (void)n, (void)nbytes;
+    return 1;
+}
+
+static void *work(void *argument)
+{
+    struct rank *own = argument;
+    static float x[RANKS * BATCH * ROW];
+    static int64_t target[RANKS * BATCH];
+    if (own->number == 0) {
+        FILE *f = fopen("x.bin", "rb"), *g = fopen("target.bin", "rb");
+        if (!f || !g || fread(x, sizeof x, 1, f) != 1 || fread(target, sizeof target, 1, g) != 1)
+            exit(2);
+        fclose(f), fclose(g);
+    }
+    pthread_barrier_wait(&all);
+    net_options options = {.params = own->params = aligned_alloc(64, NET_PARAMS_BYTES),
+                           .gradients = aligned_alloc(64, NET_GRADIENTS_BYTES),
+                           .optimizer = aligned_alloc(64, NET_OPTIMIZER_BYTES),
+                           .sum_ranks = sum, .ranks_user = own, .ranks = RANKS, .rank = own->number};
+    void *arena = aligned_alloc(NET_ARENA_ALIGN, (NET_ARENA_BYTES + NET_ARENA_ALIGN - 1) / NET_ARENA_ALIGN * NET_ARENA_ALIGN);
+    net_train_inputs in = {.data = {.x = x + own->number * BATCH * ROW}, .learning_rate = 0.01f};
+    own->status = net_init(&own->model, arena, NET_ARENA_BYTES, &options);
+    if (own->status == NET_OK)
+        own->status = net_params_init(own->model, 0);
+    for (in.step = 1; in.step <= STEPS && own->status == NET_OK; in.step++) {
+        float loss;
+        own->status = net_train(own->model, &in, target + own->number * BATCH, &loss);
+        own->loss[in.step - 1] = (double)loss;
+    }
+    net_close(own->model);
+    options.sum_ranks = refuse;
+    float loss;
+    if (net_init(&own->model, arena, NET_ARENA_BYTES, &options) != NET_OK ||
+        net_train(own->model, &in, target, &loss) != NET_RANK_FAILED)
+        own->status = 99;
+    net_close(own->model);
+    free(arena), free(options.gradients), free(options.optimizer);
+    return NULL;
+}
+
+int main(void)
+{
+    pthread_t thread[RANKS];
+    pthread_barrier_init(&all, NULL, RANKS);
+    for (int i = 0; i < RANKS; i++) {
+        rank[i].number = i;
+        pthread_create(&thread[i], NULL, work, &rank[i]);
+    }
+    for (int i = 0; i < RANKS; i++)
+        pthread_join(thread[i], NULL);
+    for (int s = 0; s < STEPS; s++)
+        printf("%a\n", rank[0].loss[s]);
+    for (int i = 0; i < RANKS; i++)
+        if (rank[i].status != NET_OK || memcmp(rank[0].loss, rank[i].loss, sizeof rank[0].loss) != 0 ||
+            memcmp(rank[0].params, rank[i].params, NET_PARAMS_BYTES) != 0)
+            return 3 + rank[i].status;
+    free(rank[0].params), free(rank[1].params);
+    return 0;
+}
+"""
+
+
+def check_hook(out, words, flags):
+    """Two contexts in two threads, whose sum_ranks is the caller's, beside tgc train."""
+    folder = T.scratch(SCRATCH / f"hook-{out}")
+    make(folder, "mlp")
+    data = np.load(folder / "d.npz")
+    order = np.argsort(data["target"], kind="stable")           # tgc train's own order is another: all samples are one batch
+    np.savez(folder / "d.npz", x=data["x"][order], target=data["target"][order])
+    put(folder, data["x"][order], data["target"][order])
+    emit(TGC, folder, "m.onnx", "--loss=cross_entropy", "--optimizer=adam", "--batch=12", *words, *T.HERE, out=out)
+    (folder / "hook.c").write_text(HOOK)
+    T.must(T.run(["gcc", *T.WARNINGS, *flags, f"-DSTEPS={STEPS}", "hook.c", out, "-o", "hook", "-lm", "-lpthread"], cwd=folder, timeout=300))
+    got = [float.fromhex(line) for line in T.must(T.run([folder / "hook"], cwd=folder, timeout=60)).out.decode().split()]
+    run(words_of("mlp", "log.jsonl", "out.onnx"), folder)
+    want = losses_of(folder / "log.jsonl")
+    expect(len(got) == STEPS and np.allclose(got, want, 1e-5, 1e-5), f"{got}\n{want}")
+    shutil.rmtree(folder)
+
+
+suite.add("a caller's own sum over threads, under sanitizers", check_hook, "net.c", [], ["-O1", "-g", "-fsanitize=address,undefined"])
+suite.add("a caller's own sum over threads, an object of LLVM's", check_hook, "net.o", ["--target=llvm"], ["-O1"])
+
+
+def check_program(network, more, flags=(), target=()):
+    """The program of -DNET_MAIN: a run of 6 samples is a part of the batch."""
+    folder = T.scratch(SCRATCH / f"program-{network}{'-device' if target else ''}")
+    make(folder, network)
+    emit(TGC, folder, "m.onnx", "--loss=cross_entropy", "--optimizer=adam", "--lr=0.01", "--batch=6", *more, *target, *T.HERE)
+    T.must(T.run(["gcc", *T.WARNINGS, *flags, "-DNET_MAIN", "net.c", "-o", "net", "-lm", "-lpthread"], cwd=folder, timeout=300))
+    words = [folder / "net", "--data", "d.npz", "--batch=24", f"--epochs={STEPS}", "-o"]
+    said = {}
+    for n in 1, 2, 4:
+        done = run([*words, f"{n}.params", f"--devices={n}"], folder)
+        said[n] = [float(line.split("loss ")[1].split(",")[0]) for line in done.err.splitlines()]
+        expect(len(said[n]) == STEPS and len(done.out.splitlines()) == 1, f"more than one process tells: {done.err}{done.out}")
+    if shutil.which("mpirun"):
+        run(mpirun(4, *words, "mpi.params"), folder)
+        expect((folder / "mpi.params").read_bytes() == (folder / "4.params").read_bytes(), "other bytes by MPI")
+    expect(said[1][-1] < 0.8 * said[1][0], f"nothing was learned: {said[1]}")
+    for n in 2, 4:
+        expect(np.allclose(said[n], said[1], 2e-5, 2e-5), f"{n} processes\n{said[n]}\none\n{said[1]}")
+    # other weights at the start are rank 0's
+    run([*words, "more.params", "--params=2.params", "--devices=2", "--epochs=1"], folder)
+    for n, (words_, text) in enumerate(((["--devices=5"], "do not divide"), (["--devices=0x"], "whole number"))):
+        done = run([*words, "no.params", *words_], folder, 1)
+        expect(text in done.err and not (folder / "no.params").exists(), done.err)
+    if shutil.which("mpirun"):
+        done = T.run(mpirun(1, *words, "no.params", ":", "-n", "1", *words, "no.params", "--lr=0.5"), cwd=folder, env=ALONE, timeout=60)
+        expect(done.status != 0 and "different models, data or options" in done.err, done.err)
+    for how, kind in enumerate((signal.SIGKILL, signal.SIGSTOP)):
+        start = [*words, "no.params", "--epochs=100000000", "--devices=3", "--timeout=1"]
+        status, seconds, err = lose(folder, start, 3, kind, 0.3, folder / "net")
+        expect(status == 1 and seconds < 15 and "rank" in err, f"{kind}: {status} after {seconds} s: {err[-1000:]}")
+    shutil.rmtree(folder)
+
+
+def check_program_of_device():
+    import opencl
+    opencl.need_device()
+    check_program("mlp", [], ["-O1"], ["--target=opencl", "--cpu=pocl"])
+
+
+suite.add("a program by processes: mlp, under sanitizers", check_program, "mlp", [], ["-O1", "-g", "-fsanitize=address,undefined"])
+suite.add("a program by processes: cnn", check_program, "cnn", ["--threads=2"], ["-O1"], slow=True)
+suite.add("a program by processes: transformer", check_program, "transformer", ["--shape", "target=6x6"], ["-O1"], slow=True)
+suite.add("a program by processes: a device of OpenCL", check_program_of_device, slow=True)
+
+
 # ------------------------------------------------------------------------------------ what is lost
 
 def processes_of(root):
@@ -160,23 +325,24 @@ def processes_of(root):
     return found
 
 
-def workers_of(root):
-    def is_tgc(pid):
+def workers_of(root, program=TGC):
+    def is_one(pid):
         try:
-            return os.readlink(f"/proc/{pid}/exe") == str(TGC)
+            return os.readlink(f"/proc/{pid}/exe") == str(program)
         except OSError:
             return False
-    return [pid for pid in processes_of(root) if is_tgc(pid)]
+    return [pid for pid in processes_of(root) if is_one(pid)]
 
 
-def lose(folder, words, n, kind, wait):
+def lose(folder, words, n, kind, wait, program=TGC):
     """Starts the training, does `kind` to one of its n workers after a while; its status, seconds until its end, messages."""
     with open(folder / "err.txt", "wb") as err:
         process = subprocess.Popen([str(w) for w in words], cwd=folder, env={**os.environ, **ALONE}, stdout=subprocess.DEVNULL, stderr=err)
         end = time.monotonic() + 40
-        while time.monotonic() < end and (len(workers_of(process.pid)) < n or not (folder / "kept" / "checkpoint").exists()):
+        begins = folder / "kept" / "checkpoint" if program == TGC else folder / "err.txt"
+        while time.monotonic() < end and (len(workers_of(process.pid, program)) < n or not begins.exists() or not begins.stat().st_size):
             time.sleep(0.02)
-        workers = workers_of(process.pid)
+        workers = workers_of(process.pid, program)
         expect(len(workers) == n, f"{len(workers)} processes of {n}:\n{(folder / 'err.txt').read_text()[-2000:]}")
         time.sleep(wait)
         os.kill(workers[-1], kind)
@@ -188,7 +354,7 @@ def lose(folder, words, n, kind, wait):
                 os.kill(pid, signal.SIGKILL)
             process.wait()
             expect(False, f"it hangs:\n{(folder / 'err.txt').read_text()[-2000:]}")
-    left = [pid for pid in workers if Path(f"/proc/{pid}/exe").exists() and pid in workers_of(pid)]
+    left = [pid for pid in workers if Path(f"/proc/{pid}/exe").exists() and pid in workers_of(pid, program)]
     expect(not left, f"processes are left: {left}")
     return status, time.monotonic() - start, (folder / "err.txt").read_text()
 
