@@ -39,6 +39,15 @@ demo:
 	$(MAKE) --no-print-directory build
 	models/demo/demo.sh $(BUILD)
 
+# A page that reads digits: files for any web server, and how to start one.
+web-demo:
+	scripts/setup.sh web
+	$(MAKE) --no-print-directory build
+	mkdir -p $(BUILD)/web-demo
+	$(BUILD)/cli/tgc models/digits.tg -o $(BUILD)/web-demo/digits.wasm
+	cp examples/web/index.html $(BUILD)/web-demo/
+	@echo "$(BUILD)/web-demo holds the page; to see it: python3 -m http.server --directory $(BUILD)/web-demo"
+
 # Where tgc was built before the tests' packages came, Meson has to look for them again.
 with-tests:
 	scripts/setup.sh check
@@ -94,4 +103,4 @@ uninstall:
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all build demo with-tests quick check check-all fuzz mutate bench wheel wheels site install uninstall clean
+.PHONY: all build demo web-demo with-tests quick check check-all fuzz mutate bench wheel wheels site install uninstall clean

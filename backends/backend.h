@@ -240,6 +240,10 @@ bool program_check_externals(struct tgc *t, const struct schedule *s, const char
 bool program_write_c(struct tgc *t, const struct schedule *s, const struct program_options *o,
                      struct text *c, struct text *h, bool *weights_beside);
 /* NAME.h alone, for a target whose program is no C. */
+/* NAME_STACK_BYTES: the most stack that NAME_run() uses, without libc's functions */
+size_t program_stack_bytes(struct tgc *t, const struct schedule *s);
+/* web.c: the .mjs beside STEM.wasm. has_file: the weights are in NAME.weights. */
+void program_write_web(const char *name, const char *stem, bool has_file, struct text *out);
 void program_write_header(struct tgc *t, const struct schedule *s, const struct program_options *o,
                           struct text *h);
 /* By entry: "lenet_warp", as NAME.h has its structs and functions. */
@@ -285,10 +289,12 @@ struct compiler {
     const char *command;
     const char *const *word; int nword;
     const char *linker, *archiver;
+    const char *libraries;       /* -L... of WebAssembly's libc; NULL: for another machine */
 };
 /* JOINED: an object of the C file and of the objects in library[]; an archive's member is one, if
- * there are any */
-enum binary_kind { BINARY_OBJECT, BINARY_SHARED, BINARY_ARCHIVE, BINARY_PROGRAM, BINARY_JOINED };
+ * there are any. WASM: a module that exports the functions of the header. */
+enum binary_kind { BINARY_OBJECT, BINARY_SHARED, BINARY_ARCHIVE, BINARY_PROGRAM, BINARY_JOINED,
+                   BINARY_WASM };
 struct compile_request {
     enum binary_kind kind;
     const char *source;       /* the emitted C file, next to its header and weights, or an object */
@@ -303,6 +309,7 @@ struct compile_request {
     const char *const *library; int nlibrary; /* -l and the like, after the file */
     const char *define;          /* "LENET_MAIN" or NULL */
     bool small;                  /* -Os is the default in place of -O2 */
+    size_t stack;                /* of a WebAssembly module, in bytes */
 };
 /* $CC without leading blanks; NULL: it is not set. */
 const char *compiler_of_environment(void);

@@ -124,15 +124,28 @@ static bool check_written(const struct command *c, const struct compile_request 
                       c->word[0], base_of(path));
 }
 
+/* What the header declares is exported (flags[] make it visible), libc's functions are not. The
+ * stack lies below the data, so that its overflow traps. */
+static void add_module(struct command *c, const struct compile_request *r)
+{
+    static const char *const words[] = {"-nostdlib",           "-fvisibility=hidden",
+                                        "-Wl,--no-entry",      "-Wl,--export-dynamic",
+                                        "-Wl,--stack-first"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        add(c, words[i]);
+    add(c, mem_printf(c->t, "-Wl,-z,stack-size=%zu", r->stack));
+}
+
 static bool compile(struct tgc *t, const struct compile_request *r, const char *object)
 {
     struct command c = {.t = t};
     bool joins = r->kind == BINARY_JOINED || (r->kind == BINARY_ARCHIVE && r->nlibrary);
     bool is_shared = r->kind == BINARY_SHARED, is_program = r->kind == BINARY_PROGRAM;
+    bool is_module = r->kind == BINARY_WASM, is_wasm = r->compiler && r->compiler->libraries;
     add_compiler(&c, r->compiler);
     add_default(&c, r->small ? "-Os" : "-O2", "-O");
     add_default(&c, "-std=c11", "-std=");
-    if (!is_program)
+    if (!is_program && !is_wasm)
         add_default(&c, "-fPIC", is_shared ? "-fPIC" : "-fno-pic");
     for (int i = 0; i < r->nflag; i++)
         add(&c, r->flags[i]);
@@ -140,13 +153,19 @@ static bool compile(struct tgc *t, const struct compile_request *r, const char *
         add(&c, mem_printf(t, "-D%s", r->define));
     if (joins)
         add(&c, "-nostdlib");
-    if (!is_program)
+    if (is_module)
+        add_module(&c, r);
+    else if (!is_program)
         add(&c, is_shared ? "-shared" : joins ? "-r" : "-c");
     if ((is_program || is_shared || joins) && r->compiler && r->compiler->linker)
         add(&c, r->compiler->linker);
     add(&c, base_of(r->source));
     for (int i = 0; i < r->nlibrary; i++)
         add(&c, r->library[i]);
+    if (is_module) {
+        add(&c, r->compiler->libraries);
+        add(&c, "-lc");
+    }
     add(&c, "-o");
     add(&c, object);
     return run(t, &c, r, "install a C compiler (Debian: apt-get install gcc) or set CC") &&

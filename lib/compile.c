@@ -136,7 +136,7 @@ static struct clang *clang_of(struct tgc *t, const struct options *o)
 }
 
 /* What the compiler of a program's C is told. */
-enum { MOST_FLAGS = 4 };
+enum { MOST_FLAGS = 6 };
 static int find_flags(struct tgc *t, const struct options *o, const char *name,
                       const char *flags[MOST_FLAGS])
 {
@@ -145,6 +145,11 @@ static int find_flags(struct tgc *t, const struct options *o, const char *name,
         flags[n++] = "-I.";      /* a .c of --link finds the header */
     if (o->threads > 1)
         flags[n++] = compiler_threads_flag(t, o, name);
+    if (isa_of_triple(o->triple, o->isa ? o->isa : isa_all()) >> ISA_SIMD128 & 1)
+        flags[n++] = "-msimd128";
+    if (o->emit == EMIT_WASM)
+        flags[n++] = mem_printf(t, "-D%s_API=__attribute__((visibility(\"default\")))",
+                                name_upper(t, name));
     if (o->small && o->emit == EMIT_SHARED)      /* tools load it, and ask what it is */
         flags[n++] = mem_printf(t, "-D%s_STRINGS", name_upper(t, name));
     return n;
@@ -234,10 +239,30 @@ static enum binary_kind binary_kind_of(enum emit emit)
 {
     return emit == EMIT_SHARED    ? BINARY_SHARED
            : emit == EMIT_ARCHIVE ? BINARY_ARCHIVE
+           : emit == EMIT_WASM    ? BINARY_WASM
                                   : BINARY_OBJECT;
 }
 
-/* .o, .so and .a: the C file is in a private directory while the compiler runs. */
+/* The .mjs beside a module. */
+static bool put_web(struct tgc *t, const struct options *o, const struct emission *e,
+                    struct outputs *files)
+{
+    const char *slash = strrchr(o->output, '/'), *base = slash ? slash + 1 : o->output,
+               *dot = strrchr(base, '.');
+    struct text out = {.t = t};
+    program_write_web(e->name, mem_printf(t, "%.*s", (int)(dot ? dot - base : 0), base),
+                      e->beside && e->weights == WEIGHTS_FILE, &out);
+    return outputs_put(files, path_sibling(t, o->output, "mjs"), &out);
+}
+
+/* A module's stack: libc's functions need some, too. */
+static size_t module_stack(struct tgc *t, const struct schedule *s)
+{
+    const size_t page = 65536;
+    return (2 * program_stack_bytes(t, s) + page) / page * page + page;
+}
+
+/* .o, .so, .a and .wasm: the C file is in a private directory while the compiler runs. */
 static bool write_binary(struct tgc *t, const struct options *o, const struct model *m,
                          struct outputs *files, const char *name)
 {
@@ -248,7 +273,9 @@ static bool write_binary(struct tgc *t, const struct options *o, const struct mo
     if (e.clang && !(compiler = clang_compiler(e.clang)))
         return false;
     const char *out = outputs_reserve(files, o->output);
-    if (!out || !emit(t, o, m, &e) || !outputs_put(files, path_sibling(t, o->output, "h"), &e.h))
+    if (!out || !emit(t, o, m, &e) ||
+        !(o->emit == EMIT_WASM ? put_web(t, o, &e, files)
+                               : outputs_put(files, path_sibling(t, o->output, "h"), &e.h)))
         return false;
     struct held *held;
     const char *const *library = externals_files(t, o);
@@ -271,7 +298,8 @@ static bool write_binary(struct tgc *t, const struct options *o, const struct mo
                                 .nflag = nflag,
                                 .library = library,
                                 .nlibrary = o->nlink,
-                                .small = o->small};
+                                .small = o->small,
+                                .stack = module_stack(t, m->schedule)};
     bool ok = outputs_put(inside, c_path, &e.c) &&
               outputs_put(inside, mem_printf(t, "%s/%s.h", dir, name), &e.h) &&
               (!e.beside ||
@@ -509,6 +537,7 @@ static bool write_outputs(struct tgc *t, const struct options *o, const struct m
     case EMIT_OBJECT:
     case EMIT_SHARED:
     case EMIT_ARCHIVE:
+    case EMIT_WASM:
         return o->target == TARGET_LLVM ? write_llvm(t, o, m, files, name)
                                         : write_binary(t, o, m, files, name);
     case EMIT_UOPS:

@@ -287,6 +287,24 @@ static bool check_reports(struct parser *p)
                  is_report ? "" : " or .json", emit_extension(o->emit));
 }
 
+/* A module is clang's, for one of two triples. */
+static bool check_wasm(struct parser *p)
+{
+    struct options *o = p->o;
+    if (o->target != TARGET_C && o->target != TARGET_CLANG)
+        return usage(p, "'.wasm' is written by --target=clang, and not by --target=%s",
+                     target_name(o->target));
+    o->target = TARGET_CLANG;
+    o->triple = o->triple ? o->triple : "wasm32-wasi";
+    if (strcmp(o->triple, "wasm32-wasi") != 0 && strcmp(o->triple, "wasm32-unknown-unknown") != 0)
+        return usage(
+            p, "'.wasm' is for --triple=wasm32-wasi or wasm32-unknown-unknown, and not %.200s",
+            o->triple);
+    if (o->threads > 1)
+        return usage(p, "'.wasm' has one thread; --threads=%d is for other outputs", o->threads);
+    return true;
+}
+
 /* The file of the program around the model. */
 static bool check_main(struct parser *p)
 {
@@ -405,12 +423,14 @@ static bool check_operands(struct parser *p)
         o->architectures && strchr(o->architectures, ','))
         return usage(p, "'.%s' is of one architecture, and --cpu=%s names several",
                      emit_extension(o->emit), o->architectures);
+    if (o->emit == EMIT_WASM && !check_wasm(p))
+        return false;
     if (o->triple && o->target != TARGET_CLANG && o->target != TARGET_LLVM)
         return usage(
             p, "--triple is for --target=clang and --target=llvm; with --target=c CC=TRIPLE-gcc "
                "compiles for another machine");
     if (o->triple && !by_llvm && o->emit != EMIT_C && o->emit != EMIT_SHARED &&
-        o->emit != EMIT_ARCHIVE)
+        o->emit != EMIT_ARCHIVE && o->emit != EMIT_WASM)
         return usage(p, "--triple is for what a compiler makes, .o, .so and .a, and for .c");
     if (o->target == TARGET_LLVM && o->debug_info && o->command != COMMAND_COMPILE)
         return usage(

@@ -34,7 +34,10 @@ static inline mask_f32x4 differ_f32x4(f32x4 a, f32x4 b) { return a != b; }
 static inline mask_f32x4 not_f32x4(mask_f32x4 m) { return ~m; }
 
 //@ simd128_splat_mask_f32x4 f32x4
-static inline mask_f32x4 splat_mask_f32x4(bool b) { return (mask_f32x4)wasm_i32x4_splat(b ? -1 : 0); }
+static inline mask_f32x4 splat_mask_f32x4(bool b)
+{
+    return (mask_f32x4)wasm_i32x4_splat(b ? -1 : 0);
+}
 
 //@ simd128_select_f32x4 f32x4
 /* m ? a : b, lane by lane */

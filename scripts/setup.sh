@@ -3,7 +3,8 @@
 #
 #   scripts/setup.sh build    the compiler, Meson, protobuf-c and libjpeg
 #   scripts/setup.sh demo     the same, and a Python with pip that fetches the demo's model
-#   scripts/setup.sh check    the same, and what the tests use (.venv/ holds the Python part)
+#   scripts/setup.sh web      the same as build, and what WebAssembly modules are made with
+#   scripts/setup.sh check    the same as demo, and what the tests use (.venv/ holds the Python part)
 #   scripts/setup.sh check-all    the same, older compilers, and what builds and checks packages
 #   scripts/setup.sh wheel    the same as build, and what cross-compiles and tries wheels
 #   scripts/setup.sh site     a Python with the generator of the documents' site
@@ -19,6 +20,7 @@ python='python3 python3-venv'
 reads='libjpeg-dev'    # JPEG as inputs of tgc run; tgc can be built without
 check='g++ clang cmake libcmocka-dev libwebp-dev libopenjp2-7-dev python3-torch python3-torchvision'
 optional='tcc pocl-opencl-icd clinfo zsh fish libclang-rt-dev clang-19 lld-19 llvm-19 gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user'
+web='clang-19 lld-19 wasi-libc'
 optional="$optional wasi-libc libclang-rt-19-dev-wasm32 musl-tools"
 optional="$optional openmpi-bin"    # processes that train together, in the tests
 optional="$optional gcc-i686-linux-gnu libc6-dev-i386-cross gcc-s390x-linux-gnu libc6-dev-s390x-cross"
@@ -92,7 +94,7 @@ install_packages() {
     as_root apt-get update -q >/dev/null || say 'apt-get update failed; trying with the lists at hand'
     wanted=
     for package in $missing; do
-        case " $reads $optional $long " in
+        case " $reads $optional $long $web " in
         *" $package "*)
             apt-cache show "$package" >/dev/null 2>&1 || {
                 say "no package $package here; going on without"
@@ -149,6 +151,10 @@ demo)
     require_packages $build $python
     python_environment
     ;;
+web)
+    install_packages $build $web
+    require_packages $build
+    ;;
 check | check-all)
     [ "$1" = check ] && long=
     install_packages $build $reads $python $check $optional $long
@@ -176,6 +182,6 @@ bench)
     python_packages bench/converter.txt --no-deps
     ;;
 *)
-    die 'usage: scripts/setup.sh build|demo|check|check-all|wheel|site|bench'
+    die 'usage: scripts/setup.sh build|demo|web|check|check-all|wheel|site|bench'
     ;;
 esac

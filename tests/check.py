@@ -81,6 +81,7 @@ SUITES = [
     ("portable", "tests/exec/portable_test.py", 300, 3600, 26, "runtime/number.c runtime/math.c runtime/fit.c lib/fit.c"),
     ("everywhere", "tests/exec/everywhere_test.py", 300, 3600, 18,
      "runtime/threads.c runtime/incbin.c runtime/main.c backends/program/weights.c"),
+    ("web", "tests/exec/web_test.py", 300, 900, 20, "runtime/web.mjs runtime/vector_simd128.c backends/program/web.c backends/clang/ examples/web/"),
     ("arena", "tests/exec/arena_test.py", 300, 300, 18, "passes/place/"),
     ("bands", "tests/exec/bands_test.py", 300, 300, 18, "passes/plan/band"),
     ("masks", "tests/exec/masks_test.py", 300, 1800, 11, "passes/kernel/online passes/kernel/mask_bounds.c passes/graph/mask_tables"),

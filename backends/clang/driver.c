@@ -41,9 +41,20 @@ static const char *answer_of(struct tgc *t, const char *command)
     return mem_str(t, line);
 }
 
-/* clang, clang-19 ... clang-13; TGC_CLANG=15 asks for a version. */
-static const char *find_driver(struct tgc *t, const char **version)
+static bool is_wasm(const char *triple) { return triple && strncmp(triple, "wasm", 4) == 0; }
+
+/* clang has no linker for WebAssembly but lld's, of whatever version; NULL: there is none. */
+static const char *wasm_linker(struct tgc *t, int version)
 {
+    const char *own = mem_printf(t, "wasm-ld-%d", version);
+    return program_is_on_path(t, own) ? own : program_is_on_path(t, "wasm-ld") ? "wasm-ld" : NULL;
+}
+
+/* clang, clang-19 ... clang-13; TGC_CLANG=15 asks for a version. For WebAssembly the first one that
+ * comes with a linker, if one does. */
+static const char *find_driver(struct tgc *t, const char *triple, const char **version)
+{
+    const char *without = NULL, *its_version = NULL;
     const char *wanted = getenv("TGC_CLANG");
     int only = wanted ? atoi(wanted) : 0;
     for (int v = CLANG_NEWEST + 1; v >= CLANG_OLDEST; v--) {
@@ -52,15 +63,20 @@ static const char *find_driver(struct tgc *t, const char **version)
             continue;
         *version = answer_of(t, mem_printf(t, "%s -dumpversion", name));
         int major = atoi(*version);
-        if (major >= CLANG_OLDEST && (!only || major == only))
+        if (major < CLANG_OLDEST || (only && major != only))
+            continue;
+        if (!is_wasm(triple) || wasm_linker(t, major))
             return name;
+        its_version = without ? its_version : *version;
+        without = without ? without : name;
     }
-    return NULL;
+    *version = its_version;
+    return without;
 }
 
 const char *clang_found(struct tgc *t)
 {
-    const char *version, *name = find_driver(t, &version);
+    const char *version, *name = find_driver(t, NULL, &version);
     return name ? mem_printf(t, "%s (%s)", version, name) : NULL;
 }
 
@@ -112,7 +128,7 @@ struct clang *clang_open(struct tgc *t, const char *triple)
 {
     struct clang *l = MEM_NEW(t, struct clang);
     const char *version;
-    *l = (struct clang){.t = t, .triple = triple, .driver = find_driver(t, &version)};
+    *l = (struct clang){.t = t, .triple = triple, .driver = find_driver(t, triple, &version)};
     if (l->driver) {
         l->version = atoi(version);
         l->title = mem_printf(t, "clang %s", version);
@@ -178,7 +194,17 @@ const struct compiler *clang_compiler(struct clang *l)
     *c = (struct compiler){.command = l->driver, .word = l->word, .nword = l->nword};
     /* the system's own may not know another machine's objects: its ar leaves their index empty */
     const char *ar = mem_printf(t, "llvm-ar-%d", l->version);
-    c->linker = l->triple ? linker_for(l) : NULL;
+    if (is_wasm(l->triple)) {
+        c->libraries = "-L/usr/lib/wasm32-wasi";
+        if (!wasm_linker(t, l->version)) {
+            diag_error(t, &(struct place){.file = place_of(l, NULL)},
+                       "neither wasm-ld-%d nor wasm-ld is on PATH (Debian: apt-get install lld-%d)",
+                       l->version, l->version);
+            return NULL;
+        }
+    } else {
+        c->linker = l->triple ? linker_for(l) : NULL;
+    }
     if (l->triple)
         c->archiver = program_is_on_path(t, ar)          ? ar
                       : program_is_on_path(t, "llvm-ar") ? "llvm-ar"

@@ -126,8 +126,6 @@ size_t program_team_offset(void);
 size_t program_team_bytes(const struct schedule *s);
 /* NAME_ARENA_BYTES: what the caller provides. */
 size_t program_arena_bytes(struct tgc *t, const struct schedule *s);
-/* NAME_STACK_BYTES: the most stack that NAME_run() uses, without libc's functions */
-size_t program_stack_bytes(struct tgc *t, const struct schedule *s);
 
 /* ------------------------------------------------------------------------------------ buffers.c */
 

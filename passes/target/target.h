@@ -30,10 +30,10 @@ typedef unsigned isa_set;
 enum isa isa_portable(void);
 bool isa_is_portable(enum isa isa);
 bool isa_is_of_device(enum isa isa);     /* vectors of a device's language, not of a processor */
-isa_set isa_all(void);                   /* those of processors, among which a model picks */
+isa_set isa_all(void);       /* those of processors, among which a model picks when it is opened */
 /* What --cpu=auto, if that was asked for, is for the triple (NULL: this machine). */
 isa_set isa_of_triple(const char *triple, isa_set asked);
-/* The prefix of the pieces of runtime/ that it has instead of another set's of its width, or NULL. */
+/* The prefix of the pieces of runtime/ that it has in place of another set's, or NULL. */
 const char *isa_pieces(enum isa isa);
 enum isa isa_last(void);
 enum isa isa_before(enum isa isa);       /* narrower, or the last of the architecture before */

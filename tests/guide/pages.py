@@ -9,7 +9,7 @@ A page is Markdown whose fenced blocks are one of
 
 In what a command prints `...` stands for anything within a line, and a line `...` for any lines.
 Commands of a page share one bash, so that `cd` and `export` last. One that fails is an error, unless
-the next one is `echo $?`. After `<!-- needs: PROGRAM ... -->` the rest of the section is left
+the next one is `echo $?`. After `<!-- needs: PROGRAM|/FILE ... -->` the rest of the section is left
 out where a program is missing. A page with `<!-- slow: WHY -->` is run with --all. One with
 `<!-- tested by: FILE -->` has blocks of its own kinds, which that test reads.
 """
@@ -40,7 +40,7 @@ class Step:
     first: int = 0                  # index of the first shown line in the page
 
     def missing(self):
-        return [program for program in self.needs if not shutil.which(program)]
+        return [what for what in self.needs if not (Path(what).exists() if "/" in what else shutil.which(what))]
 
 
 def tested_by(path):
