@@ -22,7 +22,7 @@ static void write_rows(struct program *p, enum state_block block, int first, int
     for (int i = first; i <= end; i++) {
         const struct state *st = i < end ? s->state[i] : NULL;
         size_t own = st ? dtype_nbytes(st->in->dtype) : 0;
-        if (st && (st->in->block != block || st->nbytes == 0))
+        if (st && (st->in->port.block != block || st->nbytes == 0))
             continue;
         if (size && own != size)
             text_printf(out, "    {%d, %d, %zu, %zu, %zu},\n", block - BLOCK_PARAMS, mean, at,
