@@ -303,7 +303,7 @@ static void check_intrinsic(struct linear_verifier *l, const struct uop *u)
             continue;
         }
         require(&l->v, u, x->dtype == want, "an operand or a result of another dtype");
-        require(&l->v, u, x->lanes == shape.lanes && shape.lanes > 1,
+        require(&l->v, u, x->lanes == shape.lanes && shape.lanes > 0,
                 "an operand or a result of another shape");
     }
 }

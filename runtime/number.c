@@ -19,6 +19,33 @@ static inline int32_t four_bytes(const void *p)
     return v;
 }
 
+//@ dot_bytes
+/* sum + the dot product of the four bytes of a, 0..255, and of b, -128..127. With ARM's DSP
+ * extension: the even bytes and the odd ones as pairs of 16 bits. */
+#ifdef __ARM_FEATURE_DSP
+static inline int32_t dot_bytes(int32_t sum, int32_t a, int32_t b)
+{
+    uint32_t even, odd, even_b, odd_b;
+    __asm__("uxtb16 %0, %1" : "=r"(even) : "r"(a));
+    __asm__("uxtb16 %0, %1, ror #8" : "=r"(odd) : "r"(a));
+    __asm__("sxtb16 %0, %1" : "=r"(even_b) : "r"(b));
+    __asm__("sxtb16 %0, %1, ror #8" : "=r"(odd_b) : "r"(b));
+    __asm__("smlad %0, %1, %2, %3" : "=r"(sum) : "r"(even), "r"(even_b), "r"(sum));
+    __asm__("smlad %0, %1, %2, %3" : "=r"(sum) : "r"(odd), "r"(odd_b), "r"(sum));
+    return sum;
+}
+#else
+static inline int32_t dot_bytes(int32_t sum, int32_t a, int32_t b)
+{
+    uint32_t x = (uint32_t)a, products = (uint32_t)sum;
+    products += (uint32_t)((int32_t)(x & 255) * (int8_t)b);
+    products += (uint32_t)((int32_t)(x >> 8 & 255) * (int8_t)(b >> 8));
+    products += (uint32_t)((int32_t)(x >> 16 & 255) * (int8_t)(b >> 16));
+    products += (uint32_t)((int32_t)(x >> 24) * (int8_t)(b >> 24));
+    return (int32_t)products;
+}
+#endif
+
 //@ store_four_bytes
 static inline void store_four_bytes(void *p, int32_t v) { memcpy(p, &v, sizeof v); }
 
@@ -218,7 +245,46 @@ static inline int wrap_i2(int64_t a) { return (int)((a & 3) ^ 2) - 2; }
 //@ to_i32
 /* Float to integer: towards zero, and to the nearest representable number where it does not fit;
  * NaN becomes 0. */
-static inline int32_t to_i32(double v)
+static inline int32_t to_i32(float v)
+{
+    return v >= 2147483648.0f    ? INT32_MAX
+           : v > -2147483648.0f  ? (int32_t)v
+           : v <= -2147483648.0f ? INT32_MIN
+                                 : 0;
+}
+
+//@ to_i64
+static inline int64_t to_i64(float v)
+{
+    return v >= 9223372036854775808.0f    ? INT64_MAX
+           : v > -9223372036854775808.0f  ? (int64_t)v
+           : v <= -9223372036854775808.0f ? INT64_MIN
+                                          : 0;
+}
+
+//@ to_u32
+static inline uint32_t to_u32(float v)
+{
+    return v >= 4294967296.0f ? UINT32_MAX : v > 0 ? (uint32_t)v : 0;
+}
+
+//@ to_u64
+static inline uint64_t to_u64(float v)
+{
+    return v >= 18446744073709551616.0f ? UINT64_MAX : v > 0 ? (uint64_t)v : 0;
+}
+
+//@ to_int
+/* To a type of 8 or 16 bits, likewise. */
+static inline int to_int(float v, int low, int high)
+{
+    return v >= (float)high ? high : v > (float)low ? (int)v : v <= (float)low ? low : 0;
+}
+
+//@ to_i32_f64
+/* Float to integer: towards zero, and to the nearest representable number where it does not fit;
+ * NaN becomes 0. */
+static inline int32_t to_i32_f64(double v)
 {
     return v >= 2147483647.0    ? INT32_MAX
            : v > -2147483648.0  ? (int32_t)v
@@ -226,8 +292,8 @@ static inline int32_t to_i32(double v)
                                 : 0;
 }
 
-//@ to_i64
-static inline int64_t to_i64(double v)
+//@ to_i64_f64
+static inline int64_t to_i64_f64(double v)
 {
     return v >= 9223372036854775808.0    ? INT64_MAX
            : v > -9223372036854775808.0  ? (int64_t)v
@@ -235,20 +301,20 @@ static inline int64_t to_i64(double v)
                                          : 0;
 }
 
-//@ to_u32
-static inline uint32_t to_u32(double v)
+//@ to_u32_f64
+static inline uint32_t to_u32_f64(double v)
 {
     return v >= 4294967295.0 ? UINT32_MAX : v > 0 ? (uint32_t)v : 0;
 }
 
-//@ to_u64
-static inline uint64_t to_u64(double v)
+//@ to_u64_f64
+static inline uint64_t to_u64_f64(double v)
 {
     return v >= 18446744073709551616.0 ? UINT64_MAX : v > 0 ? (uint64_t)v : 0;
 }
 
-//@ to_int
-static inline int to_int(double v, int low, int high)
+//@ to_int_f64
+static inline int to_int_f64(double v, int low, int high)
 {
     return v >= high ? high : v > low ? (int)v : v <= low ? low : 0;
 }

@@ -127,17 +127,17 @@ struct expr expr_to_int(struct program *p, enum dtype d, bool fits, const struct
 {
     char kind = expr_kind(d);
     if (e->kind == 'F' || e->kind == 'D') {
+        const char *from = e->kind == 'D' ? "_f64" : "";
         if (kind == 'I' && d != DTYPE_I32)
-            return expr_call(p, "to_int",
+            return expr_call(p, mem_printf(p->t, "to_int%s", from),
                         mem_printf(p->t, "%s, %lld, %lld", e->s, (long long)dtype_min(d),
                                    (long long)dtype_max(d)),
                         'I');
-        return expr_call(p,
-                    kind == 'I'   ? "to_i32"
-                    : kind == 'L' ? "to_i64"
-                    : kind == 'U' ? "to_u32"
-                                  : "to_u64",
-                    e->s, kind);
+        const char *to = kind == 'I'   ? "to_i32"
+                         : kind == 'L' ? "to_i64"
+                         : kind == 'U' ? "to_u32"
+                                       : "to_u64";
+        return expr_call(p, mem_printf(p->t, "%s%s", to, from), e->s, kind);
     }
     if (kind == 'L' && (e->kind == 'I' || e->kind == 'B')) {
         struct expr r = *e;

@@ -415,6 +415,8 @@ struct expr expr_intrinsic(struct program *p, enum isa isa, const struct uop *u,
         args = mem_printf(p->t, "%s, %s", args, src[k].s);
     if (row == INTRINSIC_EVENS || row == INTRINSIC_ODDS)
         args = mem_printf(p->t, "%s, %d", args, (int)INTRINSIC_PARAM(u->arg.i, 1));
+    if (u->lanes == 1)
+        return expr_call(p, function, args, 'I');
     char kind = u->dtype == DTYPE_F32 ? 'X' : last->kind;
     struct expr e = vector_call(p, function, args, kind, last->lanes);
     e.lanes = dtype_is_byte(u->dtype) ? u->lanes / DOT_BYTES : u->lanes;

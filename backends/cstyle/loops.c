@@ -1,6 +1,7 @@
 /* loops.c - loops, guards and accumulators of a kernel as C statements. */
 #include "backends/cstyle/writer.h"
 #include "passes/analysis/access.h"
+#include "passes/target/target.h"
 
 #include <string.h>
 
@@ -128,6 +129,13 @@ static bool is_place(const struct writer *w, const struct uop *u)
     return all || range_is_grid(u) || range_is_item(u);
 }
 
+/* A tile's sums are registers if its loops are straight-line code; what vectorizes loops is better
+ * at that by itself. */
+static bool unrolls(const struct writer *w, const struct uop *u)
+{
+    return !w->p->backend->unroll && machine_of(w->t)->registers && range_is_lane(u);
+}
+
 void loops_range(struct writer *w, const struct uop *u)
 {
     struct expr size;
@@ -182,7 +190,9 @@ void loops_range(struct writer *w, const struct uop *u)
                    step ? mem_printf(w->t, "%s %d", w->p->backend->unroll, STEP_TURNS)
                         : w->p->backend->unroll,
                    false);
-    if (w->kept[w->position] && !unrolled)
+    if (unrolls(w, u))
+        head = mem_printf(w->t, PROGRAM_UNROLL " %s", head);
+    else if (w->kept[w->position] && !unrolled)
         head = mem_printf(w->t, "KEEP_LOOP %s", head);
     writer_open(w, head, name);
 }

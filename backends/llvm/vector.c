@@ -153,7 +153,9 @@ static value emit_dot(struct emit *e, const struct uop *u, bool centered)
 {
     int n = u->lanes, from[128];
     value sum = operand(e, u->src[0]), a = operand(e, u->src[1]), b = operand(e, u->src[2]);
-    value own = e->gpu ? gpu_dot(e, sum, a, b, n) : native_dot(e, sum, a, b, n, centered);
+    value own = e->gpu ? gpu_dot(e, sum, a, b, n)
+                : n == 1 ? NULL
+                         : native_dot(e, sum, a, b, n, centered);
     if (own)
         return own;
     LLVMTypeRef wide = vector_of(e, e->i32, 4 * n);
@@ -162,9 +164,12 @@ static value emit_dot(struct emit *e, const struct uop *u, bool centered)
         x = binary(e, LLVM_SUB, x, splat(e, const_int(e, e->i32, 128), 4 * n));
     value product = binary(e, LLVM_MUL, x, y);
     for (int k = 0; k < DOT_BYTES; k++) {
+        value part;
         for (int i = 0; i < n; i++)
             from[i] = DOT_BYTES * i + k;
-        sum = binary(e, LLVM_ADD, sum, shuffle(e, product, NULL, from, n));
+        part = n == 1 ? e->l->BuildExtractElement(e->at, product, const_int(e, e->i32, k), "")
+                      : shuffle(e, product, NULL, from, n);
+        sum = binary(e, LLVM_ADD, sum, part);
     }
     return sum;
 }

@@ -383,6 +383,12 @@ static const char own_frame[] =
     "#elif defined __GNUC__\n#define KEEP_LOOP _Pragma(\"GCC unroll 1\")\n"
     "#else\n#define KEEP_LOOP\n#endif\n\n";
 
+static const char unroll[] =
+    "/* A tile's loop, which is to become straight-line code: then its sums are registers. */\n"
+    "#ifdef __clang__\n#define UNROLL _Pragma(\"clang loop unroll(full)\")\n"
+    "#elif defined __GNUC__ && __GNUC__ >= 8\n#define UNROLL _Pragma(\"GCC unroll 32\")\n"
+    "#else\n#define UNROLL\n#endif\n\n";
+
 /* Its "unroll 1" permits gcc to copy a body once. */
 static const char kept_twice[] = "/* How often such a loop runs, hidden from gcc, which unrolls "
                                  "loops of two iterations always. */\n"
@@ -426,6 +432,8 @@ static void write_kernels(struct program *p, const struct text *kernels, struct 
         text_puts(out, load_again);
     if (kernels->s && strstr(kernels->s, PROGRAM_KEPT_TWICE))
         text_puts(out, kept_twice);
+    if (kernels->s && strstr(kernels->s, PROGRAM_UNROLL))
+        text_puts(out, unroll);
     text_puts(out, kernels->s ? kernels->s : "");
     lines_move(p, kernels, out);
 }

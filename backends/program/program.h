@@ -106,6 +106,7 @@ void snippets_leave_out(struct snippet_set *s, const struct snippet_set *written
 /* Macros of emitted programs; see load_again and kept_twice of program.c. */
 #define PROGRAM_LOAD_AGAIN "LOAD_AGAIN"
 #define PROGRAM_KEPT_TWICE "KEPT_TWICE"
+#define PROGRAM_UNROLL "UNROLL"
 /* Writes text of runtime/ or of the backends. Words model_x and MODEL_X become NAME_x and NAME_X,
  * and model_self and model_ become NAME. */
 void program_write_text(const struct program *p, struct text *out, const char *text);

@@ -82,11 +82,47 @@ static bool is_most(const struct uop *u)
     return most;
 }
 
+/* Of an integer's sums: terms of a reduction, the elements of weights. What may wrap is bounded by
+ * its type alone. */
+static struct bounds of_integer(const struct uop *u, int depth)
+{
+    struct bounds all = {(double)u->vmin, (double)u->vmax, true}, a[2], v = all;
+    struct element_bounds e;
+    double terms = 1;
+    if (depth == DEPTH_MAX || u->dtype != DTYPE_I32)
+        return all;
+    switch (u->op) {
+    case OP_LOAD:
+        if (u->nsrc == 2 && buffer_bounds(uop_buffer_of(u->src[0]), ELEMENTS_MAX, &e))
+            v = (struct bounds){(double)e.lo.i, (double)e.hi.i, true};
+        break;
+    case OP_ADD: case OP_SUB:
+        a[0] = of_integer(u->src[0], depth + 1);
+        a[1] = of_integer(u->src[1], depth + 1);
+        v = u->op == OP_ADD ? (struct bounds){a[0].lo + a[1].lo, a[0].hi + a[1].hi, true}
+                            : (struct bounds){a[0].lo - a[1].hi, a[0].hi - a[1].lo, true};
+        break;
+    case OP_REDUCE:
+        if (REDUCE_OP(u->arg.i) != OP_ADD)
+            break;
+        for (int k = 1; k < u->nsrc; k++)
+            terms *= u->src[k]->op == OP_RANGE ? (double)u->src[k]->src[0]->vmax : largest;
+        a[0] = of_integer(u->src[0], depth + 1);
+        v = (struct bounds){fmin(0, terms * a[0].lo), fmax(0, terms * a[0].hi), true};
+        break;
+    default:
+        break;
+    }
+    return v.lo >= all.lo && v.hi <= all.hi ? v : all;
+}
+
 static struct bounds compute(struct bounds_memo *m, const struct uop *u, int depth)
 {
     struct bounds a[3];
-    if (u->op == OP_CAST && dtype_is_int(u->src[0]->dtype) && u->src[0]->dtype != DTYPE_U64)
-        return between((double)u->src[0]->vmin, (double)u->src[0]->vmax);
+    if (u->op == OP_CAST && dtype_is_int(u->src[0]->dtype) && u->src[0]->dtype != DTYPE_U64) {
+        a[0] = of_integer(u->src[0], depth);
+        return between(a[0].lo, a[0].hi);
+    }
     if (u->dtype != DTYPE_F32 || depth == DEPTH_MAX)
         return unknown;
     if (u->op == OP_CONST)

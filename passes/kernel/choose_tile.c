@@ -89,8 +89,24 @@ static void consider(const struct nest *m, struct shortlist *s, struct tile tile
     insert(s, &tile);
 }
 
+/* Of n rows. Where vectors are compilers' affair, whole tiles are all of them; else the last rows
+ * are a loop nest of their own. */
+static double rows_gain_portable(const struct nest *m, const struct uop *column,
+                                 const struct uop *row, int64_t n, int64_t rows, int64_t columns)
+{
+    int64_t rest = n % rows;
+    double full = tile_gain_portable(m, column, row, rows, columns), last;
+    if (rest == 0)
+        return full;
+    if (machine_of(m->t)->registers == 0 || rows > n || full == 0)
+        return 0;
+    last = tile_gain_portable(m, column, row, rest, columns);
+    return RATIO_REST * (double)n / ((double)(n - rest) / full + (double)rest / last);
+}
+
 static void try_rows(const struct nest *m, struct shortlist *s, struct tile tile)
 {
+    const struct uop *column = m->store->src[tile.column_axis];
     tile.row_axis = -1;
     tile.rows = 1;
     for (int a = m->first; a < m->store->nsrc; a++) {
@@ -102,12 +118,11 @@ static void try_rows(const struct nest *m, struct shortlist *s, struct tile tile
             struct tile by = tile;
             by.row_axis = a;
             by.rows = rows;
-            by.gain = tile_gain_portable(rows, tile.columns);
-            if (n % rows == 0)
-                consider(m, s, by);
+            by.gain = rows_gain_portable(m, column, m->store->src[a], n, rows, tile.columns);
+            consider(m, s, by);
         }
     }
-    tile.gain = tile_gain_portable(1, tile.columns);
+    tile.gain = tile_gain_portable(m, column, NULL, 1, tile.columns);
     consider(m, s, tile);
 }
 

@@ -75,10 +75,35 @@ struct pairing tile_pair(const struct nest *m, struct uop *column, int axis)
 
 /* ------------------------------------------------------------------------------ a step's tile */
 
-/* Multiply-adds of a vector per load: the rows' operand is broadcast, the columns' is loaded in
- * vectors. */
-double tile_gain_portable(int64_t rows, int64_t columns)
+/* Of a machine without vectors. A step loads each operand once for all that share it, and keeps
+ * those of the shorter side. A word of four bytes becomes two pairs of halves, each sum takes a
+ * product of pairs from both. */
+static double scalar_gain(const struct nest *m, const struct uop *column, const struct uop *row,
+                          int64_t rows, int64_t columns)
 {
+    const struct machine *machine = machine_of(m->t);
+    bool words = machine->sums_words && nest_group(m) == DTYPE_I8, floats = dtype_is_float(m->reduce->dtype);
+    double acc = (double)(rows * columns), loads = 0, each = words ? 2 : 1;
+    double kept = each * (double)((rows < columns ? rows : columns) + 1), places = 0;
+    for (int i = 0; i < m->nload; i++) {
+        bool by_row = row && operands_has(nest_axis(m, row).reads, i);
+        bool by_column = operands_has(nest_axis(m, column).reads, i);
+        loads += (double)((by_row ? rows : 1) * (by_column ? columns : 1));
+        places += by_row && by_column ? (double)rows : 0;        /* compilers take a pointer each */
+    }
+    if (acc + kept + (floats ? 0 : places) >
+            (floats ? machine->float_registers : machine->registers) ||
+        places > machine->registers)
+        return 0;
+    return words ? DOT_BYTES * acc / (2 * acc + 3 * loads) : acc / (acc + loads);
+}
+
+double tile_gain_portable(const struct nest *m, const struct uop *column, const struct uop *row,
+                          int64_t rows, int64_t columns)
+{
+    if (machine_of(m->t)->registers)
+        return scalar_gain(m, column, row, rows, columns);
+    /* the rows' operand is broadcast, the columns' is loaded in vectors */
     int64_t lanes = isa_lanes(isa_portable());
     double vectors = (double)((columns + lanes - 1) / lanes);
     double odd = columns % lanes ? RATIO_ODD_COLUMNS : 1;

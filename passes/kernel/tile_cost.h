@@ -34,8 +34,10 @@ double tile_gain(const struct nest *m, enum isa isa, const struct pairing *p, in
 /* How evenly threads can share the loops around a tile, from 0 to 1. */
 double tile_evenness(const struct nest *m, int column_axis, int64_t columns, int row_axis,
                      int64_t rows);
-/* Gain of a tile of the portable kernel, whose lanes compilers vectorize: multiply-adds of a vector
- * per load. */
-double tile_gain_portable(int64_t rows, int64_t columns);
+/* Gain of a tile of the portable kernel, whose rows run along the range `row` (NULL: one row).
+ * Compilers vectorize its lanes: multiply-adds of a vector per load. On a machine without vectors:
+ * multiply-adds per instruction; 0: it needs more registers than there are. */
+double tile_gain_portable(const struct nest *m, const struct uop *column, const struct uop *row,
+                          int64_t rows, int64_t columns);
 
 #endif

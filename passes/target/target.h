@@ -92,6 +92,10 @@ struct machine {
     double strided_cycles;       /* to store one lane of a vector by itself */
     double nest_cycles;          /* to start a loop nest, with cold caches */
     double wake_ns;              /* what a kernel must gain for threads to be woken */
+    /* what a portable kernel's tile may take of them, addresses apart; 0: its lanes are for the C
+     * compiler's vectors */
+    int registers, float_registers;
+    bool sums_words;             /* adds the products of a word's four bytes by two instructions */
     /* a rewrite is weighed by its time times memory^thrift; 0: memory is plentiful */
     double thrift;
 };

@@ -306,11 +306,11 @@ static void expand_store(struct expander *e, struct uop *u)
                       (union arg){.i = lanes > 1 ? ARG_PACK(VECTOR, lanes, part, stride) : 0}));
 }
 
-static bool opens_group(const struct expander *e, int at);
+static bool opens_group(struct expander *e, int at);
 
 /* The weights of a sum of products of bytes that becomes a dot product; NULL: acc is no such
  * sum. */
-static const struct uop *find_weights(const struct expander *e, const struct uop *acc)
+static const struct uop *find_weights(struct expander *e, const struct uop *acc)
 {
     const struct uop *group = NULL;
     for (int i = 0; i < e->nin; i++) {
@@ -512,12 +512,45 @@ static enum dtype summed_by(const struct expander *e, int at)
     return DTYPE_VOID;
 }
 
+static bool is_contiguous(struct expander *e, const struct uop *load, struct uop *group)
+{
+    int64_t stride;
+    return load->op == OP_LOAD && load->nsrc == 2 && dtype_is_byte(load->dtype) &&
+           index_stride(e->t, load->src[1], group, &stride) && stride == 1;
+}
+
+/* Whether all that the group `at` of a portable kernel does is adding products of words' bytes. */
+static bool sums_words(struct expander *e, int at)
+{
+    bool any = false;
+    for (int i = at + 1; i < expand_find_end(e, at); i++) {
+        const struct uop *u = e->in[i];
+        if (u->op == OP_LOAD && !is_contiguous(e, u, e->in[at]))
+            return false;
+        if (u->op == OP_STORE || u->op == OP_GUARD || u->op == OP_WHERE)
+            return false;
+        if (u->op != OP_ASSIGN)
+            continue;
+        const struct uop *sum = u->src[1];
+        if (sum->op != OP_ADD || sum->dtype != DTYPE_I32)
+            return false;
+        const struct uop *m = sum->src[sum->src[0] == u->src[0]];
+        if (m->op != OP_MUL || m->src[0]->op != OP_CAST || m->src[1]->op != OP_CAST ||
+            m->src[0]->src[0]->dtype == m->src[1]->src[0]->dtype)
+            return false;
+        any = true;
+    }
+    return any;
+}
+
 /* A group that contains a vector's lane becomes its DOTs, one that is copied one load and one
- * store; other groups stay loops. */
-static bool opens_group(const struct expander *e, int at)
+ * store; other groups stay loops, but where the machine sums words. */
+static bool opens_group(struct expander *e, int at)
 {
     if (!range_is(e->in[at], AXIS_GROUP))
         return false;
+    if (e->isa == &isa_table[ISA_GENERIC])
+        return machine_of(e->t)->sums_words && sums_words(e, at);
     for (int i = at + 1; i < expand_find_end(e, at); i++) {
         const struct uop *u = e->in[i];
         if (range_is(u, AXIS_VECTOR) || u->op == OP_STORE ||
@@ -611,8 +644,12 @@ static void expand_program(struct tgc *t, enum isa isa, struct uop ***linear, in
     scratch_release(t, mark);
 }
 
-static bool has_choices(const struct kernel *k)
+/* Whether the portable program has what becomes straight-line code, or dot products. */
+static bool has_choices(const struct tgc *t, const struct kernel *k)
 {
+    for (int i = 0; i < k->nlinear && machine_of(t)->sums_words; i++)
+        if (range_is(k->linear[i], AXIS_GROUP))
+            return true;
     for (int i = 0; i < k->opts.n; i++)
         if (k->opts.v[i].op == OPT_UNROLL)
             return true;
@@ -624,7 +661,7 @@ bool pass_expand(struct tgc *t, struct schedule *s, struct kernel *k)
     (void)s;
     for (int j = 0; j < k->nvariant; j++)
         expand_program(t, k->variant[j].isa, &k->variant[j].linear, &k->variant[j].nlinear);
-    if (has_choices(k))
+    if (has_choices(t, k))
         expand_program(t, isa_portable(), &k->linear, &k->nlinear);
     return true;
 }

@@ -18,6 +18,7 @@ import onnx
 from onnx import TensorProto
 
 import graphs as G
+from board import START
 import tgc as T
 from suite import Failure, Skip, Suite, expect
 
@@ -257,6 +258,42 @@ for cpu in ("generic", "avx2", "avx512", "avx512vnni", "neon"):
     suite.add(f"--cpu={cpu}", agrees, cpu, f"--cpu={cpu}")
 for cpu in ("neondot", "neoni8mm"):
     suite.add(f"--cpu={cpu}, emulated, on processors with and without it", emulated, cpu)
+
+
+for machine in ("cortex-m0", "cortex-m3", "cortex-m4"):
+    suite.add(f"tiles of a {machine}'s registers", agrees, machine, f"--cpu={machine}")
+
+
+def outputs_of(folder, cpu):
+    T.scratch(folder)
+    T.emit(TGC, SCRATCH / "model.onnx", folder / "net.c", f"--cpu={cpu}")
+    T.build(folder / "net.c", folder / "net", flags=(T.LEVEL, "-ffp-contract=off"), main_by=TGC)
+    return T.Program(folder / "net", list(MODEL.want)).run(MODEL.feeds)
+
+
+@suite.case("words of bytes by the DSP extension, emulated: the instructions, and every bit as without")
+def words():
+    """Here in C, which gives every bit that the portable kernels give, and on a bare Cortex-M4, which tests itself."""
+    plain, here = outputs_of(SCRATCH / "words-plain", "generic"), outputs_of(SCRATCH / "words-here", "cortex-m4")
+    for key, want in plain.items():
+        expect(np.array_equal(here[key], want), f"{key} differs")
+    text = (SCRATCH / "words-here" / "net.c").read_text()
+    expect(text.count("= dot_bytes(") > 12, f"{text.count('= dot_bytes(')} products of words")
+    expect(len(re.findall(r"bits_f32\(.* \+ 12582912\.0f\)", text)) >= 3, "requantization goes by floats")
+    expect("dot_bytes" not in (SCRATCH / "words-plain" / "net.c").read_text(), "--cpu=generic has them")
+    if not shutil.which("arm-none-eabi-gcc") or not shutil.which("qemu-system-arm"):
+        raise Skip("arm-none-eabi-gcc and qemu-system-arm are not here")
+    folder = T.scratch(SCRATCH / "words-there")
+    T.emit(TGC, SCRATCH / "model.onnx", folder / "net.c", "--cpu=cortex-m4", "--vectors=always")
+    (folder / "start.c").write_text(START)
+    T.must(T.run(["arm-none-eabi-gcc", T.LEVEL, "-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16", "-DNET_MAIN",
+                  "-DSTACK=0x20400000", "net.c", "start.c", "--specs=rdimon.specs", "-Wl,--section-start=.vectors=0", "-o", "net", "-lm"],
+                 cwd=folder, timeout=300))
+    code = T.must(T.run(["arm-none-eabi-objdump", "-d", folder / "net"])).out.decode()
+    expect(all(len(re.findall(rf"\b{name}\b", code)) > 24 for name in ("smlad", "uxtb16", "sxtb16")), "no instructions of the DSP extension")
+    done = T.run(["qemu-system-arm", "-M", "mps2-an386", "-nographic", "-semihosting-config", "enable=on,target=native,arg=net,arg=--selftest",
+                  "-kernel", folder / "net"], timeout=120)
+    expect(done.status == 0 and done.out.count(b" elements agree with the reference") == len(MODEL.want), done.describe())
 
 
 @suite.case("NEON's intrinsics are what they mean, emulated")

@@ -116,7 +116,7 @@ SETS = {"x86_64": (("GENERIC", ()), ("AVX2", ("__AVX2__", "__FMA__")),
                     ("NEONI8MM", ("__ARM_FEATURE_MATMUL_INT8",)), ("NEONBF16", ("__ARM_FEATURE_BF16_VECTOR_ARITHMETIC",)))}
 TRIPLES = {"x86_64": "x86_64-linux-gnu", "i686": "i686-linux-gnu", "aarch64": "aarch64-linux-gnu",
            "armv7": "armv7-linux-gnueabihf", "thumbv7m": "thumbv7m-none-eabi", "thumbv6m": "thumbv6m-none-eabi",
-           "thumbv8m.main": "thumbv8m.main-none-eabihf", "thumbv7em": "thumbv7em-none-eabihf", "riscv64": "riscv64-linux-gnu", "s390x": "s390x-linux-gnu"}
+           "thumbv8m.main": "thumbv8m.main-none-eabihf", "thumbv7em": "thumbv7em-none-eabihf", "thumbv8.1m.main": "thumbv8.1m.main-none-eabihf", "riscv64": "riscv64-linux-gnu", "s390x": "s390x-linux-gnu"}
 VERSIONS = (14, 15, 16, 19)
 NUMBERS = {"s390x-linux-gnu": ["--weights=array"]}       # bytes of weights would have the other order
 QUICK = ("aarch64-linux-gnu", "i686-linux-gnu", "s390x-linux-gnu")         # whose compilers scripts/setup.sh check installs

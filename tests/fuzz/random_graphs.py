@@ -57,7 +57,7 @@ LEVELS = ((), ("-O0",))
 # A third way to compile, another for each graph; its C is built with sanitizers, and as C++ too.
 # With a cache of nothing, layers are made one, band by band, wherever that can be.
 OTHERS = (("--threads=2",), ("--cache=0",), ("--weights=array",), ("--weights=incbin", "--cache=0", "--cpu=generic"),
-          ("-O3",), ("--cpu=generic",), ("--threads=3", "--weights=array", "--cache=0"))
+          ("-O3",), ("--cpu=generic",), ("--cpu=cortex-m4",), ("--threads=3", "--weights=array", "--cache=0"))
 EMULATED = {"opencl": ((), ("--cpu=pocl",), ("--cpu=adreno630",), ("-O0",), ("--cache=0", "--cpu=pocl"), ("--cache=0",),
                        ("--cpu=adreno630", "--image", "--no-locals"), ("--image",), ("--cpu=intel-xe",)),
             "cuda": (("--cpu=sm_80",), ("--cpu=sm_90a",), ("--no-locals",), ("-O0",), ("--cache=0",)),

@@ -121,6 +121,8 @@ struct half_f32x16 { f32x8 v; };
 #endif
 /* OpenCL C, CUDA C and so on are what drivers and their compilers take: tests/onnx/opencl_test.py,
  * cuda_test.py. */
+/* scalars: suite integer */
+#define ON_GENERIC(define, of, function)
 #define ON_OPENCL4(define, of, function)
 #define ON_SIMD128(define, of, function) /* tests/exec/vectors_test.py calls them */
 #define ON_LANES4(define, of, function)

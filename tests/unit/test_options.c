@@ -343,7 +343,7 @@ static void test_named_processor(void **state)
     assert_string_equal(p.o.machine->text, "common");
     tgc_free(p.t);
     p = parse("m.onnx -o m.c --cpu=cortex-m4");
-    assert_string_equal(p.o.machine->text, "small");
+    assert_string_equal(p.o.machine->text, "cortex-m4");
     tgc_free(p.t);
     p = parse("m.onnx -o m.c --cpu=generic");
     assert_string_equal(p.o.machine->text, "small");

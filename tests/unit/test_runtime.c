@@ -181,13 +181,25 @@ static void test_float_to_int(void **state)
                                    NAN};
     for (size_t i = 0; i < sizeof value / sizeof *value; i++) {
         union scalar v = {.f = value[i]};
-        assert_int_equal(to_i32(value[i]), scalar_cast(DTYPE_I32, DTYPE_F64, v).i);
-        assert_int_equal(to_i64(value[i]), scalar_cast(DTYPE_I64, DTYPE_F64, v).i);
-        assert_int_equal(to_u32(value[i]), scalar_cast(DTYPE_U32, DTYPE_F64, v).i);
-        assert_int_equal((int64_t)to_u64(value[i]), scalar_cast(DTYPE_U64, DTYPE_F64, v).i);
-        assert_int_equal(to_int(value[i], -128, 127), scalar_cast(DTYPE_I8, DTYPE_F64, v).i);
-        assert_int_equal(to_int(value[i], 0, 255), scalar_cast(DTYPE_U8, DTYPE_F64, v).i);
-        assert_int_equal(to_int(value[i], -8, 7), scalar_cast(DTYPE_I4, DTYPE_F64, v).i);
+        assert_int_equal(to_i32_f64(value[i]), scalar_cast(DTYPE_I32, DTYPE_F64, v).i);
+        assert_int_equal(to_i64_f64(value[i]), scalar_cast(DTYPE_I64, DTYPE_F64, v).i);
+        assert_int_equal(to_u32_f64(value[i]), scalar_cast(DTYPE_U32, DTYPE_F64, v).i);
+        assert_int_equal((int64_t)to_u64_f64(value[i]), scalar_cast(DTYPE_U64, DTYPE_F64, v).i);
+        assert_int_equal(to_int_f64(value[i], -128, 127), scalar_cast(DTYPE_I8, DTYPE_F64, v).i);
+        assert_int_equal(to_int_f64(value[i], 0, 255), scalar_cast(DTYPE_U8, DTYPE_F64, v).i);
+        assert_int_equal(to_int_f64(value[i], -8, 7), scalar_cast(DTYPE_I4, DTYPE_F64, v).i);
+        for (int step = -1; step <= 1; step++) {          /* the floats around it */
+            float x = (float)value[i];
+            x = step ? nextafterf(x, step < 0 ? -INFINITY : INFINITY) : x;
+            v.f = (double)x;
+            assert_int_equal(to_i32(x), scalar_cast(DTYPE_I32, DTYPE_F64, v).i);
+            assert_int_equal(to_i64(x), scalar_cast(DTYPE_I64, DTYPE_F64, v).i);
+            assert_int_equal(to_u32(x), scalar_cast(DTYPE_U32, DTYPE_F64, v).i);
+            assert_int_equal((int64_t)to_u64(x), scalar_cast(DTYPE_U64, DTYPE_F64, v).i);
+            assert_int_equal(to_int(x, -128, 127), scalar_cast(DTYPE_I8, DTYPE_F64, v).i);
+            assert_int_equal(to_int(x, 0, 65535), scalar_cast(DTYPE_U16, DTYPE_F64, v).i);
+            assert_int_equal(to_int(x, -32768, 32767), scalar_cast(DTYPE_I16, DTYPE_F64, v).i);
+        }
     }
 }
 
