@@ -58,11 +58,14 @@ const char *stem_of_parameter(const struct function *f, int i)
 
 /* --------------------------------------------------------------------------------- accumulators */
 
-/* The op that updates an accumulator, from its first ASSIGN. */
+/* The op that updates an accumulator, from its first ASSIGN; a dot product of words adds. */
 static enum op acc_op(struct uop *const *linear, int n, const struct uop *acc)
 {
     for (int i = 0; i < n; i++) {
         const struct uop *u = linear[i];
+        if (u->op == OP_ASSIGN && u->src[0] == acc && u->lanes == 1 &&
+            uop_is_intrinsic(u->src[1], INTRINSIC_DOT))
+            return OP_ADD;
         if (u->op == OP_ASSIGN && u->src[0] == acc)
             return (u->src[1]->op == OP_CAST ? u->src[1]->src[0] : u->src[1])->op;
     }

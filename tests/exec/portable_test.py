@@ -454,4 +454,18 @@ def no_calls(name, compiler, flags, instruction):
 for name, (compiler, flags, instruction) in PROCESSORS.items():
     suite.add(f"a square root calls nothing: {name}", no_calls, name, compiler, flags, instruction)
 
+
+@suite.case("no double on a Cortex-M4, whose unit has none, even at -O0")
+def no_double():
+    here("arm-none-eabi-gcc", "arm-none-eabi-nm")
+    for name in ("image", "quantized"):
+        for cpu in ("generic", "cortex-m4"):
+            folder = emitted(name, f"--cpu={cpu}")
+            for level in ("-O0", "-O2"):
+                T.must(T.run(["arm-none-eabi-gcc", *M4F, level, "-c", "net.c", "-o", "net.o"], cwd=folder, timeout=120))
+                said = T.must(T.run(["arm-none-eabi-nm", "-u", folder / "net.o"])).out.decode()
+                calls = set(re.findall(r"U (\S+)", said)) - {"memset", "memcpy", "memmove", "copysignf"}
+                expect("memset" in said and not calls, f"{name}, --cpu={cpu}, {level}: {sorted(calls)}")
+
+
 suite.main()
