@@ -1,5 +1,6 @@
 /* cmd_train.c - tgc train: trains, writes the model, says on standard output what it came to. */
 #include "cli/cli.h"
+#include "runtime/ranks/ranks.h"
 
 /* DEBUG=2: each kernel's least time of a step. `user`: struct kernel_times */
 static void hook(void *user, struct tgc *t, struct instance *p)
@@ -28,6 +29,8 @@ enum exit_status cmd_train(struct tgc *t, const struct options *o)
     struct text x = {.t = t};
     struct kernel_times times;
     struct train_watch watch = {&times, hook, begin, end, print};
+    if (ranks_launched() > 1)           /* what several ranks say is not mixed within a line */
+        setvbuf(stderr, NULL, _IOLBF, BUFSIZ);
     if (!train_model(t, o, o->debug >= 2 ? &watch : NULL, &e))
         return EXIT_FAILED;
     if (!e.is_told)

@@ -117,7 +117,7 @@ SUITES = [
     ("types", "tests/onnx/types_test.py", 600, 1800, 22, "frontend/onnx/operators frontend/onnx/schema frontend/onnx/lower_"),
     ("images", "tests/onnx/image_test.py", 300, 300, 4, "frontend/onnx/lower_sample.c runtime/host/"),
     ("train", "tests/train/train_test.py", 300, 600, 20, "frontend/train/ lib/train lib/option_training.c cli/cmd_train.c runtime/loader/"),
-    ("ranks", "tests/train/ranks_test.py", 300, 1200, 20, "frontend/train/ lib/train runtime/ranks/"),
+    ("ranks", "tests/train/ranks_test.py", 400, 2400, 30, "frontend/train/ lib/train runtime/ranks/ runtime/train_main.c backends/program/training_ranks.c"),
     ("parity", "tests/train/parity_test.py", 300, 3600, 10, "frontend/train/ lib/train frontend/gradient frontend/library_rnn.c frontend/library_norm.c"),
     ("gradient", "tests/onnx/gradient_test.py", 600, 600, 8, "frontend/onnx/lower_gradient.c frontend/library_gradient.c frontend/gradient"),
     ("gradient-points", "tests/onnx/gradient_points_test.py", 300, 300, 2, "frontend/onnx/lower_gradient.c frontend/library_gradient.c frontend/gradient"),

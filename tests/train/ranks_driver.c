@@ -140,7 +140,7 @@ static bool work(struct ranks *r, size_t n)
 
 int main(int argc, char **argv)
 {
-    struct ranks r = {.size = 1, .timeout = 2};
+    struct ranks r = {.size = 1, .timeout = 60};
     const int launched = ranks_launched();
     if (argc < 4)
         return 2;
@@ -149,6 +149,7 @@ int main(int argc, char **argv)
         return 1;
     }
     if (strcmp(argv[1], "lose") == 0) {
+        r.timeout = 2;
         exchange = r.exchange;
         how = argv[4];
         countdown = r.rank == r.size - 1 ? atoi(argv[3]) : -1;
