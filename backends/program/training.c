@@ -254,11 +254,6 @@ static uint64_t identity_of(const struct program *p, enum state_block block)
                                     : x->identity;
 }
 
-size_t training_place_in_block(const struct schedule *s, const struct state *st)
-{
-    return st->place[0] - s->block_at[st->in->port.block];
-}
-
 static void write_rows(struct program *p, enum state_block block, struct text *out)
 {
     int n = 0;

@@ -6,6 +6,11 @@
  */
 #include "backends/program/program.h"
 
+size_t training_place_in_block(const struct schedule *s, const struct state *st)
+{
+    return st->place[0] - s->block_at[st->in->port.block];
+}
+
 /* Without weights of samples a rank's loss is a mean, and so is that of all. */
 static bool is_mean(const struct program *p)
 {
