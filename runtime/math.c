@@ -510,7 +510,7 @@ static double atan2_f64(double y, double x)
         r = a == 0 ? 0 : 0.78539816339744828;
     else
         r = a > b ? atan_f64(b / a) : 1.5707963267948966 - atan_f64(a / b);
-    return copysign(signbit(x) ? 3.1415926535897931 - r : r, y);
+    return copysign(copysign(1.0, x) < 0 ? 3.1415926535897931 - r : r, y);
 }
 
 //@ asin_f64 atan2_f64 sqrt_f64
@@ -590,7 +590,7 @@ static double pow_f64(double x, double y)
     } else {
         r = exp_f64(y * log_f64(a));
     }
-    return odd && signbit(x) ? -r : r;
+    return odd && copysign(1.0, x) < 0 ? -r : r;
 }
 
 //@ mod_f64

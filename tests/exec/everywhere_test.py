@@ -175,6 +175,18 @@ def macos(form, place):
         expect(size > 1 << 20, f"{compiler}: {found}")
 
 
+def objects():
+    """Windows on ARM64 and on 32-bit x86: objects, which nothing here runs."""
+    foreign.need("clang-19")
+    if not MINGW_HEADERS.exists():
+        raise Skip("mingw-w64-common is not here")
+    folder = emit(SCRATCH / "windows-objects", MODELS / "mnist_cnn.tg", "--threads=4", "--weights=incbin")
+    for triple, machine, *flags in (("aarch64-w64-mingw32", 0xaa64), ("i686-w64-mingw32", 0x14c, "-msse2"), ("x86_64-w64-mingw32", 0x8664)):
+        build(folder, f"{triple}.o", ("clang-19", f"--target={triple}", "-isystem", MINGW_HEADERS), "-O1", "-c", "-DNET_MAIN", *flags)
+        data = (folder / f"{triple}.o").read_bytes()
+        expect(int.from_bytes(data[:2], "little") == machine, f"{triple}: an object for machine {data[:2].hex()}")
+
+
 def node(case, told, folder):
     """One of the onnx package's tests, as WebAssembly: with vectors or without, by its name."""
     foreign.need_wasi()
@@ -210,6 +222,7 @@ for key, system in SYSTEMS.items():
         suite.add(f"{key}: --weights={form}", weights, system, form, slow=(key, form) != ("wasi", "file"))
     suite.add(f"{key}: threads", threads, system, slow=key not in ("wasi", "musl"))
 suite.add("windows: names of files", names, slow=True)
+suite.add("windows: objects for other processors", objects, slow=True)
 suite.add("windows: what Microsoft's compiler takes", microsoft)
 for form, place in (("string", ()), ("incbin", ()), ("incbin", ("__DATA", "__weights")), ("string", ("__DATA", "__weights"))):
     suite.add(f"macos: --weights={form} {','.join(place)}".strip(), macos, form, place, slow=form == "string")
