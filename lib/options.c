@@ -300,6 +300,10 @@ static bool check_wasm(struct parser *p)
         return usage(
             p, "'.wasm' is for --triple=wasm32-wasi or wasm32-unknown-unknown, and not %.200s",
             o->triple);
+    const isa_set its = 1u << ISA_GENERIC | 1u << ISA_SIMD128;
+    if (o->processor || (o->isa && o->isa != isa_all() && (o->isa & ~its)))
+        return usage(p, "--cpu=%.100s is no processor of '.wasm': auto, simd128 and generic are",
+                     o->architectures);
     if (o->threads > 1)
         return usage(p, "'.wasm' has one thread; --threads=%d is for other outputs", o->threads);
     return true;

@@ -220,7 +220,8 @@ def refusals():
     folder = T.scratch(SCRATCH / "refusals")
     for status, text, words in (
             (2, "wasm32-unknown-unknown", ["--triple=aarch64-linux-gnu"]), (2, "wasm32-unknown-unknown", ["--triple=wasm64-wasi"]),
-            (2, "--target=clang", ["--target=llvm"]), (2, "--target=clang", ["--target=cuda"]), (2, "one thread", ["--threads=4"])):
+            (2, "--target=clang", ["--target=llvm"]), (2, "--target=clang", ["--target=cuda"]), (2, "one thread", ["--threads=4"]),
+            (2, "simd128", ["--cpu=avx2"]), (2, "simd128", ["--cpu=apple-a14"])):
         done = T.run([TGC, MODELS / "mlp.tg", "-o", folder / "m.wasm", *words])
         expect(done.status == status and text in done.err, f"{words}: {done.describe()}")
     need()
