@@ -1,11 +1,15 @@
-/* split_sums.c - split-K by two kernels, on devices: long sums of products with few results become
- * partial sums in parallel, and a kernel that adds them.
+/* split_sums.c - split-K by two kernels: long sums of products with few results become partial
+ * sums, and a kernel that adds them.
  *
  *      y[m, n] = sum over k  x[m, k] * w[k, n]
  *  ->  part[s, m, n] = sum over k < K/S  x[m, s*K/S + k] * w[s*K/S + k, n]     S times the threads
  *      y[m, n] = sum over s  part[s, m, n]                                     a kernel of its own
  *
- * The order of additions depends on the device's row alone, so results are equal from run to run;
+ * On processors for the caches' sake: a gradient by a convolution's weights reads both of its
+ * operands once for each tile of few results, of all pixels of all images. Parts of them stay in
+ * the cache while all tiles are computed. Known weights, which are packed, are not split.
+ *
+ * On devices for their threads. The order of additions depends on the device's row alone, so results are equal from run to run;
  * there are no atomics. The cost model chooses the split factor, by the models of the tiles, matrix
  * instructions included (grid_product.h). It weighs blocks that the device lacks to keep its units
  * busy against the parts' bytes and another launch.
@@ -198,9 +202,113 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
     return uop_reshape(t, uop_reduce(t, OP_ADD, part, 1), u->dim, u->ndim);
 }
 
+/* ------------------------------------------------------------------------------------- processors */
+
+/* Parts along up to two of the sum's axes, outermost first. */
+struct cached { int axis[2]; int64_t parts[2]; int n; };
+
+/* The least divisor of n that is `least` or more. */
+static int64_t divisor_from(int64_t n, int64_t least)
+{
+    int64_t by = least < n ? least : n;
+    while (n % by)
+        by++;
+    return by;
+}
+
+/* Cuts the sum's axes until it has that many parts. */
+static int64_t cut_axes(const struct contraction *c, int64_t parts, struct cached *to)
+{
+    int64_t n = 1;
+    to->n = 0;
+    for (int a = 0; a < c->product->ndim && to->n < 2 && n < parts; a++) {
+        const struct uop *size = c->product->dim[a];
+        if (!contraction_is_reduced(c, a) || size->op != OP_CONST || size->arg.i < 2)
+            continue;
+        int64_t by = divisor_from(size->arg.i, (parts + n - 1) / n);
+        to->axis[to->n] = a;
+        to->parts[to->n++] = by;
+        n *= by;
+    }
+    return n;
+}
+
+/* The parts of which each fits the L2, where all of the operands are more than a core's share of
+ * the L3, and partial sums are few beside what tiles read. n 0: none. */
+static struct cached choose_cached(struct tgc *t, const struct contraction *c)
+{
+    enum { ROWS = 8, COLUMNS = 32, TRAFFIC_SHARE = 16 };     /* of a tile */
+    const struct machine *m = machine_of(t);
+    struct cached none = {.n = 0}, found;
+    double size = (double)dtype_nbytes(DTYPE_F32), results = value_nelem(c->sum), nbytes = 0;
+    for (int k = 0; k < 2; k++) {
+        double n = value_nelem(c->factor[k].base);
+        if (c->factor[k].standing != STREAMED || n < 2 * results)
+            return none;
+        nbytes += size * n;
+    }
+    double traffic = size * value_nelem(c->product) * (1.0 / ROWS + 1.0 / COLUMNS);
+    double cache = m->level[LEVEL_L2].nbytes / 2;
+    if (nbytes < m->level[LEVEL_L3].nbytes / 4 || contraction_extent(c, ROLE_ROW) < ROWS ||
+        contraction_extent(c, ROLE_COLUMN) < ROWS)
+        return none;
+    int64_t parts = cut_axes(c, (int64_t)(nbytes / cache) + 1, &found);
+    return 2 * size * results * (double)parts < traffic / TRAFFIC_SHARE ? found : none;
+}
+
+/* How often each value is read: NULL once, itself more often. */
+static struct uop_map *count_uses(struct tgc *t, struct graph *g)
+{
+    int nroot, n;
+    struct uop **root = graph_roots(t, g, &nroot), **order = uop_toposort(t, root, nroot, &n);
+    struct uop_map *seen = MEM_NEW(t, struct uop_map), *many = MEM_NEW(t, struct uop_map);
+    *seen = *many = (struct uop_map){.t = t};
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < order[i]->nsrc; k++) {
+            struct uop *v = order[i]->src[k];
+            map_set(map_get(seen, v) ? many : seen, v, v);
+        }
+    return many;
+}
+
+/* The factor; stored, if it is elementwise and for this sum alone: else each part's kernel would
+ * compute it, channel by channel. */
+static struct uop *stored_factor(struct tgc *t, const struct uop_map *many, const struct factor *f)
+{
+    struct uop *base = f->base;
+    if (!op_is_elementwise(base->op) || map_get(many, base))
+        return f->value;
+    base = uop_new(t, OP_CONTIGUOUS, base->dtype, &base, 1, (union arg){0});
+    return uop_substitute(t, f->value, f->base, base);
+}
+
+static struct uop *rewrite_cached(struct tgc *t, void *ctx, struct uop *u)
+{
+    struct contraction c;
+    if (u->dtype != DTYPE_F32 || u->ndim + 2 > MAX_RANK || !contraction_find(t, u, MOVES_ANY, &c))
+        return NULL;
+    struct uop *factor[2] = {c.product->src[0], c.product->src[1]};
+    struct cached by = choose_cached(t, &c);
+    if (!by.n || factor[0]->ndim != c.product->ndim || factor[1]->ndim != c.product->ndim ||
+        softmax_is_weight(factor[0]) || softmax_is_weight(factor[1]))
+        return NULL;
+    for (int k = 0; k < 2; k++)
+        factor[k] = stored_factor(t, ctx, &c.factor[k]);
+    for (int i = 0; i < by.n; i++)
+        for (int k = 0; k < 2; k++)
+            factor[k] = tensor_in_parts(t, factor[k], by.axis[i] + i, by.parts[i]);
+    struct uop *product = tensor_binary(t, OP_MUL, factor[0], factor[1]);
+    struct uop *part = uop_reduce(t, OP_ADD, product, c.reduced << by.n);
+    part = uop_new(t, OP_CONTIGUOUS, part->dtype, &part, 1, (union arg){0});
+    part = uop_reduce(t, OP_ADD, part, (1u << by.n) - 1);
+    return uop_reshape(t, part, u->dim, u->ndim);
+}
+
 bool pass_split_sums(struct tgc *t, struct graph *g)
 {
     if (device_has_grid(t))
         graph_rewrite(t, g, rewrite, NULL);
+    else
+        graph_rewrite(t, g, rewrite_cached, count_uses(t, g));
     return true;
 }

@@ -140,10 +140,11 @@ static bool is_of_kernel(const struct uop *u)
 static void order_sum(struct ordering *o, const struct uop *sum, struct uop *top)
 {
     int before = o->n;
+    const struct uop *part = sum->src[0]->op == OP_CONTIGUOUS ? sum->src[0] : sum, *u;
     order_root(o, top);
     struct summed s = {.begin = o->n - 1, .end = o->n};
-    while (s.begin > before &&
-           (is_of_kernel(o->order[s.begin - 1]) || o->order[s.begin - 1] == sum))
+    while (s.begin > before && (u = o->order[s.begin - 1], is_of_kernel(u) || u == sum ||
+                                                               u == part || u == part->src[0]))
         s.begin--;
     VEC_PUSH(o->p->t, o->sum, o->nsum, o->cap_sum, s);
 }
@@ -464,7 +465,7 @@ static struct uop **order_early(struct ordering *o)
         const struct summed *s = &o->sum[k];
         int ready = s->old ? INT_MAX : ready_place(&m, s);
         for (int i = s->begin; i < s->end && ready < s->begin; i++)
-            m.at[i] = ready;
+            m.at[i] = o->order[i]->op == OP_CONST ? 0 : ready;     /* others may take it, too */
         if (s->old && !stays)
             update_early(&m, s);
     }
