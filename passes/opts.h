@@ -33,12 +33,15 @@ struct opts { struct opt *v; int n; size_t cap; };
 
 struct kernel;
 struct variant;
+/* Why a list of opts is not legal. op: of the one that was refused; OPT_COUNT: the list as a
+ * whole. */
+struct refusal { enum opt_op op; const char *why; };
 /* Applies the opts in order to the AST of the variant, or of the kernel if v is NULL, and appends
- * them to its list. false: one is not legal; *why says the reason, and nothing has changed.
+ * them to its list. false: they are not legal; *refusal says why, and nothing has changed.
  * Neighbouring opts of one nest are one substitution, so a list costs less than its opts one by
  * one. needs: a verified AST, not linearized. breaks: the kernel's list of buffers. */
 bool opt_apply(struct tgc *t, struct kernel *k, struct variant *v, const struct opt *opt, int n,
-               const char **why);
+               struct refusal *refusal);
 /* Applies opts that are known to be legal; a refusal is a bug of tgc. */
 void opt_must(struct tgc *t, struct kernel *k, struct variant *v, const struct opt *opt, int n);
 /* The `number` of a part: how many uops of its op the store has before it, sources first. */

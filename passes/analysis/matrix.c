@@ -210,11 +210,12 @@ static bool find_panel_tile(struct tgc *t, struct uop *load, enum matrix_coordin
     const int64_t columns = tile->along_k ? r->size[MATRIX_K] : l.in_panel;
     struct uop *at = panels_in_order(t, &l, tile->offset),
                *in_row = sym_mod(t, at, uop_int(t, columns)),
-               *of_eight = sym_mod(t, sym_div(t, at, uop_int(t, l.in_panel)),
-                                   uop_int(t, PANEL_ROWS));
+               *of_eight =
+                   sym_mod(t, sym_div(t, at, uop_int(t, l.in_panel)), uop_int(t, PANEL_ROWS));
     tile->offset = at;
     tile->stride = l.in_panel;
-    return (tile->along_k || (l.in_panel * 2 == PANEL_ROW_NBYTES && r->size[side] % columns == 0)) &&
+    return (tile->along_k ||
+            (l.in_panel * 2 == PANEL_ROW_NBYTES && r->size[side] % columns == 0)) &&
            uop_const_int(in_row, &rest) && rest == 0 && uop_const_int(of_eight, &rest) && rest == 0;
 }
 

@@ -352,14 +352,15 @@ static void list_within(struct opt_list *l, struct tgc *t, const struct kernel *
         list_add(l, OPT_FIRST, -1)->n = threads;
 }
 
-bool grid_apply(struct tgc *t, struct kernel *k, const struct opt_list *of, int threads,
-                int lanes)
+bool grid_apply(struct tgc *t, struct kernel *k, const struct opt_list *of, int threads, int lanes,
+                struct refusal *refusal)
 {
     int nstore = k->ast->nsrc, n = 0, ndim = 0;
     int64_t size[GRID_RANK];
     struct opt_list *l = scratch_array(t, (size_t)nstore, sizeof *l), own;
     struct opt *opt = scratch_array(t, (size_t)nstore * (LIST_MAX + GRID_RANK), sizeof *opt);
-    const char *why = "there is no such loop";
+    struct refusal own_refusal, *why = refusal ? refusal : &own_refusal;
+    *why = (struct refusal){OPT_COUNT, "there is no such loop"};
     if (!of) {
         list_each(&own, t, k, grid_main_store(t, k), lanes);
         of = &own;
@@ -382,11 +383,11 @@ bool grid_apply(struct tgc *t, struct kernel *k, const struct opt_list *of, int 
         for (int d = count_grid(&l[i]); d < count_grid(of); d++)
             opt[n++] =
                 (struct opt){.op = OPT_ALONE, .store = i + (i > of->store ? count_more(of) : 0)};
-    if (n > 0 && opt_apply(t, k, NULL, opt, n, &why))
+    if (n > 0 && opt_apply(t, k, NULL, opt, n, why))
         return true;
     if (t->debug >= 3)
         fprintf(stderr, "grid: %s: not by %s%s: %s\n", k->name, threads ? "blocks" : "places",
-                lanes > 1 ? " of vectors" : "", why);
+                lanes > 1 ? " of vectors" : "", why->why);
     return false;
 }
 
@@ -497,7 +498,7 @@ static bool grid_each(struct tgc *t, struct kernel *k, int lanes)
     if (lanes > 1)
         cut_vectors(t, &trial, grid_main_store(t, k), lanes);
     join_loops(t, &trial, grid_main_store(t, &trial), lanes);
-    if (!grid_apply(t, &trial, NULL, 0, lanes))
+    if (!grid_apply(t, &trial, NULL, 0, lanes, NULL))
         return false;
     *k = trial;
     return true;

@@ -93,9 +93,10 @@ bool grid_repeats(struct tgc *t, struct uop *store, const struct uop *r);
 
 /* Applies the list to its store. NULL: the main store gets one grid index per element. The kernel's
  * other stores follow into the same grid, in blocks of `threads` if that is not 0, with vectors of
- * `lanes` where they fit. false: refused, nothing has changed. */
-bool grid_apply(struct tgc *t, struct kernel *k, const struct opt_list *of, int threads,
-                int lanes);
+ * `lanes` where they fit. false: refused, for the reason *refusal if that is not NULL; nothing has
+ * changed. */
+bool grid_apply(struct tgc *t, struct kernel *k, const struct opt_list *of, int threads, int lanes,
+                struct refusal *refusal);
 
 /* grid_tile.c: a sum of products as blocks of tiles, without matrix instructions. Tries the cost
  * model's tiles from number `first` on, best first, until one is not refused. false: none was

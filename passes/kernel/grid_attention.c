@@ -371,7 +371,7 @@ static bool apply_shape(struct tgc *t, struct kernel *k, const struct shape *x)
     struct kernel trial = *k;
     struct opt_list l;
     int n = 1, common, products = 0;
-    const char *why = "there are no such loops";
+    struct refusal refusal;
     trial.ast = online_blocks(t, k->ast, &x->of);
     if (!trial.ast || (common = attention_common(trial.ast)) == 0)
         return false;
@@ -394,9 +394,9 @@ static bool apply_shape(struct tgc *t, struct kernel *k, const struct shape *x)
         for (int j = 0; j < l.n; j++)
             opt[n++] = l.opt[j];
     }
-    bool ok = opt_apply(t, &trial, NULL, opt, n, &why);
+    bool ok = opt_apply(t, &trial, NULL, opt, n, &refusal);
     if (!ok && t->debug >= 3)
-        fprintf(stderr, "grid: %s: not by blocks of keys: %s\n", k->name, why);
+        fprintf(stderr, "grid: %s: not by blocks of keys: %s\n", k->name, refusal.why);
     if (ok)
         *k = trial;
     return ok;

@@ -557,7 +557,7 @@ static bool apply_copies(struct tgc *t, struct kernel *k, const struct tiling *s
                                  is_direct(s),
                                  s->panels};
     struct online_shape shape = {(int)rows_of(s), 1, (int)s->keys, true, &tiles};
-    const char *why = "there are no such loops";
+    struct refusal refusal = {OPT_COUNT, "there are no such loops"};
     int n = 1;
     trial.ast = online_blocks(t, k->ast, &shape);
     if (!trial.ast)
@@ -565,10 +565,10 @@ static bool apply_copies(struct tgc *t, struct kernel *k, const struct tiling *s
     kernel_describe(t, &trial);
     struct opt *opt = scratch_array(t, (size_t)trial.ast->nsrc * (LIST_MAX + 2) + 1, sizeof *opt);
     opt[0] = (struct opt){.op = OPT_SHARE_SCRATCH};
-    bool ok = list_stores(t, &trial, s, opt, &n) && opt_apply(t, &trial, NULL, opt, n, &why);
+    bool ok = list_stores(t, &trial, s, opt, &n) && opt_apply(t, &trial, NULL, opt, n, &refusal);
     if (!ok && t->debug >= 3)
         fprintf(stderr, "grid: %s: not by tiles of %s: %s\n", k->name, s->by[SCORES].row->text,
-                why);
+                refusal.why);
     if (ok)
         *k = trial;
     note_applied(t, s, ok);

@@ -243,7 +243,7 @@ static void list_parts(struct opt_list *l, const struct matrix_choice *c,
 }
 
 static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct matrix_choice *c,
-                        const struct wave_tile *w)
+                        const struct wave_tile *w, struct refusal *refusal)
 {
     struct opt_list l, behind;
     struct kernel trial = c->s->k;
@@ -312,36 +312,58 @@ static bool apply_waves(struct tgc *t, struct kernel *k, int store, const struct
         add_of_sum(&l, OPT_WARP_SPECIALIZE, number, 0)->n = w->producers;
     if (two)
         list_second(&l, &behind, c, w);
-    if (l.failed || !grid_apply(t, &trial, &l, (int)wave_threads(c, w), 1))
+    *refusal = (struct refusal){OPT_COUNT, "it has too many loops"};
+    if (l.failed || !grid_apply(t, &trial, &l, (int)wave_threads(c, w), 1, refusal))
         return false;
     *k = trial;
     return true;
 }
 
-/* If a schedule is refused, retries without its optional parts, alone and in combination: boxes of
- * the epilogue, producer warps, persistence, the staged epilogue, clusters. */
+/* What a schedule can do without: boxes of the epilogue, producer warps, persistence, the staged
+ * epilogue, clusters; the opt that makes it. */
+enum part { BOXES, PRODUCERS, BLOCKS, STAGED, CLUSTER, PARTS };
+static const enum opt_op makes_part[PARTS] = {
+    OPT_BULK_EPILOGUE, OPT_WARP_SPECIALIZE, OPT_PERSISTENT, OPT_STAGE_EPILOGUE,
+    OPT_CLUSTER_MULTICAST};
+
+static bool has_part(const struct wave_tile *w, enum part part)
+{
+    const bool has[PARTS] = {w->boxes, w->producers > 0, w->blocks > 0, w->staged,
+                             wave_cluster(w) > 1};
+    return has[part];
+}
+
+/* Leaves out the part whose opt was refused; for other opts, and for the list as a whole, the first
+ * of those that the schedule has. false: it has none. */
+static bool drop_part(struct wave_tile *w, enum opt_op refused)
+{
+    int part = 0;
+    while (part < PARTS && !(has_part(w, part) && makes_part[part] == refused))
+        part++;
+    for (part %= PARTS; part < PARTS && !has_part(w, part);)
+        part++;
+    switch (part) {
+    case STAGED: w->staged = false;  /* fall through */
+    case BOXES: w->boxes = false; break;
+    case PRODUCERS: w->producers = 0; break;
+    case BLOCKS: w->blocks = 0; break;
+    case CLUSTER: w->cluster[0] = w->cluster[1] = 1; break;
+    default: return false;
+    }
+    return true;
+}
+
+/* Applies the schedule, if need be without parts that are refused. */
 static bool apply_less(struct tgc *t, struct kernel *k, int store, const struct wave_tile *w)
 {
-    enum { BOXES = 1, PRODUCERS = 2, BLOCKS = 4, STAGED = 8, CLUSTER = 16, ALL = 32 };
-    const int has = (w->boxes ? BOXES : 0) | (w->producers ? PRODUCERS : 0) |
-                    (w->blocks > 0 ? BLOCKS : 0) | (w->staged ? STAGED : 0) |
-                    (wave_cluster(w) > 1 ? CLUSTER : 0);
-    struct wave_tile other = *w;
-    for (int less = 0; less < ALL; less++) {
-        other.staged = !(less & STAGED) && w->staged;
-        other.boxes = !(less & BOXES) && w->boxes && other.staged;
-        other.producers = less & PRODUCERS ? 0 : w->producers;
-        other.blocks = less & BLOCKS ? 0 : w->blocks;
-        other.cluster[0] = less & CLUSTER ? 1 : w->cluster[0];
-        other.cluster[1] = less & CLUSTER ? 1 : w->cluster[1];
-        if (less & ~has)
-            continue;
-        bool done = apply_waves(t, k, store, w->of, &other);
-        compare_applied(t, &other, done);
-        if (done)
-            return true;
-    }
-    return false;
+    struct wave_tile less = *w;
+    struct refusal refusal;
+    bool done;
+    do {
+        done = apply_waves(t, k, store, w->of, &less, &refusal);
+        compare_applied(t, &less, done);
+    } while (!done && drop_part(&less, refusal.op));
+    return done;
 }
 
 /* If bulk copies are refused because something is no box, retries with asynchronous copies by the

@@ -266,7 +266,7 @@ static bool apply_rows(struct tgc *t, struct kernel *k, int at, const struct row
         list_add(&l, OPT_ITEM, LOOP_COLUMN_ITEMS);
     else
         list_add(&l, OPT_FIRST, -1)->n = threads;
-    if (l.failed || !grid_apply(t, &trial, &l, threads, 1))
+    if (l.failed || !grid_apply(t, &trial, &l, threads, 1, NULL))
         return false;
     grid_share_sums(t, &trial, at, threads);
     *k = trial;

@@ -249,7 +249,7 @@ bool grid_slices(struct tgc *t, struct kernel *k, int at)
     list_slice(&l, t, &x, &b, items);
     grid_place_stages(&l, t, x.store);
     list_grid(&l, tag, size, n);
-    if (l.failed || !grid_apply(t, &trial, &l, (int)(b.groups * b.columns), 1))
+    if (l.failed || !grid_apply(t, &trial, &l, (int)(b.groups * b.columns), 1, NULL))
         return compare_refuse_last(t, SCHEDULE_SLICES);
     grid_share_sums(t, &trial, at, (int)(b.groups * b.columns));
     *k = trial;

@@ -440,7 +440,7 @@ static bool apply_tile(struct tgc *t, struct kernel *k, int store, const struct 
     if (b->local)
         list_copies(&l, x, b);
     int threads = (int)(rows.items * columns.items);
-    if (l.failed || !grid_apply(t, &trial, &l, threads > 1 ? threads : 0, 1))
+    if (l.failed || !grid_apply(t, &trial, &l, threads > 1 ? threads : 0, 1, NULL))
         return false;
     *k = trial;
     return true;

@@ -282,7 +282,7 @@ static bool apply(struct tgc *t, struct kernel *k, int store, const struct trans
     list_epilogue(&second, &out, LOOP_ROW, b->rows, LOOP_COLUMN, b->columns, b->threads,
                   LOOP_COLUMN_CHUNKS);
     append(&l, &second);
-    if (l.failed || !grid_apply(t, &trial, &l, (int)b->threads, 1))
+    if (l.failed || !grid_apply(t, &trial, &l, (int)b->threads, 1, NULL))
         return false;
     *k = trial;
     return true;

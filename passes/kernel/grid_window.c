@@ -117,7 +117,7 @@ bool grid_windows(struct tgc *t, struct kernel *k, int store)
     struct opt *terms = list_add(&l, OPT_VECTOR_LOAD, -1);
     terms->of = OF_SUM, terms->number = opt_number(t, s, m.reduce), terms->axis = w.tap - 1;
     terms->n = range_fixed_size(m.reduce->src[w.tap]);
-    if (l.failed || !grid_apply(t, &trial, &l, 0, 1))
+    if (l.failed || !grid_apply(t, &trial, &l, 0, 1, NULL))
         return compare_refuse_last(t, SCHEDULE_WINDOWS);
     *k = trial;
     return true;

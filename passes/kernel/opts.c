@@ -410,7 +410,7 @@ static bool is_fit_for_blocks(struct work *w)
 }
 
 static bool apply_all(struct tgc *t, struct kernel *k, struct variant *v, const struct opt *opt,
-                      int n, const char **why)
+                      int n, struct refusal *refusal)
 {
     struct opts *noted = v ? &v->opts : &k->opts;
     struct mem_mark mark = scratch_mark(t);
@@ -444,8 +444,8 @@ static bool apply_all(struct tgc *t, struct kernel *k, struct variant *v, const 
         k->scratch = scratch;
         k->nscratch = nscratch;
         compare_note(t, refused, w->why);
-        if (why)
-            *why = w->why;
+        if (refusal)
+            *refusal = (struct refusal){refused ? refused->op : OPT_COUNT, w->why};
     }
     scratch_release(t, mark);
     return ok;
@@ -462,21 +462,21 @@ static const char *list_text(struct tgc *t, const struct opt *opt, int n)
 }
 
 bool opt_apply(struct tgc *t, struct kernel *k, struct variant *v, const struct opt *opt, int n,
-               const char **why)
+               struct refusal *refusal)
 {
     if (t->limit && !limit_takes(t, "pass %s, kernel '%s': %s", t->limit->pass, k->name,
                                  list_text(t, opt, n))) {
-        if (why)
-            *why = "TGC_OPT_LIMIT";
+        if (refusal)
+            *refusal = (struct refusal){OPT_COUNT, "TGC_OPT_LIMIT"};
         return false;
     }
-    return apply_all(t, k, v, opt, n, why);
+    return apply_all(t, k, v, opt, n, refusal);
 }
 
 /* No step of its own: who asks has no other way. */
 void opt_must(struct tgc *t, struct kernel *k, struct variant *v, const struct opt *opt, int n)
 {
-    const char *why;
-    if (!apply_all(t, k, v, opt, n, &why))
-        TGC_BUG(t, "%s: %s: %s", k->name, list_text(t, opt, n), why);
+    struct refusal refusal;
+    if (!apply_all(t, k, v, opt, n, &refusal))
+        TGC_BUG(t, "%s: %s: %s", k->name, list_text(t, opt, n), refusal.why);
 }

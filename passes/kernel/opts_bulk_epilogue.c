@@ -53,7 +53,8 @@ static bool is_box(struct work *w, const struct uop *store)
     struct uop *valid = store_first_range(store) == 4 ? store->src[3] : NULL;
     if (!item || !box_is_of_first(valid, item))
         return work_refuse(w, "the block's first thread alone must run the store");
-    return box_read_store(w->t, store, valid, item, loop, n, false, &box, &why) || work_refuse(w, why);
+    return box_read_store(w->t, store, valid, item, loop, n, false, &box, &why) ||
+           work_refuse(w, why);
 }
 
 bool apply_bulk_epilogue(struct work *w, const struct opt *opt)

@@ -134,6 +134,7 @@ bool opts_choice_replay(struct opts_choice *c, int *end)
     struct tgc *t = c->t;
     struct tuned *by = tune_find(t, c->of.taken.kind, c->of.taken.key, c->of.taken.isa);
     const char *why = NULL;
+    struct refusal refusal;
     struct kernel k = *c->k;
     struct variant v = c->v ? *c->v : (struct variant){0};
     int n = 1, nstore = ast_of(c)->nsrc;
@@ -143,7 +144,9 @@ bool opts_choice_replay(struct opts_choice *c, int *end)
     struct opts list = moved(t, by->opts.v, by->opts.n, c->at);
     for (int i = 0; i < by->opts.n && !why; i++)
         why = forbids(c, &by->opts.v[i], &n);
-    if (!why && opt_apply(t, c->k, c->v, list.v, list.n, &why)) {
+    if (!why && !opt_apply(t, c->k, c->v, list.v, list.n, &refusal))
+        why = refusal.why;
+    if (!why) {
         *end = c->at + 1 + ast_of(c)->nsrc - nstore;
         why = rejects(c, *end);
         c->of.by = by;

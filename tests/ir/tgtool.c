@@ -396,8 +396,8 @@ static int find_refused(struct tgc *t, const struct kernel *k, const struct opts
 {
     for (int n = 1; n < list->n; n++) {
         struct kernel trial = *k;
-        const char *why;
-        if (!opt_apply(t, &trial, NULL, list->v, n, &why) && !strcmp(why, reason))
+        struct refusal refusal;
+        if (!opt_apply(t, &trial, NULL, list->v, n, &refusal) && !strcmp(refusal.why, reason))
             return n - 1;
     }
     return list->n - 1;
@@ -408,7 +408,8 @@ static int apply_to_kernel(struct tgc *t, const struct command *c, const struct 
     struct kernel *k = kernel_of(t, text, c->isa);
     struct opts list = {0};
     struct text out = {.t = t}, line = {.t = t};
-    const char *why, *bytes;
+    struct refusal refusal;
+    const char *bytes;
     size_t nbytes;
     if (!(bytes = tg_load(t, c->opts, &nbytes)) || !opts_read(t, c->opts, 1, bytes, nbytes, &list))
         return 1;
@@ -416,9 +417,9 @@ static int apply_to_kernel(struct tgc *t, const struct command *c, const struct 
         fprintf(stderr, "a linear program's loops stay what they are\n");
         return 2;
     }
-    if (!opt_apply(t, k, NULL, list.v, list.n, &why)) {
-        opt_print(&line, &list.v[find_refused(t, k, &list, why)]);
-        fprintf(stderr, "refused: %s: %s\n", line.s, why);
+    if (!opt_apply(t, k, NULL, list.v, list.n, &refusal)) {
+        opt_print(&line, &list.v[find_refused(t, k, &list, refusal.why)]);
+        fprintf(stderr, "refused: %s: %s\n", line.s, refusal.why);
         return 1;
     }
     kernel_verify(t, k->ast, "opts");
@@ -448,7 +449,8 @@ static int program_of_graph(struct tgc *t, const struct command *c, struct graph
     struct text source = {.t = t}, header = {.t = t}, kernels = {.t = t}, ptx = {.t = t};
     o.kernels = cuda ? &kernels : NULL;
     o.device_code = cuda ? &ptx : NULL;
-    const char *why, *bytes;
+    struct refusal refusal;
+    const char *bytes;
     size_t nbytes;
     bool beside;
     if (!(bytes = tg_load(t, c->opts, &nbytes)) ||
@@ -456,8 +458,9 @@ static int program_of_graph(struct tgc *t, const struct command *c, struct graph
         !passes_run_rows(t, &p, pass_at(0)->name, "decide_stacks"))
         return 1;
     struct kernel *k = p.schedule->kernel[0];
-    if (p.schedule->nkernel != 1 || !opt_apply(t, k, NULL, list.v, list.n, &why)) {
-        fprintf(stderr, "refused: %s\n", p.schedule->nkernel != 1 ? "several kernels" : why);
+    if (p.schedule->nkernel != 1 || !opt_apply(t, k, NULL, list.v, list.n, &refusal)) {
+        fprintf(stderr, "refused: %s\n",
+                p.schedule->nkernel != 1 ? "several kernels" : refusal.why);
         return 1;
     }
     for (int i = 0; i < list.n; i++)
