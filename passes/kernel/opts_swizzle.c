@@ -13,8 +13,6 @@
 #include "passes/analysis/nest.h"
 #include "passes/kernel/opts_work.h"
 
-#include <string.h>
-
 /* The copy from which operand number `operand`, counted as STAGE_OPERAND does, is loaded. */
 static struct uop *find_copy(struct work *w, const struct opt *opt, struct uop *sum)
 {
