@@ -337,11 +337,12 @@ static void write_uop(struct writer *w, const struct uop *u)
     if (is_value(u) && w->use[w->position] == 0)
         return;
     writer_leaves(w, u);
-    if (uop_is_tile(u)) {
-        if (w->p->backend->device)
-            matrix_load(w, u);
-        else
-            tiles_write(w, u);
+    if (w->p->backend->device && u->op == OP_LOAD && uop_is_tile(u)) {
+        matrix_load(w, u);
+        return;
+    }
+    if (!w->p->backend->device && uop_is_tile(u)) {
+        tiles_write(w, u);
         return;
     }
     switch (u->op) {

@@ -52,7 +52,7 @@ void emit_uop(struct emit *e, const struct uop *u)
         gpu_matrix_load(e, u);
         return;
     }
-    if (uop_is_tile(u)) {
+    if (!e->gpu && uop_is_tile(u)) {
         emit_tile(e, u);
         return;
     }

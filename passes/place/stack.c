@@ -101,7 +101,7 @@ static void find_pressure(struct stack *s, struct stack_live *live, int64_t *sca
         if (op_class(u->op) == CLASS_LEAF || stack_is_closer(u) || u->op == OP_STORE ||
             (u->op == OP_SPLAT && u->src[0]->op == OP_CONST))
             continue;
-        int64_t size = uop_is_tile(u) ? 0 : u->lanes > 1 ? stack_value_nbytes(u) : 1;
+        int64_t size = stack_is_tile(s->t, u) ? 0 : u->lanes > 1 ? stack_value_nbytes(u) : 1;
         by[2 * i + (u->lanes == 1)] += size;
         by[2 * (end[i] + 1) + (u->lanes == 1)] -= size;
     }
@@ -352,7 +352,7 @@ static int64_t program_nbytes(struct tgc *t, enum isa isa, const struct kernel *
 {
     struct uop **u = without_unread(t, all, &n);
     struct stack s = {.t = t, .u = u, .n = n, .at = {.t = t, .scratch = true}};
-    struct stack_live live = {.widest = stack_widest_vector(u, n), .copies = true};
+    struct stack_live live = {.widest = stack_widest_vector(t, u, n), .copies = true};
     int64_t scalars, values, memory, loops = 0;
     find_scratch(k, u, n, &live);
     stack_find_loops(&s);

@@ -40,7 +40,9 @@ bool stack_is_closer(const struct uop *u); /* the end of a loop or a guard */
 int stack_around(const struct stack *s, int at); /* the loop around it; -1: none */
 int64_t stack_array_nbytes(const struct uop *u); /* of an accumulator with lanes; 0: none */
 int64_t stack_value_nbytes(const struct uop *u);
-int64_t stack_widest_vector(struct uop *const *u, int n);  /* 0: the program is portable */
+/* Whether u is in a processor's tile registers. On devices only loads are tiles. */
+bool stack_is_tile(const struct tgc *t, const struct uop *u);
+int64_t stack_widest_vector(const struct tgc *t, struct uop *const *u, int n);  /* 0: the program is portable */
 bool stack_is_dot(const struct uop *u);  /* products of bytes, four for each lane */
 bool stack_is_function(enum isa isa, const struct uop *u); /* of vectors, inlined */
 /* Constants of the functions that the program calls, as vectors. needs: stack_find_loops() */

@@ -261,7 +261,7 @@ bool stack_carries(struct tgc *t, enum isa isa, struct uop *const *u, int n)
 {
     struct mem_mark mark = scratch_mark(t);
     struct stack s = {.t = t, .u = u, .n = n};
-    bool carries = false, widest = stack_widest_vector(u, n) > 0;
+    bool carries = false, widest = stack_widest_vector(t, u, n) > 0;
     stack_find_loops(&s);
     for (int i = 0; i < n && widest && !carries; i++)
         carries = u[i]->op == OP_RANGE && loop_carries(&s, isa, i);
@@ -372,7 +372,7 @@ bool *stack_find_kept(struct tgc *t, enum isa isa, struct uop *const *u, int n)
     bool *kept = mem_array(t, (size_t)n + 1, sizeof *kept);
     struct mem_mark mark = scratch_mark(t);
     struct stack s = {.t = t, .u = u, .n = n};
-    int64_t widest = stack_widest_vector(u, n);
+    int64_t widest = stack_widest_vector(t, u, n);
     int64_t registers = widest ? isa_register_nbytes(isa) : SCALARS_FEW * WORD_FEW;
     stack_find_loops(&s);
     for (int i = 0; i < n; i++) {

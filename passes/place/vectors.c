@@ -37,11 +37,16 @@ static bool is_lookup(const struct uop *u)
     return uop_is_intrinsic(u, INTRINSIC_LOOKUP) || uop_is_intrinsic(u, INTRINSIC_LOOKUP_I8);
 }
 
-int64_t stack_widest_vector(struct uop *const *u, int n)
+bool stack_is_tile(const struct tgc *t, const struct uop *u)
+{
+    return uop_is_tile(u) && (!t->device || u->dtype != DTYPE_F32 || u->op == OP_LOAD);
+}
+
+int64_t stack_widest_vector(const struct tgc *t, struct uop *const *u, int n)
 {
     int64_t widest = 0;
     for (int i = 0; i < n; i++)
-        if (u[i]->lanes > 1 && !uop_is_tile(u[i]) &&
+        if (u[i]->lanes > 1 && !stack_is_tile(t, u[i]) &&
             (u[i]->dtype == DTYPE_F32 || u[i]->dtype == DTYPE_I32 || is_lookup(u[i])) &&
             stack_value_nbytes(u[i]) > widest)
             widest = stack_value_nbytes(u[i]);
@@ -166,7 +171,7 @@ static int64_t splats_nbytes(const struct stack *s)
     for (int i = 0; i < s->n; i++) {
         const struct uop *u = s->u[i];
         if (u->op != OP_SPLAT || u->src[0]->op != OP_CONST || map_get(&seen, u->src[0]) ||
-            uop_is_tile(u))
+            stack_is_tile(s->t, u))
             continue;
         map_set(&seen, u->src[0], (void *)(uintptr_t)1);
         total += stack_value_nbytes(u);
