@@ -151,6 +151,8 @@ static uint64_t identity_of(const struct search *s, const struct round *r)
     hash_text(&h, getenv("CC") ? getenv("CC") : "");
     hash_text(&h, getenv("TGC_CLANG") ? getenv("TGC_CLANG") : "");
     hash_text(&h, s->maker[SEARCH]);
+    for (int i = 0; i < o->nunrounded; i++)
+        hash_text(&h, o->unrounded[i]);
     for (int i = 0; i < r->n; i++)
         h = tune_key_of_numbers((int64_t[]){(int64_t)h, (int64_t)r->record[i].taken.key}, 2);
     return h;

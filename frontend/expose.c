@@ -8,26 +8,6 @@
 
 #include <string.h>
 
-bool name_matches(const char *pattern, const char *name)
-{
-    const char *star = NULL, *again = NULL;
-    while (*name) {
-        if (*pattern == '*') {
-            star = ++pattern;
-            again = name;
-        } else if (*pattern == *name) {
-            pattern++;
-            name++;
-        } else if (star) {
-            pattern = star;
-            name = ++again;
-        } else {
-            return false;
-        }
-    }
-    return !pattern[strspn(pattern, "*")];
-}
-
 struct exposing {
     struct tgc *t;
     const struct place *at;

@@ -434,9 +434,6 @@ bool gradient_outputs(struct tgc *t, struct graph *g, const struct gradient_opti
 
 /* ------------------------------------------------------------------------------------- expose.c */
 
-/* Whether a name is what the pattern says, where '*' stands for any characters. */
-bool name_matches(const char *pattern, const char *name);
-
 /* A name that a user may ask for. value NULL: it can be no output, and why; from: what makes it. */
 struct named_value { const char *name; struct uop *value; const char *refusal, *from; };
 /* Makes the wanted values further outputs of g, in the order of value[], after its own ones and

@@ -577,6 +577,7 @@ struct tgc {
     /* F16, BF16 or TF32: to what the factors of products are rounded (--math); VOID: they are
      * not */
     enum dtype math;
+    const char *const *unrounded; int nunrounded;    /* nodes, but for whose products; with '*' */
     /* measured choices, see passes/target/tune.h; NULL: the cost models choose */
     struct tuning *tuning;
     struct opt_limit *limit;     /* TGC_OPT_LIMIT; NULL: there is none */
@@ -737,6 +738,8 @@ const char *origin_title(struct tgc *t, const struct origin *o);
 int origin_compare(const struct origin *a, const struct origin *b);
 /* The model's nodes in this order, each once. */
 const struct origin **origin_list(struct tgc *t, int *n);
+/* Whether a name is what the pattern says, where '*' stands for any characters. */
+bool name_matches(const char *pattern, const char *name);
 /* A node whose computation became a part of a uop's, which has the origin of another one: a Relu
  * before a Clip is a part of the Clip. A uop has at most MERGED_MOST: a chain of them would have
  * lists that are quadratic in its length. Lists are immutable; n: of this one. */

@@ -30,6 +30,7 @@ struct report {
     size_t live_bytes;              /* the largest live set; unknown for a compiled model */
     double error_estimate, error_limit; /* of a model: the error that --error limits */
     enum dtype math;                /* what products multiply */
+    const char *unrounded;          /* but for nodes, in words */
     struct narrowing narrowing;     /* of a model: the effect of --weight-type */
     bool is_artefact;
     int kernels;
@@ -562,7 +563,8 @@ static void put_text(struct text *x, const struct report *r)
     if (r->states.n)
         text_printf(x, "states: %zu bytes saved\n", r->state_bytes);
     if (!r->is_artefact && r->math != DTYPE_F32)
-        text_printf(x, "products: of factors rounded to %s (--math)\n", dtype_name(r->math));
+        text_printf(x, "products: of factors rounded to %s (--math)%s\n", dtype_name(r->math),
+                    r->unrounded);
     if (r->narrowing.nweight) {
         text_puts(x, "    ");
         text_narrowing(x, &r->narrowing);
@@ -599,9 +601,19 @@ static void put_text(struct text *x, const struct report *r)
         put_lines(x, "choices", &r->why);
 }
 
+/* ", but for a, b": the nodes that --math=NODE=f32 names. */
+static const char *unrounded_by(struct tgc *t, const struct options *o)
+{
+    struct text x = {.t = t};
+    for (int i = 0; i < o->nunrounded; i++)
+        text_printf(&x, "%s%s", i ? ", " : ", but for ", o->unrounded[i]);
+    return x.n ? x.s : "";
+}
+
 bool info_write(struct text *out, struct tgc *t, const struct options *o)
 {
     struct report r = {.math = o->math == DTYPE_VOID ? DTYPE_F32 : o->math,
+                       .unrounded = unrounded_by(t, o),
                        .open = {.t = t},
                        .states = {.t = t},
                        .entries = {.t = t},

@@ -142,6 +142,7 @@ struct options {
                                             * was */
     enum dtype weight_dtype;        /* VOID: as in the model */
     enum dtype math;                /* VOID: f32 */
+    const char **unrounded; int nunrounded; size_t cap_unrounded;   /* --math=NODE=f32 */
     bool fast_math, no_winograd, strassen, debug_info, json, tg, verbose, why, passes, clear;
     bool records;                   /* passes are logged, for a report */
     bool viz;                       /* VIZ=1 */

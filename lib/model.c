@@ -203,6 +203,8 @@ bool model_load(struct tgc *t, const struct options *o, struct model *m)
         t->machine = machine_with_l2(t, machine_of(t), o->cache);
     t->weight_dtype = o->weight_dtype;
     t->math = o->math;
+    t->unrounded = o->unrounded;
+    t->nunrounded = o->nunrounded;
     if (!load_libraries(t, o, m))
         return false;
     if (format_of(o, m->base) == FORMAT_TG) {

@@ -201,6 +201,18 @@ static bool read_input(struct parser *p, const char *s)
     return true;
 }
 
+/* --math=NODE=f32 */
+static bool read_unrounded(struct parser *p, const struct given *g)
+{
+    const char *end = strrchr(g->value, '=');
+    if (strcmp(end, "=f32") != 0 || end == g->value)
+        return usage(p, "--math=%.100s: a node is left as it is by NODE=f32; to what all others are "
+                        "rounded is said by --math=bf16", g->value);
+    VEC_PUSH(p->t, p->o->unrounded, p->o->nunrounded, p->o->cap_unrounded,
+             mem_printf(p->t, "%.*s", (int)(end - g->value), g->value));
+    return true;
+}
+
 static bool read_layout(struct parser *p, const struct given *g)
 {
     struct image_layout v;
@@ -485,6 +497,8 @@ bool option_apply(struct parser *p, const struct given *g)
         o->weight_dtype = k == 1 ? DTYPE_BF16 : k == 2 ? DTYPE_I8 : DTYPE_VOID;
         return k >= 0 || bad_value(p, g);
     case OPTION_MATH:
+        if (strrchr(g->value, '='))
+            return read_unrounded(p, g);
         k = choice(option_rows[g->id].value, g->value);
         o->math = k == 1 ? DTYPE_TF32 : k == 2 ? DTYPE_BF16 : k == 3 ? DTYPE_F16 : DTYPE_VOID;
         return k >= 0 || bad_value(p, g);

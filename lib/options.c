@@ -388,6 +388,11 @@ static bool check_operands(struct parser *p)
         return usage(p, "--cpu=%s is a device of --target=%s; --target=%s has%s", o->device->text,
                      o->device->target, target_name(o->target), known.s);
     }
+    if (o->nunrounded && o->math == DTYPE_VOID)
+        return usage(p,
+                     "--math=%.100s=f32 leaves a node of those that are rounded: add --math=bf16, "
+                     "tf32 or f16",
+                     o->unrounded[0]);
     if (o->strassen && o->math != DTYPE_VOID)
         return usage(p,
                      "--strassen multiplies sums of parts, and --math=%s rounds what the model "

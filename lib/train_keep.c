@@ -151,6 +151,8 @@ void train_identify(const struct trainer *r, unsigned char *out)
     digest_add(&d, &o->clip, sizeof o->clip);
     digest_add(&d, &o->loss_scale, sizeof o->loss_scale);
     digest_add_number(&d, (uint64_t)r->o.math);
+    for (int i = 0; i < r->o.nunrounded; i++)
+        digest_add_string(&d, r->o.unrounded[i]);
     digest_add_number(&d, (uint64_t)o->memory);
     digest_add_number(&d, (uint64_t)o->schedule);
     digest_add_number(&d, (uint64_t)o->warmup);

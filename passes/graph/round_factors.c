@@ -9,6 +9,9 @@
  * factor beyond 65504 becomes infinite, and below 2^-25 it becomes 0; bf16 and tf32 have the range
  * of f32, but for the upper 0.2 % of its last binade in bf16.
  *
+ * The user may leave nodes out (--math=NODE=f32): a pattern that no product's node has is a
+ * mistake.
+ *
  * Factors are rounded if both are f32 and one of them has a column: an axis of its own along which
  * the other is reused (contraction.h). That is a matrix product, a convolution, attention. A
  * depthwise convolution or a dot product, which no such unit computes faster, is left alone. A
@@ -22,13 +25,55 @@
 #include "passes/target/target.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { MOVES_FACTOR = MOVES_VIEW | MOVES_ZEROS };
 
 struct rounder {
     struct tgc *t;
     struct uop_map half;         /* what a factor is a view of -> the same in t->math */
+    const char **node; int nnode; size_t cap_node;   /* of products, for a message */
+    bool *left;                  /* by t->unrounded: some product's node has the name */
 };
+
+/* Whether the node of this product is among those that the user leaves out. */
+static bool is_left(struct rounder *r, const struct uop *u)
+{
+    const struct origin *o = uop_get_origin(r->t, u);
+    bool left = false;
+    while (o && o->of)
+        o = o->of;
+    if (!o || !o->node || r->t->nunrounded == 0)
+        return false;
+    VEC_PUSH(r->t, r->node, r->nnode, r->cap_node, o->node);
+    for (int i = 0; i < r->t->nunrounded; i++)
+        if (name_matches(r->t->unrounded[i], o->node))
+            r->left[i] = left = true;
+    return left;
+}
+
+/* false: a name that no product's node has was reported. */
+static bool check_names(struct rounder *r)
+{
+    enum { MOST = 12 };
+    struct text known = {.t = r->t};
+    int n = 0;
+    for (int i = 0; i < r->nnode; i++) {
+        bool again = false;
+        for (int k = 0; k < i && !again; k++)
+            again = strcmp(r->node[k], r->node[i]) == 0;
+        if (!again && ++n <= MOST)
+            text_printf(&known, "%s'%.100s'", n > 1 ? ", " : "", r->node[i]);
+    }
+    for (int i = 0; i < r->t->nunrounded; i++)
+        if (!r->left[i])
+            return diag_error(r->t, NULL,
+                              "--math=%.100s=f32: no node of that name has products whose factors "
+                              "are rounded; there %s %s%s",
+                              r->t->unrounded[i], n == 1 ? "is" : "are",
+                              n ? known.s : "none", n > MOST ? ", ..." : "");
+    return true;
+}
 
 /* Whether a factor that is cast from this type is rounded already, or multiplied as it is. */
 static bool is_exact(const struct tgc *t, enum dtype to, enum dtype from)
@@ -99,7 +144,7 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
     for (int a = 0; found && a < c.product->ndim; a++)
         columns |= c.role[a] == ROLE_COLUMN;
     scratch_release(t, mark);
-    if (!columns)
+    if (!columns || is_left(ctx, u))
         return NULL;
     struct uop *x = rounded(ctx, u->src[0]->src[0]), *w = rounded(ctx, u->src[0]->src[1]);
     return x == u->src[0]->src[0] && w == u->src[0]->src[1] ? NULL : contraction_like(t, u, x, w);
@@ -108,7 +153,9 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
 bool pass_round_factors(struct tgc *t, struct graph *g)
 {
     struct rounder r = {.t = t, .half = {.t = t}};
-    if (t->math != DTYPE_VOID)
-        graph_rewrite(t, g, rewrite, &r);
-    return true;
+    if (t->math == DTYPE_VOID)
+        return true;
+    r.left = mem_array(t, (size_t)t->nunrounded + 1, sizeof *r.left);
+    graph_rewrite(t, g, rewrite, &r);
+    return check_names(&r);
 }

@@ -364,6 +364,33 @@ def beyond():
         expect(np.isnan(y[1]).any() and (y[0, 0] == (65504 if kind == "f16" else most)), y)
 
 
+@suite.case("nodes that are left in f32")
+def unrounded():
+    folder = T.scratch(SCRATCH / "unrounded")
+    model, inputs, want = network()
+    onnx.save(model, folder / "net.onnx")
+    for name, x in inputs.items():
+        np.save(folder / f"{name}.npy", x)
+    for options, left in ((("--math=bf16", "--math=y=f32"), "y"), (("--math=[a-z]=f32", "--math=bf16"), None), (("--math=c*=f32", "--math=z=f32", "--math=bf16"), "cz")):
+        done = T.run([TGC, folder / "net.onnx", "-o", folder / "net.c", *options])
+        if left is None:
+            expect(done.status == 1 and "--math=[a-z]=f32: no node of that name" in done.err and "'y', 'z', 'c'" in done.err, done.describe())
+            continue
+        T.must(done)
+        T.build(folder / "net.c", folder / "net", "gcc", ("-O1",))
+        T.must(T.run([folder / "net", *(f"{name}.npy" for name in inputs), "-o", "."], cwd=folder))
+        have = T.read_outputs(folder, list(want("f32")))
+        for name, exact in want("f32").items():
+            rounds = name in "yzc" and name not in left
+            error = np.abs(have[name] - exact).max() / np.abs(exact).max()
+            expect(error > 2e-4 if rounds else error < 2e-6, f"{options}: {name} is {error:.2g} of the largest from f32")
+        expect(f"(--math), but for {', '.join(o[7:-4] for o in options if o.endswith('=f32'))}" in
+               T.must(T.run([TGC, "info", folder / "net.onnx", *options])).out.decode(), "info")
+    for words in (("--math=y=f32",), ("--math=bf16", "--math=y=bf16"), ("--math=bf16", "--math==f32")):
+        done = T.run([TGC, folder / "net.onnx", "-o", folder / "no.c", *words])
+        expect(done.status == 2 and "--math" in done.err and not (folder / "no.c").exists(), done.describe())
+
+
 @suite.case("the same program for f32")
 def default():
     folder = T.scratch(SCRATCH / "default")
