@@ -42,7 +42,8 @@ int64_t stack_array_nbytes(const struct uop *u); /* of an accumulator with lanes
 int64_t stack_value_nbytes(const struct uop *u);
 /* Whether u is in a processor's tile registers. On devices only loads are tiles. */
 bool stack_is_tile(const struct tgc *t, const struct uop *u);
-int64_t stack_widest_vector(const struct tgc *t, struct uop *const *u, int n);  /* 0: the program is portable */
+/* 0: the program is portable */
+int64_t stack_widest_vector(const struct tgc *t, struct uop *const *u, int n);
 bool stack_is_dot(const struct uop *u);  /* products of bytes, four for each lane */
 bool stack_is_function(enum isa isa, const struct uop *u); /* of vectors, inlined */
 /* Constants of the functions that the program calls, as vectors. needs: stack_find_loops() */
