@@ -12,8 +12,8 @@
  * conditions around an access. A buffer is such an array if that holds for all accesses. Where it
  * does not, several dimensions count as one: a loop over all pixels of a plane makes it x[c][o].
  *
- * Offsets of vectors and of unrolled code, and buffers that others than loads and stores use, stay
- * as they are.
+ * Offsets of vectors, but for words of bytes, and of unrolled code, and buffers that others than
+ * loads and stores use, stay as they are.
  */
 #include "backends/cstyle/writer.h"
 
@@ -173,8 +173,17 @@ static bool divide(struct sum *s, int64_t stride, const struct known *known, str
 
 /* --------------------------------------------------------------------------------------- arrays */
 
-static bool is_access(const struct uop *u)
+/* Four bytes that a portable kernel loads as a word. */
+static bool is_word(const struct writer *w, const struct uop *u)
 {
+    return !w->f->v && u->op == OP_LOAD && u->lanes == DOT_BYTES && u->nsrc == 2 &&
+           VECTOR_IS_GROUPS(u->arg.i) && VECTOR_STRIDE(u->arg.i) == 1;
+}
+
+static bool is_access(const struct writer *w, const struct uop *u)
+{
+    if (is_word(w, u))
+        return true;
     return (u->op == OP_LOAD || u->op == OP_STORE) && u->arg.i == 0 && u->lanes <= 1 &&
            (u->op == OP_LOAD || u->src[2]->lanes <= 1);
 }
@@ -183,7 +192,7 @@ static bool is_access(const struct uop *u)
 struct access {
     const struct uop *u;
     const struct buffer *b;
-    bool is_sum;
+    bool is_sum, is_word;
     struct sum sum;
     struct known known;
 };
@@ -200,9 +209,9 @@ static struct accesses find_accesses(const struct writer *w)
         if (u->op == OP_GUARD)
             guard[depth++] = u->src[0];
         depth -= u->op == OP_ENDGUARD;
-        if (!is_access(u))
+        if (!is_access(w, u))
             continue;
-        struct access a = {.u = u, .b = uop_buffer_of(u->src[0])};
+        struct access a = {.u = u, .b = uop_buffer_of(u->src[0]), .is_word = is_word(w, u)};
         int cond = u->op == OP_LOAD ? 2 : 3;
         a.is_sum = add(&a.sum, u->src[1], 1, 0);
         if (u->nsrc > cond && u->src[cond]->dtype == DTYPE_BOOL)
@@ -212,6 +221,15 @@ static struct accesses find_accesses(const struct writer *w)
         SCRATCH_PUSH(w->t, all.v, all.n, all.cap, a);
     }
     return all;
+}
+
+/* Whether words that begin at multiples of their size lie within rows of this length. */
+static bool is_of_words(const struct sum *s, int64_t length)
+{
+    bool multiples = length % DOT_BYTES == 0 && s->c % DOT_BYTES == 0;
+    for (int i = 0; i < s->n; i++)
+        multiples &= s->k[i] % DOT_BYTES == 0;
+    return multiples;
 }
 
 /* The indices of an access to an array whose dimensions, but the innermost, have these strides. */
@@ -225,6 +243,8 @@ static bool find_place(const struct access *a, const int64_t *stride, int n,
         if (!a->is_sum || !divide(&s, stride[i], &a->known, &place->index[i]))
             return false;
     place->index[n] = s;
+    if (n > 0 && a->is_word && !is_of_words(&s, stride[n - 1]))
+        return false;
     return n > 0 && bounds(&place->index[0], &lo, &hi);
 }
 
@@ -246,7 +266,7 @@ static bool is_plain(const struct writer *w, const struct buffer *b)
         for (int s = 0; s < u->nsrc; s++) {
             if (uop_buffer_of(u->src[s]) != b)
                 continue;
-            if (u->op != OP_PREFETCH && !(is_access(u) && s == 0))
+            if (u->op != OP_PREFETCH && !(is_access(w, u) && s == 0))
                 return false;
             any |= u->op != OP_PREFETCH;
         }
