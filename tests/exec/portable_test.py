@@ -22,6 +22,7 @@ from onnx import TensorProto
 
 import foreign
 import graphs as G
+from board import START
 import tgc as T
 from suite import Failure, Skip, Suite, expect
 
@@ -466,6 +467,37 @@ def no_double():
                 said = T.must(T.run(["arm-none-eabi-nm", "-u", folder / "net.o"])).out.decode()
                 calls = set(re.findall(r"U (\S+)", said)) - {"memset", "memcpy", "memmove", "copysignf"}
                 expect("memset" in said and not calls, f"{name}, --cpu={cpu}, {level}: {sorted(calls)}")
+
+
+PLACES = """SECTIONS
+{
+    .slow 0x00300000 : { *(.slow*) }
+    .fast 0x20300000 (NOLOAD) : { *(.fast*) }
+}
+INSERT AFTER .noinit;
+"""
+PLACED = """#include "net.h"
+__attribute__((section(".fast"))) static _Alignas(NET_ARENA_ALIGN) unsigned char memory[NET_SELFTEST_BYTES];
+int main(void) { return net_selftest(memory, sizeof memory, NULL); }
+"""
+
+
+@suite.case("a linker script places weights and arena, and a Cortex-M4 runs from there")
+def placed():
+    here("arm-none-eabi-gcc", "qemu-system-arm", "arm-none-eabi-size")
+    folder = T.scratch(SCRATCH / "placed")
+    T.emit(TGC, T.ROOT / "models" / "digits.tg", folder / "net.c", "--cpu=cortex-m4", "--name=net")
+    for name, text in (("places.ld", PLACES), ("main.c", PLACED), ("start.c", START)):
+        (folder / name).write_text(text)
+    T.must(T.run(["arm-none-eabi-gcc", *M4F, "-O2", "-DNET_SELFTEST", "-DNET_WEIGHTS_SECTION=\".slow\"", "-DSTACK=0x203f0000", "net.c", "main.c",
+                  "start.c", "--specs=rdimon.specs", "-Wl,--section-start=.vectors=0", "-Wl,-Tdata=0x20000000", "-T", "places.ld", "-o", "net", "-lm"],
+                 cwd=folder, timeout=120))
+    said = T.must(T.run(["arm-none-eabi-size", "-A", folder / "net"])).out.decode()
+    sizes = {name: (int(size), int(at)) for name, size, at in re.findall(r"^(\.\S+)\s+(\d+)\s+(\d+)", said, re.M)}
+    expect(sizes[".slow"][0] > 7000 and sizes[".slow"][1] == 0x300000, said)
+    expect(sizes[".fast"][0] > 0 and sizes[".fast"][1] == 0x20300000 and sizes[".rodata"][0] < 7000, said)
+    done = T.run(["qemu-system-arm", "-M", "mps2-an386", "-nographic", "-semihosting-config", "enable=on,target=native", "-kernel", folder / "net"], timeout=60)
+    expect(done.status == 0, done.describe())
 
 
 suite.main()
