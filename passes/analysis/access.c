@@ -5,6 +5,7 @@
  * the union of its sources' sets.
  */
 #include "passes/analysis/access.h"
+#include "passes/rules/fold_index.h"
 
 #include <string.h>
 
@@ -198,6 +199,24 @@ bool index_stride(struct tgc *t, struct uop *offset, const struct uop *r, int64_
         return false;
     *stride = (int64_t)sum;
     return true;
+}
+
+struct uop *index_slope(struct tgc *t, struct uop *offset, struct uop *r)
+{
+    struct sum s = {0}, slope = {0};
+    sum_add(&s, offset, 1);
+    for (int i = 0; !s.overfull && i < s.n; i++) {
+        struct uop *rest;
+        if (!uop_depends_on(t, s.term[i].base, r))
+            continue;
+        if (!base_div(t, s.term[i].base, r, &rest) || (rest && uop_depends_on(t, rest, r)))
+            return NULL;
+        sum_term(&slope, rest ? rest : uop_int(t, 1), s.term[i].coef);
+    }
+    if (s.overfull || s.wrapped || slope.overfull || slope.wrapped)
+        return NULL;
+    sum_sort(&slope);
+    return sum_build(t, &slope);
 }
 
 int64_t index_first_step(struct tgc *t, struct uop *offset, const struct uop *r)

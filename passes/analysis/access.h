@@ -13,6 +13,9 @@ bool uop_depends_on(struct tgc *t, struct uop *u, const struct uop *r);
  * invariant. false: the stride is not constant, since r is under a division, a remainder, a choice
  * or a load, or has a varying factor. */
 bool index_stride(struct tgc *t, struct uop *offset, const struct uop *r, int64_t *stride);
+/* As index_stride(), for a stride that only the run may know: W + 2 along the rows of an image.
+ * NULL: there is none. The one function here that builds uops. */
+struct uop *index_slope(struct tgc *t, struct uop *offset, struct uop *r);
 /* The step of the offset from the range's first iteration to its second, with all other ranges at
  * their first. A loop over flattened pixels, which divisions tell apart, has no stride, but this
  * gives an order. 0: unknown. */

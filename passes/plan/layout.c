@@ -12,8 +12,7 @@
  * an axis runs along that axis.
  *
  * Only buffers that nothing but kernels access can have another order. An axis whose size only the
- * run knows, a batch, stays where it is, and so do the axes outside of it, whose strides depend on
- * it.
+ * run knows never becomes the innermost one, but one outside of it may: the channels of an image.
  */
 #include "passes/analysis/stationary.h"
 #include "passes/plan/plan.h"
@@ -41,18 +40,30 @@ static double *vote_of(struct layout *l, const struct buffer *b, int axis)
     return &l->weight[(size_t)b->id * MAX_RANK + (size_t)axis];
 }
 
-/* The axis of b along which r runs, where `offset` is loaded or stored; NO_AXIS: none, or a part of
- * one, or a window's. */
+/* The axis of b along which r runs, where `offset` is loaded or stored; NO_AXIS: none, one whose
+ * size only the run knows, or a part of one, or a window's. */
 static int axis_along(struct tgc *t, const struct buffer *b, struct uop *offset, struct uop *r)
 {
-    int64_t stride, step = 1, size;
-    if (!uop_const_int(r->src[0], &size) || !index_stride(t, offset, r, &stride))
+    int64_t size, stride;
+    int a = b->ndim;
+    if (!uop_const_int(r->src[0], &size))
         return NO_AXIS;
-    for (int a = b->ndim - 1; a >= 0 && b->dim[a]->op == OP_CONST; a--) {
+    bool fixed = index_stride(t, offset, r, &stride);
+    for (int64_t step = 1; fixed && --a >= 0 && b->dim[a]->op == OP_CONST;) {
         int64_t dim = b->dim[a]->arg.i;
         if (dim > 1 && step == stride)
             return size <= dim ? a : NO_AXIS;
         step = sat_mul(step, dim);
+    }
+    /* outside of an axis of unknown size no stride is a constant */
+    for (a = b->ndim - 1; a >= 0 && b->dim[a]->op == OP_CONST; a--)
+        continue;
+    struct uop *slope = !fixed && a >= 0 ? index_slope(t, offset, r) : NULL;
+    struct uop *step = slope ? sym_prod(t, &b->dim[a], b->ndim - a) : NULL;
+    while (slope && --a >= 0) {
+        if (b->dim[a]->op == OP_CONST && b->dim[a]->arg.i > 1 && step == slope)
+            return size <= b->dim[a]->arg.i ? a : NO_AXIS;
+        step = sym_mul(t, step, b->dim[a]);
     }
     return NO_AXIS;
 }
@@ -177,12 +188,28 @@ static struct uop *innermost_of_few(const struct nest *m)
     return last;
 }
 
+/* A vote for the innermost axis, whose size only the run knows, to stay there. */
+static void vote_open(struct layout *l, const struct uop *access, struct uop *r, double worth)
+{
+    const struct buffer *b = uop_buffer_of(access->src[0]);
+    int64_t stride;
+    if (l->is_free[b->id] && b->ndim > 0 && b->dim[b->ndim - 1]->op != OP_CONST &&
+        index_stride(l->p->t, access->src[1], r, &stride) && stride == 1)
+        *vote_of(l, b, b->ndim - 1) += worth;
+}
+
 /* A layer of few channels is vectorized along its pixels, or not at all. */
 static void vote_pixels(struct layout *l, const struct nest *m)
 {
     struct uop *r = innermost_of_few(m);
-    for (int i = -1; i < m->nload && r->op == OP_RANGE; i++)
-        (void)vote(l, i < 0 ? m->store : m->load[i], r, RATIO_LAYOUT_SCALAR * trips_of(m));
+    double worth = RATIO_LAYOUT_SCALAR * trips_of(m);
+    for (int i = -1; i < m->nload && r->op == OP_RANGE; i++) {
+        const struct uop *access = i < 0 ? m->store : m->load[i];
+        if (range_fixed_size(r) > 0)
+            (void)vote(l, access, r, worth);
+        else
+            vote_open(l, access, r, worth);
+    }
 }
 
 /* A sum of products next to other sums, as values under a softmax of their scores: its operand
@@ -624,7 +651,7 @@ void plan_layout(struct plan *p)
         int inner = b && l->is_free[b->id] ? winner(l, b) : NO_AXIS;
         if (inner != NO_AXIS && inner != b->ndim - 1)
             set_order(b, inner);
-        if (inner != NO_AXIS)
+        if (inner != NO_AXIS && b->dim[inner]->op == OP_CONST)
             pad_rows(t, b, inner);
     }
 }
