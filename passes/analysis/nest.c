@@ -322,6 +322,19 @@ void store_round(struct tgc *t, struct uop *store, int axis, int64_t n, struct u
     *rest = store_part(t, store, axis, sym_mod(t, size, by), whole);
 }
 
+void store_overlap(struct tgc *t, struct uop *store, int axis, int64_t n, struct uop **part)
+{
+    struct uop *size = store->src[axis]->src[0], *by = uop_int(t, n), *zero = uop_int(t, 0),
+               *one = uop_int(t, 1), *rest = sym_mod(t, size, by),
+               *any = sym_min(t, sym_div(t, size, by), one),
+               *last = sym_mul(t, any, sym_min(t, rest, one)),
+               *few = sym_mul(t, rest, sym_sub(t, one, any));
+    part[0] = store_part(t, store, axis, sym_muli(t, sym_div(t, size, by), n), zero);
+    part[1] = store_part(t, store, axis, sym_muli(t, last, n),
+                         sym_max(t, sym_addi(t, size, -n), zero));
+    part[2] = store_part(t, store, axis, few, zero);
+}
+
 void store_split(struct tgc *t, struct uop *store, int axis, int64_t at, struct uop **first,
                  struct uop **rest)
 {

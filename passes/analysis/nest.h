@@ -83,5 +83,8 @@ void store_cut(struct tgc *t, struct uop *store, int axis, int64_t n, int64_t fr
 /* As store_split(), for a range of unknown size: the first part is its whole multiples of n. */
 void store_round(struct tgc *t, struct uop *store, int axis, int64_t n, struct uop **first,
                  struct uop **rest);
+/* As store_round(), but the second part is the last n iterations, if there are n and some remain;
+ * the third is all of them, if there are fewer. */
+void store_overlap(struct tgc *t, struct uop *store, int axis, int64_t n, struct uop **part);
 
 #endif

@@ -27,13 +27,48 @@ static bool is_vector_stride(int64_t stride)
     return stride <= VECTOR_STRIDE_MAX && stride >= -VECTOR_STRIDE_MAX;
 }
 
+bool store_is_apart_by_run(struct tgc *t, const struct uop *store, struct uop *r)
+{
+    int64_t stride;
+    return store->op == OP_STORE && store_first_range(store) == 3 && store->dtype == DTYPE_F32 &&
+           store->src[2]->dtype == DTYPE_F32 &&
+           uop_buffer_of(store->src[0])->dtype == DTYPE_F32 &&
+           !index_stride(t, store->src[1], r, &stride) && index_slope(t, store->src[1], r) != NULL;
+}
+
+/* Whether a contraction's columns along r may be stored where their stride puts them: one that is
+ * known, or that the run knows. */
+static bool store_fits(const struct nest *m, struct uop *r)
+{
+    int64_t stride;
+    if (!index_stride(m->t, m->store->src[1], r, &stride))
+        return m->contraction && !m->staged && store_is_apart_by_run(m->t, m->store, r);
+    return is_vector_stride(stride);
+}
+
+bool nest_columns_are_open(const struct nest *m, const struct uop *r)
+{
+    int64_t stride;
+    return m->contraction && !m->staged && !m->bytes && r->op == OP_RANGE &&
+           range_is(r, AXIS_LOOP) && range_fixed_size(r) < 1 && m->first == 3 &&
+           !nest_axis(m, r).weights && index_stride(m->t, m->store->src[1], r, &stride) &&
+           stride != 0;
+}
+
+/* Whether that many columns fit a loop of open size: any number, until they are cut to a multiple
+ * of `vector`. */
+static bool open_suit(struct tgc *t, struct uop *size, int64_t columns, int64_t vector)
+{
+    return columns <= size->vmax && (!uop_is_int(sym_mod(t, size, uop_int(t, vector)), 0) ||
+                                     uop_is_int(sym_mod(t, size, uop_int(t, columns)), 0));
+}
+
 /* Whether columns can run along r: some operand is contiguous then. */
 static bool columns_fit(const struct nest *m, struct uop *r)
 {
     int64_t stride;
     bool vectors = false;
-    if (nest_axis(m, r).stages || !index_stride(m->t, m->store->src[1], r, &stride) ||
-        !is_vector_stride(stride))
+    if (nest_axis(m, r).stages || !store_fits(m, r))
         return false;
     for (int i = 0; i < m->nload; i++) {
         if (is_gated_by(m, m->load[i], r) || !index_stride(m->t, m->load[i]->src[1], r, &stride))
@@ -132,13 +167,18 @@ static void list_portable(const struct nest *m, const struct tile *like, struct 
 {
     for (int a = m->store->nsrc - 1; a >= m->first && m->contraction; a--) {
         int64_t n = range_fixed_size(m->store->src[a]);
-        if (n < 2 || (like && like->column_axis != a) || !columns_fit(m, m->store->src[a]))
+        bool open = nest_columns_are_open(m, m->store->src[a]);
+        if ((n < 2 && !open) || (like && like->column_axis != a) ||
+            !columns_fit(m, m->store->src[a]))
             continue;
         for (int64_t columns = 2; columns <= COLUMNS_MAX; columns++)
-            if (like ? like->panel % columns == 0 : n % columns == 0)
+            if (open   ? columns % OPEN_COLUMNS == 0 &&
+                           open_suit(m->t, m->store->src[a]->src[0], columns, OPEN_COLUMNS)
+                : like ? like->panel % columns == 0
+                       : n % columns == 0)
                 try_rows(m, s,
                          (struct tile){.column_axis = a,
-                                       .panel = like ? like->panel : columns,
+                                       .panel = like && !open ? like->panel : columns,
                                        .columns = columns});
     }
 }
@@ -210,10 +250,10 @@ static bool is_sum_of_i32(const struct uop *u)
 bool nest_vectors_fit(const struct nest *m, struct uop *r)
 {
     struct tgc *t = m->t;
-    int64_t stride;
+    int64_t stride = VECTOR_STRIDE_MAX;                  /* if only the run knows it */
     int n;
-    if (nest_axis(m, r).stages || !index_stride(t, m->store->src[1], r, &stride) || stride == 0 ||
-        !is_vector_stride(stride) ||
+    if (nest_axis(m, r).stages || !store_fits(m, r) ||
+        (index_stride(t, m->store->src[1], r, &stride) && stride == 0) ||
         (stride != 1 && !may_lie_apart(m, stride) && !may_cross(m, r, stride) &&
          !may_transpose(m, r)) ||
         !tile_stores_vectors(m->store))
@@ -348,9 +388,14 @@ static void try_vectors(const struct nest *m, enum isa isa, const struct tile *l
     int64_t n = range_fixed_size(column), panel;
     bool gated = nest_has_gates(m, column);
     int half = isa_half_lanes(isa), column_steps = tile_column_steps(m, column);
+    bool open = nest_columns_are_open(m, column);
     for (int64_t blocks = 1; blocks <= VECTOR_BLOCKS_MAX; blocks++) {
         int64_t columns = blocks * vector, tiles = (n + columns - 1) / columns;
-        if (!columns_suit(n, columns, vector, like, exact, gated, &panel))
+        struct tile whole = {.column_axis = axis, .panel = columns, .columns = columns,
+                             .vector = (int)vector};
+        if (open && vector == isa_lanes(isa) && open_suit(m->t, column->src[0], columns, vector))
+            try_columns(m, isa, p, npair, column_steps, whole, RATIO_REMAINDER, s);
+        if (open || !columns_suit(n, columns, vector, like, exact, gated, &panel))
             continue;
         /* the remainder: a partial vector, or, with gates, whole vectors or scalars */
         int64_t last = n % columns, lanes = tiles * columns;
@@ -372,7 +417,9 @@ static void list_vectors(const struct nest *m, enum isa isa, const struct tile *
 {
     for (int a = m->store->nsrc - 1; a >= m->first; a--) {
         bool plain = !m->reduce || !uop_depends_on(m->t, m->reduce, m->store->src[a]);
-        if (range_fixed_size(m->store->src[a]) < 2 || (like && like->column_axis != a) ||
+        if ((range_fixed_size(m->store->src[a]) < 2 &&
+             !nest_columns_are_open(m, m->store->src[a])) ||
+            (like && like->column_axis != a) ||
             /* strip.c does that, for any size */
             (plain && a == m->store->nsrc - 1) || !nest_vectors_fit(m, m->store->src[a]))
             continue;

@@ -43,17 +43,21 @@ static bool divide_one(struct tgc *t, struct kernel *k, int at, int rest, bool *
     for (int axis = 3; axis < store->nsrc && store->nsrc < 64; axis++) {
         const struct uop *r = store->src[axis];
         bool reduces;
-        int64_t size;
-        if (r->op != OP_RANGE || !uop_const_int(r->src[0], &size))
+        if (r->op != OP_RANGE)
             continue;
-        int64_t c = range_divisor(t, store, r, &reduces), left = c ? size % c : 0;
-        if (c == 0 || size < 2 * c || (c < DIVISOR_MIN && !reduces))
+        int64_t c = range_divisor(t, store, r, &reduces), size = range_fixed_size(r);
+        if (c == 0 || r->src[0]->vmax < 2 * c || (c < DIVISOR_MIN && !reduces))
             continue;
-        struct opt opt[2] = {{.op = OPT_CUT, .store = at, .axis = axis - first, .n = size - left,
-                              .from = size - left, .to = rest},
+        struct uop *left = sym_mod(t, r->src[0], uop_int(t, c));
+        struct opt opt[2] = {{.op = OPT_ROUND, .store = at, .axis = axis - first, .n = c,
+                              .to = rest},
                              {.op = OPT_DIVIDE, .store = at, .axis = axis - first, .n = c}};
-        *cut = left > 0;
-        if (left ? opt_apply(t, k, NULL, opt, 2, NULL) : opt_apply(t, k, NULL, &opt[1], 1, NULL))
+        if (size > 0) {
+            opt[0].op = OPT_CUT;
+            opt[0].n = opt[0].from = size - size % c;
+        }
+        *cut = !uop_is_int(left, 0);
+        if (*cut ? opt_apply(t, k, NULL, opt, 2, NULL) : opt_apply(t, k, NULL, &opt[1], 1, NULL))
             return true;
     }
     return false;

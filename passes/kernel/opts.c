@@ -202,16 +202,17 @@ static bool apply_divide(struct work *w, const struct opt *opt)
 {
     struct tgc *t = w->t;
     struct uop *r;
-    int64_t size;
     if (opt->of == OF_SUM)
         return apply_divide_sum(w, opt);
-    if (!work_take_axis(w, opt, &r, &size))
+    if (!work_take_range(w, opt, &r))
         return false;
-    if (opt->n < 2 || size % opt->n || size / opt->n < 2 || RANGE_AXIS(r->arg.i) != AXIS_LOOP)
+    struct uop *by = uop_int(t, opt->n < 2 ? 1 : opt->n), *size = r->src[0];
+    if (opt->n < 2 || !uop_is_int(sym_mod(t, size, by), 0) || sym_div(t, size, by)->vmax < 2 ||
+        RANGE_AXIS(r->arg.i) != AXIS_LOOP)
         return work_refuse(w, "n must divide the loop's iterations and leave two loops");
     struct uop *was = w->open.was[opt->axis];
-    struct uop *q = uop_range(t, uop_int(t, size / opt->n), t->next_range++),
-               *p = uop_range(t, uop_int(t, opt->n), t->next_range++);
+    struct uop *q = uop_range(t, sym_div(t, size, by), t->next_range++),
+               *p = uop_range(t, by, t->next_range++);
     work_name_like(t, q, r);
     work_name_like(t, p, r);
     work_remove_range(&w->open, opt->axis);
@@ -310,6 +311,7 @@ static bool apply(struct work *w, const struct opt *o)
     case OPT_ORDER: return apply_order(w, o);
     case OPT_CUT: return apply_cut(w, o);
     case OPT_ROUND: return apply_round(w, o);
+    case OPT_OVERLAP: return apply_overlap(w, o);
     case OPT_DIVIDE: return apply_divide(w, o);
     case OPT_PANEL: return apply_panel(w, o);
     case OPT_LANES: return apply_lanes(w, o);

@@ -86,6 +86,33 @@ bool apply_round(struct work *w, const struct opt *opt)
     return true;
 }
 
+/* The last n iterations overlap the whole multiples: their elements are stored twice, with the same
+ * values. */
+bool apply_overlap(struct work *w, const struct opt *opt)
+{
+    struct uop *r, *part[3];
+    if (!work_take_range(w, opt, &r))
+        return false;
+    if (w->open.stage || range_is_lane(r) || range_is(r, AXIS_ORDER))
+        return work_refuse(w, "only a loop of a store that is no lane can be cut");
+    if (r->src[0]->op == OP_CONST)
+        return work_refuse(w, "the loop's number of iterations is known: use cut");
+    if (opt->n < 2 || r->src[0]->vmax < opt->n)
+        return work_refuse(w, "the loop never has so many iterations");
+    if (uop_is_int(sym_mod(w->t, r->src[0], uop_int(w->t, opt->n)), 0))
+        return work_refuse(w, "n divides the loop's iterations: there is no remainder");
+    if (w->t->threads > 1)
+        return work_refuse(w, "two threads would store the same element");
+    if (w->kernel->is_serial || kernel_reads_results(w->t, w->kernel))
+        return work_refuse(w, "the kernel reads what it stores");
+    work_close(w);
+    struct uop *store = w->ast->src[opt->store];
+    store_overlap(w->t, store, store_first_range(store) + opt->axis, opt->n, part);
+    work_put_stores(w, opt->store, part, 3);
+    w->stores_twice = true;
+    return true;
+}
+
 /* Masks lanes beyond the last column: neither loaded nor stored. Built without folding, so that the
  * model's own conditions do not merge with the mask. */
 static struct uop *gate_columns(struct tgc *t, struct uop *store, struct uop *column,

@@ -82,6 +82,7 @@ bool apply_divide_sum(struct work *w, const struct opt *opt);
 bool apply_merge_sum(struct work *w, const struct opt *opt);
 bool apply_vector_load(struct work *w, const struct opt *opt);
 bool apply_order_sum(struct work *w, const struct opt *opt);
+bool apply_overlap(struct work *w, const struct opt *opt);
 bool apply_decide(struct work *w, const struct opt *opt);
 bool apply_stage(struct work *w, const struct opt *opt);
 bool apply_rows(struct work *w, const struct opt *opt);

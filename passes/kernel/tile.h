@@ -42,6 +42,14 @@ bool tile_is_vector_op(const struct uop *u);
 /* Whether r can be vectorized: everything that varies along it is a float, is accessed
  * contiguously, and has an operation on vectors; r itself occurs in offsets only. */
 bool nest_vectors_fit(const struct nest *m, struct uop *r);
+/* Whether r's size is the run's, and a contraction's columns may run along it all the same: pixels
+ * of a layer of few channels. Whole vectors of them, and a last one that overlaps (opt overlap). */
+bool nest_columns_are_open(const struct nest *m, const struct uop *r);
+/* Columns of the portable kernel's smallest tile along such a loop. */
+enum { OPEN_COLUMNS = 8 };
+/* Whether an unconditional store of floats has a stride along r that only the run knows: planes of
+ * an image of open height. Such lanes are stored by columns (transpose_store.c). */
+bool store_is_apart_by_run(struct tgc *t, const struct uop *store, struct uop *r);
 /* Whether a load that varies along r is conditional already, or has small elements: it cannot be
  * loaded partially. */
 bool nest_has_gates(const struct nest *m, const struct uop *r);

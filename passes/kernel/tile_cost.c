@@ -224,14 +224,12 @@ static double store_lane(const struct nest *m, const struct pairing *p, int64_t 
 {
     const struct machine *machine = machine_of(m->t);
     int64_t way = machine_way_nbytes(machine, LEVEL_L1) / (int64_t)sizeof(float);
-    if (!p->strided)
-        return machine->strided_cycles;
-    if (p->stride == 1)
+    if (p->strided && p->stride == 1)
         return RATIO_LANE;
     /* contiguous rows are stored by columns, see transpose_store.c */
     if (p->crosses && rows >= CROSS_ROWS_MIN && rows <= vector)
         return RATIO_LANE_CROSSED / (double)rows;
-    return p->stride % way == 0 ? RATIO_LANE_SHARED : machine->strided_cycles;
+    return p->strided && p->stride % way == 0 ? RATIO_LANE_SHARED : machine->strided_cycles;
 }
 
 /* store_lane() in ns per step of the reduction, on average: the last tile has fewer rows. */

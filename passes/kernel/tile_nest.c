@@ -176,6 +176,42 @@ static struct fragment pick_fragment(const struct nest *m, const struct variant 
 
 static int optimize_rest(struct tgc *t, struct kernel *k, struct variant *v, int at,
                          struct tile *like);
+static int optimize_parts(struct tgc *t, struct kernel *k, struct variant *v, int at,
+                          const struct tile *tile);
+
+static bool divides(struct tgc *t, int64_t n, const struct uop *range)
+{
+    return uop_is_int(sym_mod(t, range->src[0], uop_int(t, n)), 0);
+}
+
+/* Cuts a loop of open size for columns: whole tiles, whole vectors, a last vector that overlaps the
+ * one before it, and all where there are fewer. Returns how many of the parts have tiles; *end: the
+ * store after all parts. */
+static int cut_open_columns(struct tgc *t, struct kernel *k, struct variant *v, int at,
+                            const struct tile *tile, int *end)
+{
+    const struct uop *store = v->ast->src[at];
+    int64_t least = tile->vector ? tile->vector : OPEN_COLUMNS;
+    int n = 1;
+    struct opt opt = {.op = OPT_OVERLAP, .store = at, .n = least,
+                      .axis = tile->column_axis - store_first_range(store)};
+    *end = at + 1;
+    bool whole = divides(t, least, store->src[tile->column_axis]);
+    if (!whole && opt_apply(t, k, v, &opt, 1, NULL))
+        n = 2, *end = at + 3;
+    opt.op = OPT_ROUND;
+    opt.to = at + 1;
+    if (!whole && n == 1) {
+        opt_must(t, k, v, &opt, 1);
+        *end = at + 2;
+    }
+    if (!divides(t, tile->columns, v->ast->src[at]->src[tile->column_axis])) {
+        opt.n = tile->columns;
+        opt_must(t, k, v, &opt, 1);
+        ++n, ++*end;
+    }
+    return n;
+}
 
 /* Optimizes one store for one instruction set: it becomes several if rows remain. like: in: a tile
  * whose panel is kept; out: this one's, if it is the first. Returns the next store. */
@@ -207,6 +243,11 @@ static int optimize_store(struct tgc *t, struct kernel *k, struct variant *v, in
         pick->told = tile;
         pick->told.column_axis -= m.first;
         pick->told.row_axis = tile.rows > 1 ? tile.row_axis - m.first : -1;
+    }
+    if (tile.column_axis >= 0 && nest_columns_are_open(&m, store->src[tile.column_axis]) &&
+        !divides(t, tile.columns, store->src[tile.column_axis])) {
+        *like = keep ? *like : tile;
+        return optimize_parts(t, k, v, at, &tile);
     }
     bool rest = tile.column_axis >= 0 && tile.rows > 1 &&
                 !uop_is_int(sym_mod(t, store->src[tile.row_axis]->src[0],
@@ -240,6 +281,22 @@ static int optimize_rest(struct tgc *t, struct kernel *k, struct variant *v, int
     for (int i = at + 1; i < end; i++) {
         struct opt join = {.op = OPT_JOIN, .store = i, .to = at};
         (void)opt_apply(t, k, v, &join, 1, NULL);
+    }
+    return end;
+}
+
+/* Optimizes the parts of a store whose columns are open; the last one, of fewer than a vector,
+ * stays as it is. Returns the next store. */
+static int optimize_parts(struct tgc *t, struct kernel *k, struct variant *v, int at,
+                          const struct tile *tile)
+{
+    int end, n = cut_open_columns(t, k, v, at, tile, &end);
+    for (int i = 0; i < n; i++) {
+        struct pick model = {.exists = true};
+        struct tile like = *tile;
+        int was = v->ast->nsrc, next = optimize_store(t, k, v, at, &model, &like);
+        end += v->ast->nsrc - was;
+        at = next;
     }
     return end;
 }

@@ -280,7 +280,7 @@ int tile_opts(const struct nest *m, const struct tile *tile, const struct opt *l
         !push_lanes(&p, tile->row_axis - first, range_fixed_size(m->store->src[tile->row_axis]),
                     tile->rows, tile->vector ? AXIS_LANE : AXIS_KEPT, false))
         axis -= tile->row_axis < tile->column_axis;
-    int n = push_columns(&p, tile, axis, column->src[0]->arg.i);
+    int n = push_columns(&p, tile, axis, range_fixed_size(column));
     if (tile->panels == PANELS_THERE)
         return p.n;
     /* their position among all loops */

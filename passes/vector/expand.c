@@ -276,11 +276,20 @@ static struct uop *splat_stored(struct expander *e, struct uop *v)
     return v;
 }
 
+/* The stride of a store along the vector's lane that only the run knows; NULL: it is known. */
+static struct uop *slope_of(struct expander *e, const struct uop *u)
+{
+    return e->vector && store_is_apart_by_run(e->t, u, e->vector)
+               ? index_slope(e->t, u->src[1], e->vector)
+               : NULL;
+}
+
 static void expand_store(struct expander *e, struct uop *u)
 {
     struct uop *src[3] = {u->src[0], expand_value_of(e, u->src[1]), expand_value_of(e, u->src[2])};
     int part = e->guard && e->part < e->lanes ? e->part : e->tail;
-    int64_t stride = stride_of(e, u->src[1]);
+    struct uop *by_run = slope_of(e, u);
+    int64_t stride = by_run ? VECTOR_STRIDE_MAX : stride_of(e, u->src[1]);
     if (e->guard && e->part == 0)
         return;
     if (e->fragment) {
@@ -298,7 +307,8 @@ static void expand_store(struct expander *e, struct uop *u)
     for (int k = 1; k < 3 && e->lazy; k++)
         expand_compute(e, src[k]);
     scopes_forget_loads(&e->scopes, u->src[0]);
-    if (cross_store(e, u, src[1], src[2], part, stride))
+    if (by_run ? cross_store_by(e, u, src[1], src[2], part, by_run)
+               : cross_store(e, u, src[1], src[2], part, stride))
         return;
     int lanes = src[2]->lanes;
     expand_push(

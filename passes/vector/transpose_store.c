@@ -12,18 +12,18 @@
  */
 #include "passes/vector/expand.h"
 
-static bool is_row(struct expander *e, const struct uop *store, const struct lane *l)
+static bool is_row(struct expander *e, const struct uop *store, const struct lane *l, int64_t least)
 {
     int64_t step;
-    return l->size >= CROSS_ROWS_MIN && l->size <= e->lanes &&
+    return l->size >= least && l->size <= e->lanes &&
            index_stride(e->t, store->src[1], e->in[l->begin], &step) && step == 1;
 }
 
-/* The open lane along which the stored elements are contiguous, or NULL. */
-static const struct lane *find_rows(struct expander *e, const struct uop *store)
+/* The open lane of `least` rows or more along which the stored elements are contiguous, or NULL. */
+static const struct lane *find_rows(struct expander *e, const struct uop *store, int64_t least)
 {
     for (int k = 0; k < e->depth; k++)
-        if (is_row(e, store, &e->lane[k]))
+        if (is_row(e, store, &e->lane[k], least))
             return &e->lane[k];
     return NULL;
 }
@@ -73,31 +73,54 @@ static void cross_rows(struct tgc *t, struct uop **v, int lanes)
         }
 }
 
-bool cross_store(struct expander *e, const struct uop *u, struct uop *place, struct uop *value,
-                 int part, int64_t stride)
+/* Stores the rows that were collected for a block, column by column, whose stride is `by`. place:
+ * the last row's. rows NULL: the value is the only one. */
+static void store_columns(struct expander *e, const struct uop *u, const struct lane *rows,
+                          struct uop *place, struct uop *value, int part, struct uop *by)
 {
     enum { LANES_MAX = 64 };
-    struct uop *v[LANES_MAX] = {NULL}, *src[3] = {u->src[0]};
-    const struct lane *rows = NULL;
-    if (e->vector && stride != 1 && stride != 0 && e->nguard == 0 && value->dtype == DTYPE_F32 &&
-        uop_buffer_of(u->src[0])->dtype == DTYPE_F32)
-        rows = find_rows(e, u);
-    if (!rows)
-        return false;
-    int64_t tile = tile_number(e, rows);
-    expand_need(e, value);
-    SCRATCH_PUSH(e->t, e->crossed, e->ncrossed, e->cap_crossed, ((struct crossed){u, tile, value}));
-    if (rows->now + 1 < rows->size)
-        return true;
-    int lanes = e->lanes, nrows = take_rows(e, u, tile, v);
+    struct uop *v[LANES_MAX] = {value}, *src[3] = {u->src[0]};
+    int lanes = e->lanes, nrows = rows ? take_rows(e, u, tile_number(e, rows), v) : 1;
     cross_rows(e->t, v, lanes);
     for (int k = 0; k < (part ? part : lanes); k++) {
-        src[1] = sym_addi(e->t, place, k * stride - (nrows - 1));
+        src[1] = sym_addi(e->t, sym_add(e->t, place, sym_muli(e->t, by, k)), 1 - nrows);
         src[2] = v[k];
         expand_need(e, src[1]);
         expand_need(e, src[2]);
         expand_push(e, uop_intern(e->t, OP_STORE, u->dtype, src, 3,
                                   (union arg){.i = ARG_PACK(VECTOR, lanes, nrows % lanes, 1)}));
     }
+}
+
+/* Keeps a row for store_columns(); true: it is not the last one. */
+static bool collect_row(struct expander *e, const struct uop *u, const struct lane *rows,
+                        struct uop *value)
+{
+    expand_need(e, value);
+    SCRATCH_PUSH(e->t, e->crossed, e->ncrossed, e->cap_crossed,
+                 ((struct crossed){u, tile_number(e, rows), value}));
+    return rows->now + 1 < rows->size;
+}
+
+bool cross_store(struct expander *e, const struct uop *u, struct uop *place, struct uop *value,
+                 int part, int64_t stride)
+{
+    const struct lane *rows = NULL;
+    if (e->vector && stride != 1 && stride != 0 && e->nguard == 0 && value->dtype == DTYPE_F32 &&
+        uop_buffer_of(u->src[0])->dtype == DTYPE_F32)
+        rows = find_rows(e, u, CROSS_ROWS_MIN);
+    if (!rows)
+        return false;
+    if (!collect_row(e, u, rows, value))
+        store_columns(e, u, rows, place, value, part, uop_int(e->t, stride));
+    return true;
+}
+
+bool cross_store_by(struct expander *e, const struct uop *u, struct uop *place, struct uop *value,
+                    int part, struct uop *stride)
+{
+    const struct lane *rows = find_rows(e, u, 1);
+    if (!rows || !collect_row(e, u, rows, value))
+        store_columns(e, u, rows, place, value, part, stride);
     return true;
 }
