@@ -125,7 +125,7 @@ double taps_share(const struct layer *l)
     for (int i = 0; i < l->nside; i++) {
         const struct window *w = l->side[i];
         double n = 0;
-        if (l->pad[2 * w->axis]->op != OP_CONST || w->dilation == 1)
+        if (w->open || l->pad[2 * w->axis]->op != OP_CONST || w->dilation == 1)
             return 1;
         for (int k = 0; k < w->taps; k++)
             n += (double)tap_reads(l, w, k, &first);

@@ -45,14 +45,16 @@ bool layer_is_reduced(const struct layer *l, int axis)
 static bool add_window(struct layer *l, int axis, const struct run *r)
 {
     int k = layer_is_reduced(l, r->axis[1]), o = r->axis[1 - k], tap = r->axis[k];
+    struct uop *dim = l->product->dim[o];
     if (layer_is_reduced(l, o) || !layer_is_reduced(l, tap) || r->begin < 0 ||
-        !is_short(size_of(l->product->dim[o])) || !is_short(size_of(l->product->dim[tap])) ||
-        !is_short(size_of(l->x->dim[axis])) || !is_short(r->stride[k]))
+        !is_short(dim->vmax) || !is_short(size_of(l->product->dim[tap])) ||
+        !is_short(l->x->dim[axis]->vmax) || !is_short(r->stride[k]))
         return false;
     l->window[l->nwindow++] = (struct window){
-        .axis = axis, .out = o, .tap = tap, .size = size_of(l->product->dim[o]),
+        .axis = axis, .out = o, .tap = tap, .dim = dim, .size = dim->vmax,
         .taps = size_of(l->product->dim[tap]), .begin = r->begin, .stride = r->stride[1 - k],
-        .dilation = r->stride[k]};
+        .dilation = r->stride[k],
+        .open = dim->op != OP_CONST || l->x->dim[axis]->op != OP_CONST};
     return true;
 }
 
@@ -81,6 +83,16 @@ static struct uop *take_padding(struct layer *l, struct uop *x)
     return padded ? x->src[0] : x;
 }
 
+/* Whether a window's outputs end where the padded x does: what its last tile lacks is then padding
+ * of less than a tile, whatever the size is. */
+static bool ends_with_x(const struct layer *l, const struct window *w)
+{
+    struct tgc *t = l->t;
+    struct uop *pad = sym_add(t, l->pad[2 * w->axis], l->pad[2 * w->axis + 1]);
+    return sym_equal(t, sym_add(t, l->x->dim[w->axis], pad),
+                     sym_addi(t, w->dim, w->begin + (w->taps - 1) * w->dilation));
+}
+
 /* Chooses the windows for tiles, the last two that qualify: of stride 1, with a weight that is the
  * same at all outputs. */
 static bool find_sides(struct layer *l)
@@ -89,7 +101,7 @@ static bool find_sides(struct layer *l)
         const struct window *w = &l->window[i];
         if ((l->of_weight >> w->out & 1) || !(l->of_weight >> w->tap & 1))
             return false;
-        if (w->stride != 1 || w->taps < 2 || w->taps > TAPS_MAX)
+        if (w->stride != 1 || w->taps < 2 || w->taps > TAPS_MAX || (w->open && !ends_with_x(l, w)))
             continue;
         if (l->nside == SIDES_MAX)
             l->side[0] = l->side[1], l->nside--;
@@ -161,18 +173,39 @@ static int side_of(const struct tiling *g, const struct window *w)
     return -1;
 }
 
-static int64_t tiles_of(const struct tiling *g, int s)
+/* Tiles along a side, of each remainder modulo the dilation. */
+static struct uop *tiles_of(const struct tiling *g, int s)
 {
-    return window_tiles(g->side[s], g->f[s].m);
+    const struct window *w = g->side[s];
+    return sym_ceildiv(g->l->t, sym_ceildiv(g->l->t, w->dim, w->dilation), g->f[s].m);
+}
+
+/* Outputs of whole tiles along a side. */
+static struct uop *outputs_of(const struct tiling *g, int s)
+{
+    return sym_muli(g->l->t, tiles_of(g, s), g->f[s].m * g->side[s]->dilation);
+}
+
+/* Outputs that whole tiles have beyond the window's own, as an expression with constant bounds. */
+static struct uop *excess_of(const struct tiling *g, int s)
+{
+    struct tgc *t = g->l->t;
+    const struct window *w = g->side[s];
+    return w->open ? sym_mod(t, sym_muli(t, w->dim, -1), uop_int(t, g->f[s].m * w->dilation))
+                   : sym_sub(t, outputs_of(g, s), w->dim);
 }
 
 /* The length of x, with padding, along the window. */
-static int64_t length_of(const struct tiling *g, const struct window *w)
+static struct uop *length_of(const struct tiling *g, const struct window *w)
 {
+    struct tgc *t = g->l->t;
     int s = side_of(g, w);
+    int64_t taps = (w->taps - 1) * w->dilation;
     if (s < 0)
-        return (w->size - 1) * w->stride + (w->taps - 1) * w->dilation + 1;
-    return tiles_of(g, s) * g->f[s].m + (w->taps - 1) * w->dilation;
+        return sym_addi(t, sym_muli(t, sym_addi(t, w->dim, -1), w->stride), taps + 1);
+    if (w->dilation > 1)                             /* which is divided by the dilation */
+        return sym_addi(t, outputs_of(g, s), taps);
+    return sym_addi(t, sym_add(t, w->dim, excess_of(g, s)), taps);
 }
 
 /* The weight's dims as axes of the product: 1 for taps of windows with tiles, and along axes where
@@ -207,9 +240,11 @@ static struct uop *pad_to_tiles(const struct tiling *g, int *axis_of)
         int a = w->axis;
         window[a] = w;
         begin[a] = uop_int(t, w->begin);
-        dim[a] = uop_int(t, length_of(g, w));
+        dim[a] = length_of(g, w);
         struct uop *more = sym_sub(t, sym_add(t, begin[a], dim[a]),
                                    sym_add(t, x->dim[a], sym_add(t, lo[a], hi[a])));
+        if (w->open)                                 /* without tiles the windows end within x */
+            more = side_of(g, w) < 0 ? uop_int(t, 0) : excess_of(g, side_of(g, w));
         hi[a] = sym_max(t, sym_add(t, hi[a], more), uop_int(t, 0));
     }
     x = uop_pad(t, x, uop_constf(t, x->dtype, 0.0), lo, hi);
@@ -218,7 +253,7 @@ static struct uop *pad_to_tiles(const struct tiling *g, int *axis_of)
         const struct window *w = window[a];
         int64_t d = w && side_of(g, w) >= 0 ? w->dilation : 1;
         if (w)
-            axis_of[ndim] = w->out, dim[ndim++] = uop_int(t, size_of(x->dim[a]) / d);
+            axis_of[ndim] = w->out, dim[ndim++] = sym_div(t, x->dim[a], uop_int(t, d));
         if (d > 1)
             axis_of[ndim] = w->out, dim[ndim++] = uop_int(t, d);
         for (int i = 0; i < l->npart[a]; i++)
@@ -239,8 +274,7 @@ static struct uop *tiles_of_x(const struct tiling *g)
         int a = 0;
         while (axis_of[a] != g->side[s]->out)
             a++;
-        x = uop_window(t, x, a, uop_int(t, tiles_of(g, s) / g->side[s]->dilation),
-                       uop_int(t, g->f[s].n), g->f[s].m, 1);
+        x = uop_window(t, x, a, tiles_of(g, s), uop_int(t, g->f[s].n), g->f[s].m, 1);
         memmove(axis_of + a + 2, axis_of + a + 1, (size_t)(ndim++ - a - 1) * sizeof *axis_of);
         axis_of[a + 1] = s - g->nside;
     }
@@ -269,8 +303,7 @@ static struct uop *walk_windows(const struct tiling *g, struct uop *v)
         int perm[MAX_RANK], out = w->out + 1, tap = w->tap + 1 + (w->tap > w->out);
         if (side_of(g, w) >= 0)
             continue;
-        v = uop_window(t, v, out, uop_int(t, w->size), uop_int(t, w->taps), w->stride,
-                       w->dilation);
+        v = uop_window(t, v, out, w->dim, uop_int(t, w->taps), w->stride, w->dilation);
         for (int a = 0; a < v->ndim; a++)
             perm[a] = a == out + 1 ? tap : a == tap ? out + 1 : a;
         v = tensor_drop_axes(t, uop_permute(t, v, perm), 1u << (out + 1));
@@ -458,7 +491,7 @@ static struct uop *transform_output(const struct tiling *g, struct uop *sums)
         for (int i = 0; i < g->nside; i++)
             s = g->side[i]->out == p ? i : s;
         int64_t d = s < 0 ? 1 : g->side[s]->dilation;
-        dim[n++] = s < 0 ? l->reduce->dim[p] : uop_int(t, tiles_of(g, s) / d);
+        dim[n++] = s < 0 ? l->reduce->dim[p] : tiles_of(g, s);
         if (s >= 0)
             at[s] = n, dim[n++] = uop_int(t, 1);
         if (d > 1)
@@ -478,7 +511,7 @@ static struct uop *transform_output(const struct tiling *g, struct uop *sums)
         zero[p] = uop_int(t, 0);
     }
     for (int s = 0; s < g->nside; s++)
-        dim[g->side[s]->out] = uop_int(t, tiles_of(g, s) * g->f[s].m);
+        dim[g->side[s]->out] = outputs_of(g, s);
     r = uop_reshape(t, r, dim, l->product->ndim);
     for (int s = 0; s < g->nside; s++)
         dim[g->side[s]->out] = l->product->dim[g->side[s]->out];

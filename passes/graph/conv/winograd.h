@@ -24,8 +24,14 @@ void transform_apply(struct tgc *t, const struct matrix *const *a, int nside,
 
 /* ----------------------------------------------------------------------------------- winograd.c */
 
-/* An axis of x that is read in windows: output o and tap k are at stride * o + dilation * k. */
-struct window { int axis, out, tap; int64_t size, taps, begin, stride, dilation; };
+/* An axis of x that is read in windows: output o and tap k are at stride * o + dilation * k. There
+ * are dim outputs, at most `size`; open: only the run knows how many. */
+struct window {
+    int axis, out, tap;
+    struct uop *dim;
+    int64_t size, taps, begin, stride, dilation;
+    bool open;
+};
 
 /* A convolution. Axes are those of `product`; roles of axes of size 1 do not matter. */
 struct layer {
@@ -45,7 +51,7 @@ struct layer {
 struct sides { int m[SIDES_MAX]; bool apart; };
 
 bool layer_is_reduced(const struct layer *l, int axis);
-/* Tiles of m outputs along a window; each remainder modulo the dilation has as many. */
+/* Tiles of m outputs along a window, at most; each remainder modulo the dilation has as many. */
 int64_t window_tiles(const struct window *w, int m);
 
 /* For strassen.c, too. The part of x at the indices at[..] of its first `lead` axes; of these axes,

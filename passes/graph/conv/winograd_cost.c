@@ -52,7 +52,7 @@ static struct count count_of(const struct layer *l, struct sides s)
         c.places *= (double)(m + w->taps - 1);
         c.outputs *= m;
         c.tiles *= (double)window_tiles(w, m);
-        c.whole &= window_tiles(w, m) * m == w->size;
+        c.whole &= w->open || window_tiles(w, m) * m == w->size;
     }
     return c;
 }
