@@ -87,19 +87,6 @@ static bool find_part(const struct group *g, struct tgc *t, const struct node *n
     return halo_part(t, n, producer, axis, &m->kept[k], &m->part[k]);
 }
 
-/* Whether all sizes of what scratch would hold are fixed. */
-static bool is_fixed_part(const struct member *m, int nband)
-{
-    for (int a = 0; a < m->node->u->ndim; a++) {
-        bool within = false;
-        for (int k = 0; k < nband; k++)
-            within |= m->part[k].axis == a;
-        if (!within && m->node->u->dim[a]->op != OP_CONST)
-            return false;
-    }
-    return true;
-}
-
 /* The parts of a value that the bands need, along one axis for each band. */
 static bool find_parts(struct banding *w, const struct group *g, const struct node *n,
                        struct segment *producer, struct member *m)
@@ -113,7 +100,7 @@ static bool find_parts(struct banding *w, const struct group *g, const struct no
             band_repeats(w, producer, m->part[k].axis) ||
             band_is_column(w, producer, m->part[k].axis))
             return false;
-    return is_fixed_part(m, g->nband);
+    return true;
 }
 
 /* ------------------------------------------------------------------------------------ the group */
@@ -259,8 +246,8 @@ static void find_group(struct banding *w, struct segment *sink, struct group *be
     }
 }
 
-/* Makes the member's buffer scratch for one band. Strides between offsets that are stored to at
- * once must not map all of them to one cache set. */
+/* Makes the member's buffer scratch for one band, axes of open sizes at their bounds. Strides
+ * between offsets that are stored to at once must not map all of them to one cache set. */
 static void shrink_buffer(struct tgc *t, const struct group *g, const struct member *m)
 {
     const struct machine *machine = machine_of(t);
@@ -274,7 +261,8 @@ static void shrink_buffer(struct tgc *t, const struct group *g, const struct mem
     v->ndim = n;
     v->offset = uop_int(t, 0);
     for (int i = n - 1; i >= 0; i--) {
-        int64_t size = b->dim[axis[i]]->arg.i;
+        int64_t size = b->dim[axis[i]]->vmax;
+        b->dim[axis[i]] = uop_int(t, size);
         if (i == 0 && n > 1 && size > 1 && stride * nbytes % cost_alias_nbytes(machine) == 0) {
             b->dim[axis[0]] = uop_int(t, size + (size * line + stride - 1) / stride);
             stride += line;
