@@ -354,37 +354,43 @@ static struct uop *transpose_kernel(const struct lib *l, struct uop *w, int64_t 
     return uop_flip(t, uop_reshape(t, u, out, w->ndim), lib_all_axes(w) & ~3u);
 }
 
-/* Transposed convolution of known sizes. The s adjacent outputs along an axis are first computed as
- * channels, each from every s-th tap: y[s*q + r] = sum over j of x[q - j] w[s*j + r]. If s does not
- * divide the number of taps, the first outputs have one tap more. Each group of outputs with
- * equally many taps is one convolution. Padding the taps with zeros would cost as much as taps, and
- * propagate NaN and infinities of x to outputs that do not depend on them.
+/* Transposed convolution of known kernels, pads and strides. The s adjacent outputs along an axis
+ * are first computed as channels, each from every s-th tap: y[s*q + r] = sum over j of
+ * x[q - j] w[s*j + r]. If s does not divide the number of taps, the first outputs have one tap
+ * more. Each group of outputs with equally many taps is one convolution. Padding the taps with
+ * zeros would cost as much as taps, and propagate NaN and infinities of x to outputs that do not
+ * depend on them.
  */
-struct phases { int64_t out[MAX_SPATIAL], crop[MAX_SPATIAL], nq[MAX_SPATIAL], ntap[MAX_SPATIAL]; };
+struct phases {
+    struct uop *out[MAX_SPATIAL], *nq[MAX_SPATIAL];
+    int64_t crop[MAX_SPATIAL], ntap[MAX_SPATIAL];
+};
 
 /* Phases with the same number of taps: along each axis, `count` from `first` on. */
 struct alike { int64_t first[MAX_SPATIAL], count[MAX_SPATIAL], taps[MAX_SPATIAL]; };
 
-/* false: sizes are not known, or dilations or rounded sums do not allow it. p->lo and hi: of the
- * result. */
-static bool find_phases(const struct uop *x, const struct uop *w, struct window_plan *p,
-                        const struct window_attr *a, struct phases *f)
+/* false: the kernel's size or the first pad is not known, or dilations or rounded sums do not allow
+ * it. The input's size may be the run's. p->lo and hi: of the result. */
+static bool find_phases(struct tgc *t, const struct uop *x, const struct uop *w,
+                        struct window_plan *p, const struct window_attr *a, struct phases *f)
 {
     enum { SIZE_MAX_SAFE = 1 << 24 };
     bool strides = false;
     for (int i = 0; i < x->ndim - 2; i++) {
-        int64_t in, k, lo, hi, s = p->stride[i];
-        if (!uop_const_int(x->dim[2 + i], &in) || !uop_const_int(w->dim[2 + i], &k) ||
-            !uop_const_int(p->lo[i], &lo) || !uop_const_int(p->hi[i], &hi) ||
-            p->dilation[i] != 1 || lo < 0 || in < 1 || k < 1 || in > SIZE_MAX_SAFE ||
-            k > SIZE_MAX_SAFE || s > SIZE_MAX_SAFE || lo > SIZE_MAX_SAFE)
+        int64_t k, lo, s = p->stride[i];
+        struct uop *in = x->dim[2 + i];
+        if (!uop_const_int(w->dim[2 + i], &k) || !uop_const_int(p->lo[i], &lo) ||
+            p->dilation[i] != 1 || lo < 0 || in->vmax < 1 || k < 1 || in->vmax > SIZE_MAX_SAFE ||
+            k > SIZE_MAX_SAFE || s > SIZE_MAX_SAFE || lo > SIZE_MAX_SAFE ||
+            p->hi[i]->vmin < -SIZE_MAX_SAFE || p->hi[i]->vmax > SIZE_MAX_SAFE)
             return false;
-        f->out[i] = s * (in - 1) + k + a->output_padding[i] - lo - hi;
+        f->out[i] = sym_sub(t, sym_addi(t, sym_muli(t, in, s), k - s + a->output_padding[i] - lo),
+                            p->hi[i]);
         f->crop[i] = lo % s;
-        f->nq[i] = (lo + f->out[i] + s - 1) / s - lo / s;
+        f->nq[i] = sym_addi(t, sym_ceildiv(t, sym_addi(t, f->out[i], lo), s), -(lo / s));
         f->ntap[i] = k;
         strides |= s > 1;
-        if (f->out[i] < 1)
+        if (f->out[i]->vmax < 1)
             return false;
     }
     return strides && lib_acc_dtype(x->dtype) == x->dtype;
@@ -441,9 +447,9 @@ static struct uop *join_phases(const struct lib *l, struct uop *y, struct uop *m
     }
     y = uop_permute(t, y, perm);
     for (int i = 0; i < n; i++) {
-        dim[2 + i] = uop_int(t, f->nq[i] * p->stride[i]);
+        dim[2 + i] = sym_muli(t, f->nq[i], p->stride[i]);
         begin[2 + i] = uop_int(t, f->crop[i]);
-        size[2 + i] = uop_int(t, f->out[i]);
+        size[2 + i] = f->out[i];
         crops |= f->crop[i] != 0;
     }
     if (crops)  /* a crop that is no whole number of steps is not divided */
@@ -462,21 +468,21 @@ static struct uop *phases_alike(const struct lib *l, struct uop *x, struct uop *
 {
     struct tgc *t = l->t;
     struct window_plan inner = *p;
-    int64_t unit[MAX_SPATIAL], in, lo;
+    int64_t unit[MAX_SPATIAL], lo;
     int n = x->ndim - 2;
     bool none = false;
     struct uop *dim[MAX_RANK] = {x->dim[0], m};
     for (int i = 0; i < n; i++) {
-        if (!uop_const_int(p->lo[i], &lo) || !uop_const_int(x->dim[2 + i], &in))
+        if (!uop_const_int(p->lo[i], &lo))
             return NULL;
         int64_t first = lo / p->stride[i];
         inner.lo[i] = uop_int(t, k->taps[i] - 1 - first);
-        inner.hi[i] = uop_int(t, f->nq[i] + first - in);
-        inner.nout[i] = uop_int(t, f->nq[i]);
+        inner.hi[i] = sym_sub(t, sym_addi(t, f->nq[i], first), x->dim[2 + i]);
+        inner.nout[i] = f->nq[i];
         unit[i] = 1;
         none |= k->taps[i] == 0;
         dim[2 + i] = uop_int(t, k->count[i]);
-        dim[2 + n + i] = uop_int(t, f->nq[i]);
+        dim[2 + n + i] = f->nq[i];
     }
     if (none)
         return tensor_broadcast_to(t, uop_consti(t, x->dtype, 0), dim, 2 + 2 * n);
@@ -548,7 +554,7 @@ struct uop *lib_conv_transpose(const struct lib *l, struct uop *x, struct uop *w
         transpose_pads(l, a, i, x->dim[2 + i], w->dim[2 + i], p.stride[i], p.dilation[i], &p.lo[i],
                        &p.hi[i]);
     }
-    if (find_phases(x, w, &p, a, &f))
+    if (find_phases(t, x, w, &p, a, &f))
         return transpose_by_phases(l, x, w, b, group, m, &p, &f);
     for (int i = 0; i < x->ndim - 2; i++) {
         int64_t stride = p.stride[i];
