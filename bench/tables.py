@@ -101,10 +101,16 @@ def training_table(kept):
     return about(kept) + lines_of(head, rows) + ["", f"Geometric mean of best other / tgc: {mean:.2f}."]
 
 
+def open_table(kept):
+    """Open sizes beside fixed ones: milliseconds, and how many times the fixed one's."""
+    rows = [[row["name"], str(row["bound"]), *(f"{o:.4g} ({o / f:.2f})" for o, f in zip(row["open"], row["fixed"]))] for row in kept["rows"]]
+    return about(kept) + lines_of(["model", "bound", "at the bound, ms (times the fixed one's)", "at a half", "at an odd size"], rows)
+
+
 def slower_table(every):
     rows = []
     for kept in every.values():
-        if "accuracy" in kept["rows"][0]:
+        if "accuracy" in kept["rows"][0] or "open" in kept["rows"][0]:
             continue
         rows += [[kept["title"], row["name"], f"{ratio(row):.2f}", best_other(row)[0] or "a runtime", kept["date"]] for row in kept["rows"] if ratio(row) < 1]
     rows.sort(key=lambda row: float(row[2]))
@@ -119,6 +125,8 @@ def table(name, every):
         return accuracy_table(kept)
     if "training" in kept["rows"][0]:
         return training_table(kept)
+    if "open" in kept["rows"][0]:
+        return open_table(kept)
     if "ratio" in kept["rows"][0]:
         return ratio_table(kept)
     return processor_table(kept) if "tgc, gcc" in kept["rows"][0]["ms"] else device_table(kept)
@@ -178,7 +186,7 @@ def keep(path, name):
     text = path.read_text()
     if text.lstrip().startswith('{\n'):
         report = json.loads(text)
-        kept = from_report(report) if "models" in report else report if "training" in report["rows"][0] else from_accuracy(report)
+        kept = from_report(report) if "models" in report else report if {"training", "open"} & report["rows"][0].keys() else from_accuracy(report)
     else:
         kept = from_lines([json.loads(line) for line in text.splitlines()], date.fromtimestamp(path.stat().st_mtime).isoformat())
     (RESULTS / f"{name}.json").write_text(dump(kept))
