@@ -9,10 +9,10 @@
  * operands once for each tile of few results, of all pixels of all images. Parts of them stay in
  * the cache while all tiles are computed. Known weights, which are packed, are not split.
  *
- * On devices for their threads. The order of additions depends on the device's row alone, so results are equal from run to run;
- * there are no atomics. The cost model chooses the split factor, by the models of the tiles, matrix
- * instructions included (grid_product.h). It weighs blocks that the device lacks to keep its units
- * busy against the parts' bytes and another launch.
+ * On devices for their threads. The order of additions depends on the device's row alone, so
+ * results are equal from run to run; there are no atomics. The cost model chooses the split factor,
+ * by the models of the tiles, matrix instructions included (grid_product.h). It weighs blocks that
+ * the device lacks to keep its units busy against the parts' bytes and another launch.
  *
  * Where a device has tickets (TICKET), matrix tiles may split their sum within one kernel
  * (grid_matrix_cost.c). Here that counts as no split, and two kernels have to be faster.
@@ -202,7 +202,7 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
     return uop_reshape(t, uop_reduce(t, OP_ADD, part, 1), u->dim, u->ndim);
 }
 
-/* ------------------------------------------------------------------------------------- processors */
+/* ----------------------------------------------------------------------------------- processors */
 
 /* Parts along up to two of the sum's axes, outermost first. */
 struct cached { int axis[2]; int64_t parts[2]; int n; };
@@ -299,6 +299,7 @@ static struct uop *rewrite_cached(struct tgc *t, void *ctx, struct uop *u)
             factor[k] = tensor_in_parts(t, factor[k], by.axis[i] + i, by.parts[i]);
     struct uop *product = tensor_binary(t, OP_MUL, factor[0], factor[1]);
     struct uop *part = uop_reduce(t, OP_ADD, product, c.reduced << by.n);
+    uop_set_origin(t, part, u);
     part = uop_new(t, OP_CONTIGUOUS, part->dtype, &part, 1, (union arg){0});
     part = uop_reduce(t, OP_ADD, part, (1u << by.n) - 1);
     return uop_reshape(t, part, u->dim, u->ndim);

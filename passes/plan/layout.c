@@ -372,7 +372,7 @@ static bool is_summed_whole(const struct nest *m, int operand)
     return true;
 }
 
-/* Whether the reduction's ranges are of one buffer alone: its elements are summed, scaled or not. */
+/* Whether one buffer alone depends on the reduction: its elements are summed, scaled or not. */
 static bool is_of_one(const struct nest *m)
 {
     const struct buffer *one = NULL;
@@ -390,8 +390,8 @@ static bool is_of_one(const struct nest *m)
 
 /* Whether the sum is the same along a range of the store: it is computed outside of that loop, and
  * no layer. It has products of two tensors, as in the gradient of a batch's statistics, or is of
- * one tensor, or has few terms, as in that of a pool's maximum. */
-static bool is_statistic(const struct nest *m)
+ * one tensor, in a training, or has few terms, as in that of a pool's maximum. */
+static bool is_statistic(const struct layout *l, const struct nest *m)
 {
     bool same = false, two = false;
     int64_t terms = 1;
@@ -404,7 +404,7 @@ static bool is_statistic(const struct nest *m)
         for (int k = 0; k < i; k++)
             two |= uop_buffer_of(m->load[i]->src[0]) != uop_buffer_of(m->load[k]->src[0]) &&
                    is_summed_whole(m, i) && is_summed_whole(m, k);
-    return two || (same && (terms < COLUMNS_MIN || is_of_one(m)));
+    return two || (same && (terms < COLUMNS_MIN || (l->p->trains && is_of_one(m))));
 }
 
 /* A layer's votes: the axes that its values share with its weights should be innermost. */
@@ -417,7 +417,7 @@ static void vote_layer(struct layout *l, struct uop *store)
         vote_columns(l, store);
         return;
     }
-    if (!m.contraction || !has_values(&m) || gathers(&m) || is_statistic(&m))
+    if (!m.contraction || !has_values(&m) || gathers(&m) || is_statistic(l, &m))
         return;
     bool by_terms = vote_terms(l, &m);
     if (!has_columns(&m)) {
