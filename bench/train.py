@@ -125,13 +125,14 @@ def main():
     tgc, torch, rows = Tgc(options.build, options.optimizer), Torch(options.torch, options.blas, options.optimizer), []
     for name in options.models.split(","):
         for batch in MODELS[name][1:] if options.large else MODELS[name][1:2]:
-            if batch:
-                rows.append(measure(tgc, torch, name, batch, options.rounds))
+            if not batch:
+                continue
+            rows.append(measure(tgc, torch, name, batch, options.rounds))
+            if options.json:
+                options.json.write_text(json.dumps({"machine": processor(), "date": str(date.today()), "command": "bench/train.py", "versions": torch.versions(),
+                                                    "title": "A training step", "rows": rows}, indent=1))
     mean = math.exp(sum(math.log(row["ratio"]) for row in rows) / len(rows))
     print(f"geometric mean: {mean:.2f} of PyTorch's speed ({torch.versions()})")
-    if options.json:
-        options.json.write_text(json.dumps({"machine": processor(), "date": str(date.today()), "command": "bench/train.py", "versions": torch.versions(),
-                                            "title": "A training step", "rows": rows}, indent=1))
 
 
 if __name__ == "__main__":
