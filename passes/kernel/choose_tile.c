@@ -49,7 +49,7 @@ static bool store_fits(const struct nest *m, struct uop *r)
 bool nest_columns_are_open(const struct nest *m, const struct uop *r)
 {
     int64_t stride;
-    return m->contraction && !m->staged && !m->bytes && r->op == OP_RANGE &&
+    return m->contraction && !m->staged && !m->grouped && r->op == OP_RANGE &&
            range_is(r, AXIS_LOOP) && range_fixed_size(r) < 1 && m->first == 3 &&
            !nest_axis(m, r).weights && index_stride(m->t, m->store->src[1], r, &stride) &&
            stride != 0;
