@@ -386,7 +386,8 @@ static void write_params_init(struct program *p, struct text *out)
                 &copies,
                 "    if (self->options.optimizer)\n"
                 "        memcpy((unsigned char *)self->options.optimizer + %zu, w->%s, %zu);\n",
-                training_place_in_block(p->s, st), p->buffer_name[st->in->port.first->id], st->nbytes);
+                training_place_in_block(p->s, st), p->buffer_name[st->in->port.first->id],
+                st->nbytes);
     }
     const struct text_word word[] = {
         {"TABLE", p->weights == WEIGHTS_FILE

@@ -82,7 +82,8 @@ static double scalar_gain(const struct nest *m, const struct uop *column, const 
                           int64_t rows, int64_t columns)
 {
     const struct machine *machine = machine_of(m->t);
-    bool words = machine->sums_words && nest_group(m) == DTYPE_I8, floats = dtype_is_float(m->reduce->dtype);
+    bool words = machine->sums_words && nest_group(m) == DTYPE_I8;
+    bool floats = dtype_is_float(m->reduce->dtype);
     double acc = (double)(rows * columns), loads = 0, each = words ? 2 : 1;
     double kept = each * (double)((rows < columns ? rows : columns) + 1), places = 0;
     for (int i = 0; i < m->nload; i++) {
