@@ -206,8 +206,10 @@ static bool read_unrounded(struct parser *p, const struct given *g)
 {
     const char *end = strrchr(g->value, '=');
     if (strcmp(end, "=f32") != 0 || end == g->value)
-        return usage(p, "--math=%.100s: a node is left as it is by NODE=f32; to what all others are "
-                        "rounded is said by --math=bf16", g->value);
+        return usage(p,
+                     "--math=%.100s: NODE=f32 leaves a node in f32; --math=bf16 says to what the "
+                     "others are rounded",
+                     g->value);
     VEC_PUSH(p->t, p->o->unrounded, p->o->nunrounded, p->o->cap_unrounded,
              mem_printf(p->t, "%.*s", (int)(end - g->value), g->value));
     return true;

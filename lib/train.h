@@ -134,7 +134,7 @@ bool train_start_stream(struct trainer *r);
 
 /* --------------------------------------------------------------------------------- train_keep.c */
 
-/* Of what decides the steps to come. */
+/* Sets the digest of what decides the steps to come. */
 void train_identify(const struct trainer *r, unsigned char *digest);
 bool train_log(struct trainer *r, const struct train_epoch *e);
 /* train_plot.c: the picture of --plot, of n epochs. */

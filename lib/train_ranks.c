@@ -31,8 +31,8 @@ bool train_join(struct trainer *r)
     r->ranks.timeout = o->timeout > 0 ? o->timeout : default_timeout;
     if (launched > 1 && o->devices > 1)
         return diag_error(r->t, NULL,
-                          "--devices=%d starts processes of its own, and a launcher has started %d: "
-                          "leave out one of the two",
+                          "--devices=%d starts processes of its own, and a launcher has started "
+                          "%d: leave out one of the two",
                           o->devices, launched);
     if (launched > 1 && !ranks_join_mpi(&r->ranks, launched))
         return failed(r);

@@ -11,7 +11,7 @@ size_t training_place_in_block(const struct schedule *s, const struct state *st)
     return st->place[0] - s->block_at[st->in->port.block];
 }
 
-/* Without weights of samples a rank's loss is a mean, and so is that of all. */
+/* Whether the loss is a mean over ranks: samples have no weights, so each rank's is a mean. */
 static bool is_mean(const struct program *p)
 {
     return program_training(p->s)->train.weight < 0;

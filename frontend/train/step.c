@@ -703,7 +703,8 @@ static bool add_steps_of_ranks(struct training *s, struct train_entry *e)
     made->given = s->noutput;
     for (int i = 0; i < n + nstatistic; i++) {
         const struct uop *of = i < n ? made->param[i] : made->statistic[i - n];
-        new_output(s, mem_printf(s->t, "%s.%s", uop_buffer_of(of)->name, i < n ? "gradient" : "next"),
+        const char *what = i < n ? "gradient" : "next";
+        new_output(s, mem_printf(s->t, "%s.%s", uop_buffer_of(of)->name, what),
                    i < n ? dx[i] : s->next[i - n]);
     }
     end_entry(s);

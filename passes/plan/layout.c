@@ -389,8 +389,8 @@ static bool is_of_one(const struct nest *m)
 }
 
 /* Whether the sum is the same along a range of the store: it is computed outside of that loop, and
- * no layer. It has products of two tensors, as in the gradient of a batch's statistics, or is of
- * one tensor, in a training, or has few terms, as in that of a pool's maximum. */
+ * no layer. Such are: products of two tensors, as in the gradient of a batch's statistics; in a
+ * training, a sum of one tensor; few terms, as in the gradient of a pool's maximum. */
 static bool is_statistic(const struct layout *l, const struct nest *m)
 {
     bool same = false, two = false;

@@ -87,8 +87,8 @@ int expand_find_end(const struct expander *e, int at);
  * now or later, as a column of a block of contiguous rows. */
 bool cross_store(struct expander *e, const struct uop *u, struct uop *place, struct uop *value,
                  int part, int64_t stride);
-/* The same with a stride that only the run knows, which no vector has: always true, as blocks of
- * any number of rows. */
+/* cross_store() with a stride that only the run knows. No vector has one, so this is always true:
+ * blocks have any number of rows. */
 bool cross_store_by(struct expander *e, const struct uop *u, struct uop *place, struct uop *value,
                  int part, struct uop *stride);
 /* byte_lookup.c: a loop that consists of look-ups in a table of bytes. */

@@ -101,7 +101,7 @@ struct weighed {
 /* Fills w; model: the least time by the machine, or by `cost` unless that is NULL.
  * beside: see struct conv_work */
 void sides_weigh(const struct layer *l, struct weighed *w, conv_cost *cost, double beside);
-/* A byte of weights costs so many nanoseconds: chooses anew. */
+/* Chooses anew, with a price in nanoseconds for each byte of weights. */
 void sides_price(struct weighed *w, double price);
 /* DEBUG=2: reports the candidates and the choice. */
 void sides_report(const struct layer *l, const struct weighed *w);
