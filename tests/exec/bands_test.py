@@ -207,7 +207,7 @@ def room():
     want = ReferenceEvaluator(model).run(None, {"x": x})[0]
     error = np.abs(T.Program(folder / "net", ["y"]).run([x])["y"] - want).max() / np.abs(want).max()
     expect(error < 1e-5, f"errors of {error:.2g} of the largest output")
-    expect("taken: 6" in done.err and "bands:" in done.err, "no tiles in bands")
+    expect(re.search("taken: [46]", done.err) and "bands:" in done.err, "no tiles in bands")
     arena = int(re.search(r"ARENA_BYTES (\d+)", (folder / "net.h").read_text()).group(1))
     layer = 4 * (16 * 26 * 26 + 48 * 24 * 24)
     expect(arena <= layer, f"an arena of {arena} bytes for a layer of {layer}")

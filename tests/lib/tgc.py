@@ -5,6 +5,7 @@ Nothing here knows a model.
 
 import atexit
 import contextlib
+import fcntl
 import fnmatch
 import functools
 import hashlib
@@ -104,6 +105,8 @@ def run(command, timeout=120, cwd=None, env=None, stdin=None):
     words = [str(word) for word in command]
     words[1:1] = header_ahead(words, cwd)
     with open(os.memfd_create("out"), "rb") as out, open(os.memfd_create("err"), "rb") as err:
+        for file in out, err:       # processes that write at once do not overwrite each other: a memfd's place is not locked
+            fcntl.fcntl(file, fcntl.F_SETFL, os.O_APPEND)
         start = time.monotonic()
         process = subprocess.Popen(words, stdout=out, stderr=err,
                                    stdin=stdin or subprocess.DEVNULL, cwd=cwd,
