@@ -48,7 +48,8 @@ static void add_pair(struct tgc *t, struct likeness *l, struct buffer *here, str
 
 /* ------------------------------------------------------------------------------ are they twins? */
 
-struct matching { struct tgc *t; struct likeness *l; struct uop_map of; };
+/* converts: floats become integers. */
+struct matching { struct tgc *t; struct likeness *l; struct uop_map of; bool converts; };
 
 static bool views_agree(const struct view *x, const struct view *y)
 {
@@ -104,10 +105,22 @@ static bool relations_agree(const struct buffer *x, const struct buffer *other,
                (y->weight.data && y->weight.data == another->weight.data);
 }
 
+/* Whether what is known of the weights' elements is the same: rules that later passes apply, to
+ * conversions to integers for one, ask for the bounds of small weights. */
+static bool elements_agree(const struct buffer *x, const struct buffer *y)
+{
+    enum { LOOK_MAX = 1 << 14 };
+    struct element_bounds a, b;
+    bool known = x->weight.data && buffer_bounds(x, LOOK_MAX, &a);
+    if (known != (y->weight.data && buffer_bounds(y, LOOK_MAX, &b)))
+        return false;
+    return !known || (a.lo.i == b.lo.i && a.hi.i == b.hi.i && a.whole == b.whole);
+}
+
 static bool match_buffers(struct matching *m, struct buffer *there, struct buffer *here)
 {
     struct likeness *l = m->l;
-    if (!buffers_agree(there, here))
+    if (!buffers_agree(there, here) || (m->converts && !elements_agree(there, here)))
         return false;
     for (int i = 0; i < l->n; i++)
         if (!relations_agree(there, l->there[i], here, l->here[i]))
@@ -133,6 +146,7 @@ static bool match_uops(struct matching *m, struct uop *u, struct uop *v)
 {
     bool memory = uop_buffer_of(u) != NULL;
     if (u->op != v->op || u->dtype != v->dtype || u->nsrc != v->nsrc || !names_agree(m->t, u, v) ||
+        u->vmin != v->vmin || u->vmax != v->vmax ||
         (!memory && arg_without_id(u) != arg_without_id(v)))
         return false;
     if (memory && !match_buffers(m, (struct buffer *)(uintptr_t)u->arg.p,
@@ -173,6 +187,9 @@ static bool match_asts(struct matching *m, struct uop *there, struct uop *here)
     int n, nhere;
     struct uop **u = uop_toposort(m->t, &there, 1, &n);
     struct uop **v = uop_toposort(m->t, &here, 1, &nhere);
+    for (int i = 0; i < n; i++)
+        m->converts |= u[i]->op == OP_CAST && dtype_is_int(u[i]->dtype) &&
+                       dtype_is_float(u[i]->src[0]->dtype);
     for (int i = 0; i < n && n == nhere; i++)
         if (!match_uops(m, u[i], v[i]))
             return false;
