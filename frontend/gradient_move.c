@@ -448,7 +448,10 @@ static void give_window(struct gradient *g, const struct uop *u, struct uop *d)
         gradient_give(g, x, side_by_side(g, d, u, axis));
         return;
     }
-    if (ndim + (is_product ? s.nsum : 0) + 1 < MAX_RANK && find_rows(g, u, &rows)) {
+    bool splits = find_rows(g, u, &rows);
+    if (!is_product)
+        s = few_terms_of(g, d, splits ? rows.height : w.taps->vmax);
+    if (splits && ndim + s.nsum + 1 < MAX_RANK) {
         r = &rows;
         w = (struct windows){axis, sym_div(t, w.n, uop_int(t, r->stride)),
                              uop_int(t, r->height), 1, 1};
@@ -466,7 +469,6 @@ static void give_window(struct gradient *g, const struct uop *u, struct uop *d)
             dim[k] = r && k == axis + 2 ? b->dim[k] : a->dim[k];
         terms = lib_mul(g->l, uop_expand(t, a, dim), uop_expand(t, b, dim));
     } else {
-        s = few_terms_of(g, d, w.taps->vmax);
         terms = diagonal(g, positions(g, backwards(g, s.a, axis + 1, r), &w), axis + 1);
     }
     uint32_t summed = ((1u << s.nsum) - 1) << (terms->ndim - s.nsum) | 1u << (axis + 1);

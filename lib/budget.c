@@ -120,7 +120,7 @@ static bool is_of_input(const struct schedule *s, const struct var *v)
     return false;
 }
 
-/* Dimensions of inputs at their least, of 1 at least; *n of them. Sets *text: "--dim=B=1". */
+/* Dimensions of inputs at their least, of 1 at least; *n of them. Sets *text: "--dim B=1". */
 static const struct onnx_dim_option *least_dims(struct tgc *t, const struct schedule *s, int *n,
                                                 const char **text)
 {
@@ -133,9 +133,9 @@ static const struct onnx_dim_option *least_dims(struct tgc *t, const struct sche
         if (v->max <= least || !is_of_input(s, v))
             continue;
         dim[(*n)++] = (struct onnx_dim_option){v->name, least, least};
-        text_printf(&x, "%s--dim=%s=%lld", x.n ? " " : "", v->name, (long long)least);
+        put_dim_option(&x, v->name, mem_printf(t, "%lld", (long long)least));
     }
-    *text = x.s;
+    *text = x.s ? x.s + 1 : NULL;                     /* without the first blank */
     return dim;
 }
 

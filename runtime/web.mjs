@@ -9,7 +9,7 @@
 //     const out = model.run({ NAME: typedArray, ... });
 //
 // load(SOURCE, { weights }): SOURCE is a URL, a Response, bytes or a WebAssembly.Module; weights the same of
-// MODEL_FILE.weights, where the model has such a file. run() takes the model's inputs by their names and returns its
+// MODEL_NAME.weights, where the model has such a file. run() takes the model's inputs by their names and returns its
 // outputs, typed arrays with the field `shape`. Where a dimension is known only at run time, it follows from the array's
 // length; where several are, give { data, shape } in place of the array. One model is one thread; load it once for each
 // worker. What tgc has written here is its user's without obligation (0BSD).
@@ -87,7 +87,7 @@ class Model {
     // what the model works in, behind what the module has itself
     const arena = info(48), inBytes = info(72), outBytes = info(76), external = info(60) ? info(56) : 0;
     if (external && (!weights || weights.length < external))
-      fail(`it needs ${external} bytes of weights, MODEL_FILE.weights`);
+      fail(`it needs ${external} bytes of weights, MODEL_NAME.weights`);
     const need = [arena, inBytes, outBytes, 512, 8, external, ...[...this.inputs, ...this.outputs].map((x) => x.bytes)];
     const total = need.reduce((sum, n) => sum + n + 64, 0), start = this.memory.buffer.byteLength;
     try {
@@ -168,7 +168,7 @@ class Model {
   }
 
   run(given) {
-    const found = {};
+    const found = Object.create(null);
     for (const x of this.inputs) {
       const value = given?.[x.name], data = value?.data ?? value, Kind = arrays[x.dtype];
       if (value === undefined || value === null)

@@ -14,14 +14,15 @@ static const char text[] =
 #undef SNIPPET
     ;
 
-/* A file's stem within strings and comments of JavaScript. */
+/* A file's stem as a part of a URL, which strings and comments of JavaScript hold as it is. */
 static void write_stem(struct text *out, const char *s)
 {
     for (; *s; s++)
-        if (strchr("\"\\'`$*/\n\r", *s))
-            text_printf(out, "%%%02X", (unsigned char)*s);
-        else
+        if ((*s >= 'a' && *s <= 'z') || (*s >= 'A' && *s <= 'Z') || (*s >= '0' && *s <= '9') ||
+            strchr("._~-", *s))
             text_putc(out, *s);
+        else
+            text_printf(out, "%%%02X", (unsigned char)*s);
 }
 
 void program_write_web(const char *name, const char *stem, bool has_file, struct text *out)

@@ -362,8 +362,6 @@ void lower_hint_found(struct lower *l);
 /* Checks every node of the model, subgraphs and called functions included: reports all operators
  * without a row, and nodes that do not match their operator's schema. */
 bool lower_check_operators(struct lower *l);
-/* " --dim NAME=VALUE", quoted where a shell needs it */
-void put_dim_option(struct text *x, const char *name, const char *value);
 /* suggest.c: values of --dim that were tried, for l->symbol[i] where wanted[i]; NULL: none works,
  * and `why` the last one does not. */
 struct suggestion { const char *fixed, *bound, *why; };

@@ -227,6 +227,8 @@ bool onnx_dim_is_named(const TensorShapeProto__Dimension *d);
 const char *onnx_next_term(struct tgc *t, const char **rest);
 /* --dim n=3: both 3; --dim n<=8: 0 and 8; --dim n=2..8 */
 struct onnx_dim_option { const char *name; int64_t min, max; };
+/* " --dim NAME=VALUE", quoted where a shell needs it */
+void put_dim_option(struct text *x, const char *name, const char *value);
 /* -1: as the model says */
 struct onnx_shape_option { const char *input; int ndim; int64_t dim[MAX_RANK]; };
 /* The value that an input will have. It stays an input. The value is used only if the shape of

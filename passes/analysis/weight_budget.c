@@ -32,10 +32,4 @@ double weights_left(struct tgc *t, const struct graph *g)
     return fmax(0, most - model - w->added);
 }
 
-bool weights_spend(struct tgc *t, const struct graph *g, double nbytes)
-{
-    if (nbytes > weights_left(t, g))
-        return false;
-    t->weight_limit.added += nbytes;
-    return true;
-}
+void weights_spend(struct tgc *t, double nbytes) { t->weight_limit.added += nbytes; }

@@ -8,7 +8,7 @@
 double weights_nbytes(struct tgc *t, const struct graph *g);
 /* The rest of the budget in bytes; HUGE_VAL: there is none. */
 double weights_left(struct tgc *t, const struct graph *g);
-/* Takes nbytes from the budget; false: they exceed it, and nothing was taken. */
-bool weights_spend(struct tgc *t, const struct graph *g, double nbytes);
+/* Takes nbytes from the budget. */
+void weights_spend(struct tgc *t, double nbytes);
 
 #endif

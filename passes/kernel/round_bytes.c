@@ -41,6 +41,16 @@ static struct uop *round_to_int(struct tgc *t, struct uop *x)
     return uop_new(t, OP_ADD, DTYPE_I32, src, 2, (union arg){0});
 }
 
+/* Whether u is a product, perhaps negated or chosen: compilers would add to it without rounding it
+ * first. */
+static bool is_product(const struct uop *u)
+{
+    while (u->op == OP_NEG)
+        u = u->src[0];
+    return u->op == OP_MUL ||
+           (u->op == OP_WHERE && (is_product(u->src[1]) || is_product(u->src[2])));
+}
+
 /* u, a chain of clamps and additions of constants on a rounding, as i32; NULL: it is none. */
 static struct uop *to_integers(struct tgc *t, struct bounds_memo *memo, struct uop *u)
 {
@@ -53,8 +63,7 @@ static struct uop *to_integers(struct tgc *t, struct bounds_memo *memo, struct u
             return NULL;
         step[n++] = u;
     }
-    /* a product, compilers would add without rounding it first */
-    if (u->op != OP_ROUND || u->dtype != DTYPE_F32 || u->src[0]->op == OP_MUL)
+    if (u->op != OP_ROUND || u->dtype != DTYPE_F32 || is_product(u->src[0]))
         return NULL;
     struct bounds b = bounds_of(memo, u->src[0]);
     if (!b.known || !(b.lo > -most && b.hi < most))

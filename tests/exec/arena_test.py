@@ -194,14 +194,23 @@ def max_arena():
     said = refused("--cpu=avx512", f"--max-arena={arena - 1}")
     expect(f"takes {arena} bytes, 1 more than --max-arena={arena - 1}" in said and 'conv2d "c2"' in said, said)
     expect("f32[B,64,5,5] (409600 bytes)" in said and said.count(" bytes) of ") + said.count(", scratch of ") == 3, said)
-    cures = re.findall(r"(--[a-z]\S*|-Os) takes (\d+) \(enough\)", said)
-    expect({"--dim=B=1", "-Os", "--error=0", "--cpu=generic"} <= {option for option, _ in cures}, said)
+    cures = re.findall(r"(--dim \S+|--[a-z]\S*|-Os) takes (\d+) \(enough\)", said)
+    expect({"--dim B=1", "-Os", "--error=0", "--cpu=generic"} <= {option for option, _ in cures}, said)
     for option, takes in cures:
-        options = [option] if option.startswith("--cpu") else ["--cpu=avx512", option]
+        options = [option] if option.startswith("--cpu") else ["--cpu=avx512", *option.split()]
         expect(figures(*options)[0] == int(takes), f"{option}: {figures(*options)[0]}, said are {takes}")
     T.must(T.run([TGC, "info", T.ROOT / "models" / "mnist_cnn.tg", "--cpu=generic", "--dim=B=1", "--max-arena=32K"]))
     said = refused("--cpu=generic", "--dim=B=1", "--max-arena=1K")
     expect("no option takes less: a smaller model is needed" in said, said)
+
+
+@suite.case("--max-arena quotes a model's words for the shell")
+def max_arena_quoted():
+    folder = T.scratch(SCRATCH / "quoted")
+    onnx.save(G.model([G.node("Relu", ["x"], ["a"]), G.node("Softmax", ["a"], ["b"]), G.node("Softmax", ["b"], ["y"], axis=0)],
+                      [G.value("x", ["a b;touch pwn;", 64])], [G.value("y", ["a b;touch pwn;", 64])]), folder / "m.onnx")
+    done = T.run([TGC, "info", folder / "m.onnx", "--dim", "a b;touch pwn;<=8", "--max-arena=1"])
+    expect(done.status == 1 and "--dim 'a b;touch pwn;=1' takes" in done.err, done.err)
 
 
 @suite.case("--max-flash: the largest weights by node and name, and what is enough")
@@ -228,7 +237,7 @@ def device():
                                               said).groups())
     expect(arena < 8192 and tensors >= live > 1 << 20, said)
     said = refused("--target=cuda", "--max-arena=1M")
-    expect(f"the tensors on the device take {tensors} bytes" in said and "--dim=B=1" in said, said)
+    expect(f"the tensors on the device take {tensors} bytes" in said and "--dim B=1" in said, said)
 
 
 suite.main()

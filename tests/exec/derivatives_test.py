@@ -104,6 +104,23 @@ def inside(folder):
            "gb": differences(lambda v: np.tanh(x * w + v) * x * w, b), "gh": t + slope * x * w, "gt": x * w, "gs": slope * x * w})
 
 
+@case("windows with a stride, of the highest rank that they can have")
+def windows_of_high_rank(folder):
+    ones = ", ".join(["1"] * 11)
+    x, c = draw(*[1] * 12, 8), draw(*[1] * 11, 2, 3, 3)
+    text = f"""input %x : f64[{ones}, 1, 8]
+input %c : f64[{ones}, 2, 3, 3]
+%w = window(%x) {{axis=12, out=3, kernel=3, stride=2}}
+%z = add(%w, %c)
+%e = exp(%z)
+%s = reduce_sum(%e)
+%gx = gradient(%s, %x)
+output %gx
+"""
+    parts = np.arange(3)[:, None] * 2 + np.arange(3)
+    close(run_text(folder, text, {"x": x, "c": c}), {"gx": differences(lambda v: np.exp(v.reshape(8)[parts] + c.reshape(2, 3, 3)), x)})
+
+
 @case("elementwise ops that ONNX's operators do not make")
 def elementwise(folder):
     x, y, z = np.array([-1.3, -0.4, 0.6, 1.7]), np.array([0.7, -1.1, 0.25, -0.6]), draw(4)

@@ -135,6 +135,27 @@ def weights_file():
     expect("cannot be read" in told[2][0] and re.search(r"needs \d+ bytes of weights", told[2][1]), told[2])
 
 
+# Each would leave its string, comment or URL; one runs what it says where it does.
+STEMS = ["a#b", "a?b", "a%41b", "a\u2028globalThis.ran=1", 'a"b`${globalThis.ran=1}', "a'b", "a\nb", "ä b"]
+
+
+def names():
+    """Files of any name, and a dimension that is a name of JavaScript's own."""
+    foreign.need("node")
+    folder = T.scratch(SCRATCH / "names")
+    onnx.save(G.model([G.node("Relu", ["x"], ["y"])], [G.value("x", ["constructor", 2])], [G.value("y", ["constructor", 2])]), folder / "m.onnx")
+    need()
+    for stem in STEMS:
+        T.must(T.run([TGC, folder / "m.onnx", "-o", folder / f"{stem}.wasm", "--dim", "constructor<=8"], timeout=120))
+        script = f"""import {{ pathToFileURL }} from "node:url";
+            const {{ default: load }} = await import(pathToFileURL({json.dumps(str(folder / f"{stem}.mjs"))}));
+            const y = (await load()).run({{ x: {{ data: new Float32Array([1, -1, 2, -2]), shape: [2, 2] }} }}).y;
+            console.log(JSON.stringify([Array.from(y), globalThis.ran ?? 0]));"""
+        (folder / "test.mjs").write_text(script)
+        told = json.loads(T.must(T.run(["node", "test.mjs"], cwd=folder)).out)
+        expect(told == [[1, 0, 2, 0], 0], f"{stem!r}: {told}")
+
+
 BAD_INPUTS = {"{}": "'picture' is missing", "{picture: [1]}": "Float32Array", "{picture: new Float64Array(64)}": "Float32Array",
               "{picture: new Float32Array(63)}": "64 elements, and 63", "null": "'picture' is missing",
               "{picture: {data: new Float32Array(64), shape: [64]}}": "2 dimensions, and 1",
@@ -287,6 +308,6 @@ for name in ("mlp", "digits", "mnist_cnn", "transformer_block", "sliding_window_
         for cpu in ("auto", "generic"):
             suite.add(f"{name} for {triple}, --cpu={cpu}", by_model, name, triple, cpu,
                       slow=(name, triple, cpu) not in (("mlp", TRIPLES[0], "auto"), ("digits", TRIPLES[1], "generic"), ("transformer_block", TRIPLES[1], "auto")))
-for function in (types, weights_file, mistakes, instructions, objects, refusals, page):
+for function in (types, names, weights_file, mistakes, instructions, objects, refusals, page):
     suite.add(function.__name__.replace("_", " "), function)
 suite.main()

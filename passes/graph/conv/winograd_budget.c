@@ -174,7 +174,7 @@ struct plan winograd_plan(struct tgc *t, const struct graph *g, conv_cost *cost)
     choose_all(t, g, all, n);
     double total = total_use(all, n, VARIANCE);
     error_spend(t, total);
-    weights_spend(t, g, total_use(all, n, BYTES));
+    weights_spend(t, total_use(all, n, BYTES));
     for (int i = 0; i < n; i++) {
         struct weighed *w = all[i];
         if (t->tuning)

@@ -247,10 +247,15 @@ static void choose(struct tgc *t, const struct graph *g, struct weighed_product 
     for (int i = 0; i < nlist; i++)
         list[i]->gain = gain[i];
     qsort(list, (size_t)nlist, sizeof *list, compare_price);
-    for (int i = 0; i < nlist; i++)
-        list[i]->taken = t->error_limit > 0 && list[i]->longer <= weights_left(t, g) &&
-                         error_spend(t, variance_of(list[i])) &&
-                         weights_spend(t, g, list[i]->longer);
+    double left = nlist ? weights_left(t, g) : 0;
+    for (int i = 0; i < nlist; i++) {
+        list[i]->taken = t->error_limit > 0 && list[i]->longer <= left &&
+                         error_spend(t, variance_of(list[i]));
+        if (!list[i]->taken)
+            continue;
+        left -= list[i]->longer;
+        weights_spend(t, list[i]->longer);
+    }
     for (int i = 0; i < n && t->debug >= 2; i++)
         if (all[i].sum)
             fprintf(stderr,
