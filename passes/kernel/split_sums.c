@@ -233,8 +233,8 @@ static int64_t cut_axes(const struct contraction *c, int64_t parts, struct cache
     return n;
 }
 
-/* Parts whose operands fit the L2. The whole sum's exceed a core's share of the L3, and partial sums
- * are few beside what tiles read. n 0: there are none. */
+/* Parts whose operands fit the L2. The whole sum's exceed a core's share of the L3, and partial
+ * sums are few beside what tiles read. n 0: there are none. */
 static struct cached choose_cached(struct tgc *t, const struct contraction *c)
 {
     enum { ROWS = 8, COLUMNS = 32, TRAFFIC_SHARE = 16 };     /* of a tile */
