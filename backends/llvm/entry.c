@@ -412,6 +412,9 @@ static void emit_strerror(struct emit *e)
 #define STATUS(name, number, words)                                                                \
     text = choose(e, compare_ints(e, LLVM_EQ, parameter(e, 0), const_int(e, e->i32, number)),      \
                   string(e, words), text);
+#define TRAINING_STATUS(name, number, words)                                                       \
+    if (program_training(e->s))                                                                   \
+        STATUS(name, number, words)
 #define DEVICE_STATUS(name, number, words)                       /* of programs for devices */
 #include "backends/program/statuses.def"
 #undef STATUS

@@ -140,15 +140,17 @@ static void write_macros(struct program *p, struct text *out)
 
 static void write_statuses(struct program *p, struct text *out)
 {
-    static const struct { const char *name, *text; int value; bool of_device; } table[] = {
-#define STATUS(name, value, text) {#name, text, value, false},
-#define DEVICE_STATUS(name, value, text) {#name, text, value, true},
+    struct { const char *name, *text; int value; bool occurs; } table[] = {
+#define STATUS(name, value, text) {#name, text, value, true},
+#define TRAINING_STATUS(name, value, text) {#name, text, value, program_training(p->s) != NULL},
+#define DEVICE_STATUS(name, value, text) {#name, text, value, p->backend->device != NULL},
 #include "backends/program/statuses.def"
 #undef STATUS
     };
-    int n = (int)(sizeof table / sizeof *table);
-    while (n > 0 && table[n - 1].of_device && !p->backend->device)
-        n--;
+    int n = 0;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (table[i].occurs)
+            table[n++] = table[i];
     text_printf(out, "/* What %s_init and %s_run return. */\nenum %s_status {\n", p->name, p->name,
                 p->name);
     for (int i = 0; i < n; i++) {

@@ -171,6 +171,9 @@ static void write_lifetime(struct program *p, struct text *out)
     rest = write_up_to(p, out, rest, "STATUS_CASES");
 #define STATUS(name, value, text)                                                                  \
     text_printf(out, "    case %s_" #name ": return \"%s\";\n", p->upper, text);
+#define TRAINING_STATUS(name, value, text)                                                         \
+    if (program_training(p->s))                                                                    \
+        STATUS(name, value, text)
 #define DEVICE_STATUS(name, value, text)                                                           \
     if (p->backend->device)                                                                        \
         STATUS(name, value, text)
