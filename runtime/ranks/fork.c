@@ -30,7 +30,7 @@ RANKS_API void ranks_say(struct ranks *r, const char *text)
 #include <sys/wait.h>
 #include <unistd.h>
 #ifndef MSG_NOSIGNAL
-#define MSG_NOSIGNAL 0
+#define MSG_NOSIGNAL 0 /* the sockets' SO_NOSIGPIPE does it */
 #endif
 #ifndef MAP_ANONYMOUS
 #define MAP_ANONYMOUS MAP_ANON
@@ -155,6 +155,12 @@ static bool ranks_fork_connect(int *pair, int size)
                 return false;
             pair[a * size + b] = two[0];
             pair[b * size + a] = two[1];
+#ifdef SO_NOSIGPIPE
+            const int on = 1;
+            for (int i = 0; i < 2; i++)
+                if (setsockopt(two[i], SOL_SOCKET, SO_NOSIGPIPE, &on, sizeof on) != 0)
+                    return false;
+#endif
         }
     return true;
 }
@@ -170,10 +176,22 @@ static void ranks_fork_keep(struct ranks_fork *f, const int *pair, int size, int
         f->socket[b] = rank >= 0 ? pair[rank * size + b] : -1;
 }
 
+/* Ends the children that have begun where a later one could not. */
+static void ranks_fork_undo(const struct ranks_fork *f, int size)
+{
+    for (int i = 1; i < size; i++)
+        if (f->child[i] > 0) {
+            (void)kill(f->child[i], SIGKILL);
+            while (waitpid(f->child[i], NULL, 0) < 0 && errno == EINTR)
+                continue;
+        }
+}
+
 RANKS_API bool ranks_fork(struct ranks *r, int size)
 {
     if (size > RANKS_FORKED)
-        return ranks_fail(r, "%d ranks of one machine; at most %d are possible", size, RANKS_FORKED);
+        return ranks_fail(r, "%d ranks of one machine; at most %d are possible", size,
+                          RANKS_FORKED);
     struct ranks_fork *f = (struct ranks_fork *)calloc(1, sizeof *f);
     const size_t npair = (size_t)size * (size_t)size;
     int *pair = (int *)malloc(npair * sizeof *pair);
@@ -181,7 +199,7 @@ RANKS_API bool ranks_fork(struct ranks *r, int size)
                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     bool ok = f && pair && words != MAP_FAILED;
     int rank = 0;
-    for (size_t i = 0; i < npair && ok; i++)
+    for (size_t i = 0; i < npair && pair; i++)
         pair[i] = -1;
     ok = ok && ranks_fork_connect(pair, size);
     for (int i = 1; i < size && ok && rank == 0; i++) {
@@ -193,7 +211,9 @@ RANKS_API bool ranks_fork(struct ranks *r, int size)
     if (f && pair)
         ranks_fork_keep(f, pair, size, ok ? rank : -1);
     free(pair);
-    if (!ok) { /* those that have begun see their sockets closed, and end */
+    if (!ok) {
+        if (f)
+            ranks_fork_undo(f, size);
         if (words != MAP_FAILED)
             (void)munmap(words, (size_t)size * RANKS_WORDS);
         free(f);
