@@ -294,12 +294,18 @@ bool train_stream(struct trainer *r, bool is_valid, const struct stream_options 
         return diag_error(r->t, NULL, "%s", s->error);
     for (int i = 0; i < r->nfed; i++) {
         const struct array *in = train_input(r, &r->graph.train, i);
-        if (sat_mul(s->array[i].row_nelem, r->micro) == (int64_t)in->nelem)
+        const int64_t row = s->array[i].row_nelem, nelem = (int64_t)in->nelem;
+        if (sat_mul(row, r->micro) == nelem)
             continue;
         dataset_stream_stop(s);
+        if (row > 0 && nelem % row == 0)
+            return diag_error(r->t, NULL,
+                              "a run has %lld samples, and '%.100s' takes %lld: leave out --shape "
+                              "or --dim of its first axis",
+                              (long long)r->micro, r->fed[i].name, (long long)(nelem / row));
         return diag_error(r->t, NULL, "--data delivers %lld elements a sample for '%.100s', which "
-                          "takes %lld", (long long)s->array[i].row_nelem, r->fed[i].name,
-                          (long long)(in->nelem / (size_t)r->micro));
+                          "takes %lld", (long long)row, r->fed[i].name,
+                          (long long)(nelem / r->micro));
     }
     return true;
 }

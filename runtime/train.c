@@ -51,7 +51,8 @@ static void begin_block(void *block, const struct block_info *b)
 {
     memset(block, 0, (size_t)b->head.nbytes);
     memcpy(block, &b->head, sizeof b->head);
-    memcpy((char *)block + sizeof b->head, b->row, b->n * sizeof *b->row);
+    if (b->n > 0) /* otherwise row is NULL */
+        memcpy((char *)block + sizeof b->head, b->row, b->n * sizeof *b->row);
 }
 
 /* Whether the block is of this model, and was begun. */
@@ -60,7 +61,8 @@ static int check_block(const void *block, const struct block_info *b)
     if (!block)
         return MODEL_BAD_OPTIONS;
     return memcmp(block, &b->head, offsetof(struct block_head, runs)) != 0 ||
-                   memcmp((const char *)block + sizeof b->head, b->row, b->n * sizeof *b->row) != 0
+                   (b->n > 0 && memcmp((const char *)block + sizeof b->head, b->row,
+                                       b->n * sizeof *b->row) != 0)
                ? MODEL_BAD_STATE
                : MODEL_OK;
 }
