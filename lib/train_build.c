@@ -93,7 +93,8 @@ static bool compile(struct trainer *r)
 static bool check_weights(struct trainer *r)
 {
     const struct train_entry *e = &r->graph.train;
-    return e->weight < 0 || (int64_t)r->program.input[e->weight].nelem == r->micro ||
+    return r->as.loss == LOSS_OUTPUT ||
+           (int64_t)r->program.input[e->weight].nelem == r->micro ||
            diag_error(r->t, &(struct place){.file = r->o.model},
                       "the output's first axis has %lld elements in a run of %lld samples: the "
                       "loss is of an output whose first axis counts the samples, or output:NAME",

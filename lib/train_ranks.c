@@ -196,19 +196,18 @@ bool train_share_start(struct trainer *r)
 
 /* ------------------------------------------------------------------------------------ the steps */
 
-/* Adds what a run gives to the level that is being filled. share: of the step's samples, which the
- * loss has no weights for where it is an output of the model. */
+/* Adds what a run gives to the level that is being filled. share: of the step's samples, by which
+ * the loss and its gradients are weighed already, and running statistics are not. */
 static void add_run(struct trainer *r, double loss, double correct, double share)
 {
     double *wide = r->tree.level[r->tree.ndone];
     float *narrow = (float *)(wide + r->tree.n64);
-    bool is_mean = r->graph.train.weight < 0;
-    wide[LOSS] += is_mean ? share * loss : loss;
+    wide[LOSS] += loss;
     wide[CORRECT] += correct;
     wide += NUMBERS;
     for (int i = 0; i < count_values(r); i++) {
         const struct array *v = &r->program.output[r->graph.given + i];
-        bool is_wide = v->dtype == DTYPE_F64, is_share = is_mean || i >= r->graph.nparam;
+        bool is_wide = v->dtype == DTYPE_F64, is_share = i >= r->graph.nparam;
         const double *d = v->data;
         const float *f = v->data;
         for (size_t k = 0; k < v->nelem && is_share; k++)

@@ -20,9 +20,9 @@ static double output_of(const struct trainer *r, int output)
     return scalar_load(v->dtype, v->data).f;
 }
 
-/* Runs an entry on n samples of a batch, from sample `at` on, each of which counts `weight`. */
+/* Runs an entry on n samples of a batch, from sample `at` on, each of which counts 1 / total. */
 static bool run_samples(struct trainer *r, const struct train_entry *e,
-                        const struct stream_batch *b, int64_t at, int64_t n, double weight)
+                        const struct stream_batch *b, int64_t at, int64_t n, double total)
 {
     for (int k = 0; k < r->nfed; k++) {
         struct array *in = train_input(r, e, k);
@@ -32,11 +32,11 @@ static bool run_samples(struct trainer *r, const struct train_entry *e,
             memcpy((char *)in->data + (size_t)i * row, from,
                    (size_t)(r->micro - i < n ? r->micro - i : n) * row);
     }
-    for (int64_t i = 0; i < r->micro && e->weight >= 0; i++) {
-        const struct array *w = &r->program.input[e->weight];
+    const struct array *w = &r->program.input[e->weight];
+    bool is_own = r->as.loss == LOSS_OUTPUT;        /* one weight, of the run */
+    for (int64_t i = 0; i < (is_own ? 1 : r->micro); i++)
         scalar_store(w->dtype, (char *)w->data + (size_t)i * dtype_nbytes(w->dtype),
-                     (union scalar){.f = i < n ? weight : 0});
-    }
+                     (union scalar){.f = i < n ? (is_own ? (double)n : 1) / total : 0});
     r->program.entry = e->number;
     return instance_run(r->t, &r->program);
 }
@@ -79,7 +79,7 @@ bool train_run(struct trainer *r, int64_t run, const struct stream_batch *b, int
     const struct train_entry *e = &r->graph.train;
     if (e->draw >= 0)
         set_draw(r, e, run);
-    if (!run_samples(r, e, b, at, n, 1 / (double)b->n))
+    if (!run_samples(r, e, b, at, n, (double)b->n))
         return false;
     *loss = output_of(r, e->loss);
     *correct = e->correct >= 0 ? output_of(r, e->correct) : 0;
@@ -144,7 +144,7 @@ bool train_evaluate(struct trainer *r, bool is_valid, double *loss, double *accu
             continue;
         if (!run_samples(r, e, &b, o.first_row, n, 1))
             break;
-        sum[LOSS] += output_of(r, e->loss) * (e->weight < 0 ? (double)n : 1);
+        sum[LOSS] += output_of(r, e->loss);
         sum[CORRECT] += e->correct >= 0 ? output_of(r, e->correct) : 0;
         sum[TOTAL] += (double)n;
     }

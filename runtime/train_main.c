@@ -12,7 +12,8 @@
 #include <time.h>
 
 /* A run takes MAIN_SAMPLES samples. What is fewer repeats the others with weight 0: the loss does
- * not see them, and statistics are those of real samples. */
+ * not see them, and statistics are those of real samples. A loss of the model's own has one weight,
+ * the run's share of the step. */
 struct trainer {
     struct dataset data, valid;
     int ndata, nvalid, epochs;
@@ -254,10 +255,11 @@ static void start_stream(const struct trainer *r, struct stream *s, const struct
             fail(field[k].name, "its samples have another size than the model's input or target");
 }
 
-/* Copies n samples of the batch, from `at` on, each of which counts `weight`. */
+/* Copies n samples of the batch, from `at` on, each of which counts 1 / total. */
 static void take_samples(struct trainer *r, const struct stream_batch *b, int64_t at, int64_t n,
-                         double weight)
+                         double total)
 {
+    const double weight = (MAIN_TARGET_BYTES > 0 ? 1 : (double)n) / total;
     for (int k = 0; k < r->nfield; k++)
         for (int64_t i = 0; i < MAIN_SAMPLES; i++)
             memcpy((char *)r->buffer[k] + (size_t)i * r->row_nbytes[k],
@@ -281,7 +283,7 @@ static double train_step(struct trainer *r, const struct stream_batch *b)
     r->in.step++;
     for (int64_t at = from; at < end; at += MAIN_SAMPLES) {
         const int64_t n = end - at < MAIN_SAMPLES ? end - at : (int64_t)MAIN_SAMPLES;
-        take_samples(r, b, at, n, 1 / (double)b->n);
+        take_samples(r, b, at, n, (double)b->n);
         if (is_one_run)
             check(model_train(r->self, &r->in, target, &loss), "a step");
         else
@@ -289,7 +291,6 @@ static double train_step(struct trainer *r, const struct stream_batch *b)
         sum += (double)loss;
     }
     add_up_numbers(&sum, 1);
-    sum /= MAIN_TARGET_BYTES > 0 ? 1 : main_ranks.size; /* a loss of the model's own is a mean */
     if (!is_one_run)
         check(model_update(r->self, &r->in), "the update of a step");
     if (!(sum - sum == 0))
@@ -320,7 +321,7 @@ static double evaluate(struct trainer *r, int is_valid, double *accuracy)
             continue;
         take_samples(r, &b, o.first_row, n, 1);
         check(model_evaluate(r->self, &r->in, target, &loss, &correct), "an evaluation");
-        sum[0] += MAIN_TARGET_BYTES > 0 ? (double)loss : (double)loss * (double)n;
+        sum[0] += (double)loss;
         sum[1] += (double)correct;
     }
     if (status == STREAM_FAILED)

@@ -467,13 +467,13 @@ void training_write_header(struct program *p, struct text *out);
 /* Statements of NAME_init(), and the functions after run_entry(). */
 const char *training_init_check(const struct program *p);
 void training_write_functions(struct program *p, struct text *out);
-/* The -DNAME_MAIN program, which reads files of samples; false: the model's inputs have no first
- * axis of samples, and NAME.c says so where the program is asked for. */
 /* training_ranks.c: where the caller's block has a state; what ranks add up, and when */
 size_t training_place_in_block(const struct schedule *s, const struct state *st);
 void training_write_segments(struct program *p, struct text *out);
 void training_write_sum_of_ranks(struct program *p, struct text *out);
 void training_write_step_of_ranks(struct program *p, struct text *out);
+/* The -DNAME_MAIN program, which reads files of samples; false: the model's inputs have no first
+ * axis of samples, and NAME.c says so where the program is asked for. */
 bool training_has_main(const struct program *p);
 void training_write_main(struct program *p, struct text *out);
 

@@ -13,11 +13,10 @@
 
 enum { VERSION = 1 };
 
-/* The first dimension of the weights of samples; NULL: the loss has none. */
-static struct uop *samples_of(const struct schedule *s)
+/* The weights of the loss: of each sample, or one of the run where the loss is the model's own. */
+static const struct buffer *weights_of(const struct schedule *s)
 {
-    const struct graph_training *x = program_training(s);
-    return x && x->train.weight >= 0 ? s->input[x->train.weight]->dim[0] : NULL;
+    return s->input[program_training(s)->train.weight];
 }
 
 /* The pointers to blocks, and what aligns the numbers; of a device the head of the parameters. */
@@ -25,12 +24,11 @@ enum { OPTIONS = 64, DEVICE = 128 };
 
 size_t training_head_bytes(const struct schedule *s)
 {
-    struct uop *n = samples_of(s);
     if (!program_training(s))
         return 0;
-    size_t each = n ? dtype_nbytes(s->input[program_training(s)->train.weight]->dtype) : 0;
-    return ((size_t)OPTIONS + (s->on_device ? DEVICE : 0) + (n ? (size_t)dim_bound(n) * each : 0) +
-            63) / 64 * 64;
+    const struct buffer *b = weights_of(s);
+    return ((size_t)OPTIONS + (s->on_device ? DEVICE : 0) +
+            (size_t)dim_bound(b->dim[0]) * dtype_nbytes(b->dtype) + 63) / 64 * 64;
 }
 
 size_t training_fields_at(const struct program *p)
@@ -40,20 +38,19 @@ size_t training_fields_at(const struct program *p)
 
 void training_write_fields(struct program *p, struct text *out)
 {
-    struct uop *n = samples_of(p->s);
-    if (program_training(p->s) && p->backend->device)
+    if (!program_training(p->s))
+        return;
+    if (p->backend->device)
         text_printf(out,
                     "    unsigned char head[%d];         /* that of the parameters */\n"
                     "    unsigned uploaded;              /* a bit for each block that the device "
                     "has */\n",
                     BLOCK_HEAD_BYTES);
-    if (!n)
-        return;
-    const struct buffer *b = p->s->input[program_training(p->s)->train.weight];
+    const struct buffer *b = weights_of(p->s);
     size_t start = out->n;
-    text_printf(out, "    %s even[%lld];", dtype_ctype(b->dtype), (long long)dim_bound(n));
+    text_printf(out, "    %s even[%lld];", dtype_ctype(b->dtype), (long long)dim_bound(b->dim[0]));
     text_pad(out, start, 36);
-    text_puts(out, "/* the weights of samples, of a mean */\n");
+    text_puts(out, "/* sample_weight where it is NULL */\n");
 }
 
 /* ---------------------------------------------------------------------------------- the header */
@@ -76,8 +73,7 @@ static const char *loss_type(const struct program *p)
 
 static const char *weight_type(const struct program *p)
 {
-    int weight = program_training(p->s)->train.weight;
-    return weight >= 0 ? dtype_ctype(p->s->input[weight]->dtype) : "float";
+    return dtype_ctype(weights_of(p->s)->dtype);
 }
 
 void training_write_blocks(struct program *p, struct text *out)
@@ -151,10 +147,10 @@ static const char options_text[] =
     "     * model_gradients and model_update; what the optimizer keeps, for model_train and\n"
     "     * model_update. NULL: none. model_params_init fills all that are given. */\n"
     "    void *params, *gradients, *optimizer;\n"
-    "    /* Several ranks that make each step together, of which this one has the number `rank`, from\n"
-    "     * 0 on: sum_ranks makes x[n], f32, or f64 where element_bytes is 8, its sum over all of\n"
-    "     * them, and returns 0. NULL: there is one. model_update calls it with the gradients, and\n"
-    "     * model_train, which needs that block then, with the loss, too. */\n"
+    "    /* Several ranks that make each step together, of which this one has the number `rank`,\n"
+    "     * from 0 on: sum_ranks makes x[n], f32, or f64 where element_bytes is 8, its sum over all\n"
+    "     * of them, and returns 0. NULL: there is one. model_update calls it with the gradients,\n"
+    "     * and model_train, which needs that block then, with the loss, too. */\n"
     "    int (*sum_ranks)(void *ranks_user, void *x, size_t n, size_t element_bytes);\n"
     "    void *ranks_user;\n"
     "    int ranks, rank;\n";
@@ -168,8 +164,7 @@ static const char header_text[] =
     "/* Training: LOSS_NAME, by OPTIMIZER_NAME. What a run takes beside the model's inputs. */\n"
     "typedef struct model_train_inputs {\n"
     "    model_inputs data;\n"
-    "    const WEIGHT_TYPE *sample_weight;     /* [samples]: what each counts in the loss; NULL: "
-    "their mean */\n"
+    "    const WEIGHT_TYPE *sample_weight;     /* WHAT_COUNTS */\n"
     "    float learning_rate, weight_decay;\n"
     "    int64_t step;                   /* the step's number, from 1 on */\n"
     "} model_train_inputs;\n\n"
@@ -186,7 +181,7 @@ static const char header_text[] =
     "int model_train(model_self *self, const model_train_inputs *in, const TARGET_TYPE *targets,\n"
     "                LOSS_TYPE *loss);\n"
     "/* Adds gradients to the block of these. Of several runs that make a step, sample_weight is\n"
-    " * of all of them, and of all ranks: 1 / (runs x samples x ranks) is their mean.AND_SCALE */\n"
+    " * of all of them, and of all ranks: OF_RUNS is their mean.AND_SCALE */\n"
     "MODEL_API "
     "int model_gradients(model_self *self, const model_train_inputs *in,\n"
     "                    const TARGET_TYPE *targets, LOSS_TYPE *loss);\n"
@@ -207,6 +202,12 @@ static const char header_text[] =
 
 static const char scale_text[] =
     "\n * The loss is scaled, by what is in the optimizer's block: it needs that, too";
+
+static const char counts_of_samples[] =
+    "[samples]: what each counts in the loss; NULL: their mean";
+static const char counts_of_run[] =
+    "[1]: what the run counts in the loss of the step;\n"
+    "                                     * NULL: as much as other ranks' runs";
 
 static const char *targets_text(struct program *p)
 {
@@ -230,6 +231,11 @@ static const struct text_word *words_of(struct program *p)
                                      {"TARGET_SHAPE", targets_text(p)},
                                      {"TARGET_TYPE", target_type(p)},
                                      {"LOSS_TYPE", loss_type(p)},
+                                     {"WHAT_COUNTS", training_target(p) ? counts_of_samples
+                                                                        : counts_of_run},
+                                     {"OF_RUNS", training_target(p)
+                                                     ? "1 / (runs x samples x ranks)"
+                                                     : "1 / (runs x ranks)"},
                                      {"AND_SCALE", x->scales ? scale_text : ""},
                                      {NULL, NULL}};
     struct text_word *copy = mem_array(p->t, sizeof word / sizeof *word, sizeof *word);
@@ -528,10 +534,8 @@ static void write_samples(struct program *p, const struct train_entry *e, struct
 {
     const struct schedule *s = p->s;
     const struct graph_training *x = program_training(s);
-    if (e->target < 0)
-        return;
-    text_puts(out, "    const int64_t samples = ");
-    text_printf(out, "%s;\n", program_scalar(p, s->input[e->weight]->dim[0]));
+    text_printf(out, "    const int64_t samples = %s;\n",
+                program_scalar(p, s->input[e->weight]->dim[0]));
     if (x->nclass > 0 && x->nclass < INT64_MAX)
         text_printf(out,
                     "    const int64_t ntarget = %s;\n"
@@ -542,14 +546,14 @@ static void write_samples(struct program *p, const struct train_entry *e, struct
     text_printf(out,
                 "    for (int64_t i = 0; i < samples && !given->sample_weight; i++)\n"
                 "        self->even[i] = 1 / (%s)%s;\n"
-                "    all.%s = targets;\n"
                 "    all.%s = given->sample_weight ? given->sample_weight : self->even;\n",
                 weight_type(p),
                 e == &x->gradients
                     ? "(self->options.ranks > 1 ? samples * self->options.ranks : samples)"
                     : "samples",
-                p->buffer_name[s->input[e->target]->id],
                 p->buffer_name[s->input[e->weight]->id]);
+    if (e->target >= 0)
+        text_printf(out, "    all.%s = targets;\n", p->buffer_name[s->input[e->target]->id]);
 }
 
 /* Where the number of runs is. */
@@ -600,9 +604,9 @@ static void write_function(struct program *p, const char *name, const struct tra
     const struct schedule *s = p->s;
     bool draws = e->draw >= 0;
     const char *value = loss_type(p);
-    write_begin(p, signature_of(p, name, evaluates),
-                training_target(p) ? "!self || !given || !targets || !loss" : "!self || !given || !loss",
-                blocks, out);
+    const char *missing =
+        training_target(p) ? "!self || !given || !targets || !loss" : "!self || !given || !loss";
+    write_begin(p, signature_of(p, name, evaluates), missing, blocks, out);
     if (!training_target(p))
         text_puts(out, "    (void)targets;\n");
     if (e == &program_training(s)->train)
@@ -698,8 +702,7 @@ const char *training_init_check(const struct program *p)
 static int64_t samples_of_inputs(const struct program *p)
 {
     const struct schedule *s = p->s;
-    struct uop *first = samples_of(s);
-    int64_t n = first ? dim_bound(first) : 0;
+    int64_t n = training_target(p) ? dim_bound(weights_of(s)->dim[0]) : 0;
     for (int i = 0; i < program_count_inputs(s); i++) {
         const struct buffer *b = s->input[i];
         if (b->ndim == 0)

@@ -11,12 +11,6 @@ size_t training_place_in_block(const struct schedule *s, const struct state *st)
     return st->place[0] - s->block_at[st->in->port.block];
 }
 
-/* Whether the loss is a mean over ranks: samples have no weights, so each rank's is a mean. */
-static bool is_mean(const struct program *p)
-{
-    return program_training(p->s)->train.weight < 0;
-}
-
 /* States of the block from `first` on, `end` excluded, whose elements have one size: a row for all
  * that follow each other, with the zeros between them. */
 static void write_rows(struct program *p, enum state_block block, int first, int end, bool mean,
@@ -45,7 +39,7 @@ void training_write_segments(struct program *p, struct text *out)
     snippet_use(&p->snippets, "sum_segments");
     text_puts(out, "/* What ranks add up: block, whether it is their mean, offset, elements. */\n"
                    "static const struct ranks_segment ranks_segments[] = {\n");
-    write_rows(p, BLOCK_GRADIENTS, 0, p->s->nstate, is_mean(p), out);
+    write_rows(p, BLOCK_GRADIENTS, 0, p->s->nstate, false, out);
     write_rows(p, BLOCK_PARAMS, x->nparam, x->nparam + x->nstatistic, true, out);
     text_puts(out, "};\n\n");
 }
@@ -81,7 +75,6 @@ void training_write_sum_of_ranks(struct program *p, struct text *out)
 static const char step_text[] =
     "    if (self->options.sum_ranks) {\n"
     "        status = model_gradients(self, given, targets, loss);\n"
-    "MEAN"
     "        if (status == MODEL_OK &&\n"
     "            self->options.sum_ranks(self->options.ranks_user, loss, 1, sizeof *loss) != 0)\n"
     "            status = MODEL_RANK_FAILED;\n"
@@ -90,14 +83,5 @@ static const char step_text[] =
 
 void training_write_step_of_ranks(struct program *p, struct text *out)
 {
-    const struct buffer *loss = p->s->output[program_training(p->s)->train.loss];
-    const struct text_word word[] = {
-        {"MEAN", is_mean(p) ? "        if (status == MODEL_OK && self->options.ranks > 1)\n"
-                              "            *loss /= (LOSS_TYPE)self->options.ranks;\n"
-                            : ""},
-        {"LOSS_TYPE", dtype_ctype(loss->dtype)},
-        {NULL, NULL}};
-    struct text x = {.t = p->t};
-    program_write_words(p, &x, step_text, word);
-    program_write_words(p, out, x.s, word);
+    program_write_text(p, out, step_text);
 }

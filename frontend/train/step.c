@@ -432,6 +432,19 @@ static struct uop *sum_losses(struct training *s, struct train_entry *e, struct 
     return loss;
 }
 
+/* The model's own loss, which has one weight: the share of the step that is this run's. */
+static struct uop *weigh_loss(struct training *s, struct train_entry *e, struct uop *y)
+{
+    int outer = s->t->current_origin;
+    struct uop *one = uop_int(s->t, 1);
+    e->weight = s->ninput;
+    struct uop *weight = new_input(s, y->dtype, &one, 1, "sample_weight");
+    origin_new(s->t, "loss", loss_name(s->o->loss), -1);
+    struct uop *loss = lib_mul(&s->l, weight, uop_reshape(s->t, y, &one, 1));
+    s->t->current_origin = outer;
+    return uop_reshape(s->t, loss, NULL, 0);
+}
+
 /* Inputs, forward, loss. NULL: reported. */
 static struct uop *add_loss(struct training *s, struct train_entry *e, bool is_training)
 {
@@ -444,8 +457,7 @@ static struct uop *add_loss(struct training *s, struct train_entry *e, bool is_t
     for (int i = 1; i < nroot; i++)
         VEC_PUSH(s->t, s->host, s->nhost, s->cap_host, root[i]);
     struct uop *y = loss_operand(s, root[0]), *correct = NULL, *loss, *one = uop_int(s->t, 1);
-    loss = s->o->loss == LOSS_OUTPUT ? uop_reshape(s->t, y, NULL, 0)
-                                     : sum_losses(s, e, y, &correct);
+    loss = s->o->loss == LOSS_OUTPUT ? weigh_loss(s, e, y) : sum_losses(s, e, y, &correct);
     if (!loss)
         return NULL;
     e->loss = s->noutput;

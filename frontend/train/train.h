@@ -14,7 +14,8 @@
  *
  * Parameters are states: their first values are the model's weights. The loss of a run is the sum
  * over its samples of weight times loss. So 1/n for each of n samples gives their mean, and a
- * sample of weight 0 only fills the batch.
+ * sample of weight 0 only fills the batch. A loss that is an output of the model has one weight
+ * for the run: the samples that it has of the step's n, over n.
  *
  * All of it is tensor uops made before any pass: a step fuses, is tiled and threaded as inference
  * is.

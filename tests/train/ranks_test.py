@@ -14,9 +14,10 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "lib")]
 
 import numpy as np
+from onnx import helper
 
 import tgc as T
-from networks import NETWORKS, samples, weights_of
+from networks import NETWORKS, samples, save, weights_of
 from program import emit, put
 from suite import Skip, Suite, expect
 
@@ -26,6 +27,7 @@ BUILD = Path(OPTIONS.build).resolve()
 TGC = T.find_tgc(OPTIONS.build).resolve()
 SCRATCH = T.scratch(BUILD / "test-scratch" / "ranks")
 DRIVER = BUILD / "tests" / "train" / "ranks_driver"
+FAILING = DRIVER.with_name("ranks_failing")
 case = suite.folder_case(SCRATCH)
 STEPS = 50
 NORMED = "cnn" if OPTIONS.all else "mlp"        # the other compiles in less time
@@ -245,6 +247,23 @@ int main(void)
 """
 
 
+def own(folder, batch=("N",)):
+    """A layer's output beside its input: the loss is an output of the model."""
+    w = {"w": (0.3 * np.random.default_rng(3).standard_normal((6, 6))).astype(np.float32)}
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"]), helper.make_node("Sub", ["y", "x"], ["d"]),
+             helper.make_node("Mul", ["d", "d"], ["q"]), helper.make_node("ReduceMean", ["q"], ["loss"], keepdims=0)]
+    save(folder / "m.onnx", nodes, [("x", [*batch, 6])], [("y", [*batch, 6]), ("loss", [])], w)
+    return w["w"].astype(np.float64)
+
+
+def own_losses(w, x, steps, rate):
+    """By sgd, of all samples in each step."""
+    for _ in range(steps):
+        d = x @ w - x
+        yield np.mean(d * d)
+        w = w - rate * 2 * x.T @ d / d.size
+
+
 def check_hook(out, words, flags):
     """Two contexts in two threads, whose sum_ranks is the caller's, beside tgc train."""
     folder = T.scratch(SCRATCH / f"hook-{out}")
@@ -264,6 +283,52 @@ def check_hook(out, words, flags):
 
 
 suite.add("a caller's own sum over threads, under sanitizers", check_hook, "net.c", [], ["-O1", "-g", "-fsanitize=address,undefined"])
+@case("a loss of the model's own, summed by the caller over threads")
+def own_hook(folder):
+    """net_train() without sample_weight: the mean over ranks."""
+    w, x = own(folder), np.random.default_rng(4).standard_normal((24, 6)).astype(np.float32)
+    put(folder, x, np.zeros(24, np.int64))
+    emit(TGC, folder, "m.onnx", "--loss=output:loss", "--optimizer=sgd", "--dim=N=12", *T.HERE)
+    (folder / "hook.c").write_text(HOOK)
+    T.must(T.run(["gcc", *T.WARNINGS, "-O1", "-fsanitize=address,undefined", "-DSTEPS=10", "hook.c", "net.c", "-o", "hook", "-lm", "-lpthread"],
+                 cwd=folder, timeout=300))
+    got = [float.fromhex(line) for line in T.must(T.run([folder / "hook"], cwd=folder, timeout=60)).out.decode().split()]
+    want = list(own_losses(w, x, 10, 0.01))
+    expect(np.allclose(got, want, 1e-5), f"{got}\n{want}")
+
+
+@case("a loss of the model's own, in several runs and processes")
+def own_program(folder):
+    """Runs of two samples, a last batch that is smaller and of which some processes have nothing: as in one run."""
+    x = np.random.default_rng(4).standard_normal((10, 6)).astype(np.float32)
+    np.savez(folder / "d.npz", x=x)
+    w, words = own(folder, (2,)), ["--loss=output:loss", "--optimizer=sgd"]
+    (folder / "m.onnx").rename(folder / "two.onnx")
+    own(folder)
+    emit(TGC, folder, "m.onnx", *words, "--dim=N=2", *T.HERE)
+    T.must(T.run(["gcc", *T.WARNINGS, "-O1", "-fsanitize=address,undefined", "-DNET_MAIN", "net.c", "-o", "net", "-lm", "-lpthread"],
+                 cwd=folder, timeout=300))
+
+    def said(*words):
+        done = run([*words, "--data", "d.npz", "--epochs=6", "--lr=0.2"], folder)
+        return [float(line.split("loss ")[1].split()[0].strip(",")) for line in (done.err + done.out.decode()).splitlines() if "loss " in line]
+
+    def trains(model, *more):
+        return said(TGC, "train", model, *words, "-o", "out.onnx", *more)
+
+    for batch, more in (8, [["--devices=4"], ["--devices=2"]]), (10, [["--devices=5"]]), (5, []):
+        want = trains("m.onnx", f"--batch={batch}")
+        expect(len(want) == 7 and want[-1] < 0.9 * want[0], f"nothing was learned: {want}")
+        for words_ in [], *more:
+            ways = {"program": said(folder / "net", "-o", "p.bin", f"--batch={batch}", *words_), "train": trains("two.onnx", f"--batch={batch}", *words_)}
+            for way, got in ways.items():
+                expect(np.allclose(got, want, 1e-4, 6e-5), f"{way}, {words_} of {batch}:\n{got}\n{want}")
+        if batch == 10:
+            expect(np.allclose(want, list(own_losses(w, x, 7, 0.2)), 1e-4, 6e-5), f"{want}")
+    done = run([TGC, "train", "m.onnx", "--data", "d.npz", *words, "--batch=8", "--dim=N=2", "-o", "no.onnx"], folder, 1)
+    expect("a run has 8 samples, and 'x' takes 2: leave out" in done.err, done.err)
+
+
 suite.add("a caller's own sum over threads, an object of LLVM's", check_hook, "net.o", ["--target=llvm"], ["-O1"])
 
 
@@ -471,6 +536,12 @@ def messages(folder):
             expect(not done.timed_out and len(lines) == 3 and all("rank" in line for line in lines), f"{how} {k}: {lines}")
             told = {"hang": "waited 2 seconds for rank 3", "exit": "rank 3 has ended: it had enough"}.get(how, "rank 3 has ended")
             expect(any(told in line for line in lines), f"{how} {k}: {lines}")
+
+
+@case("processes that cannot be started")
+def failing_fork(folder):
+    """Each fork() and socketpair(), and mmap(): no child and no descriptor is left, and none of others is closed."""
+    expect(T.must(T.run([FAILING], timeout=20)).out == b"ok\n", "not ok")
 
 
 suite.main()
