@@ -4,7 +4,8 @@
  * and constants that backends/program/training.c writes come before.
  *
  * Several processes make each step together, of their own by --devices or of mpirun: each has its
- * rows of the batch, whose gradients model_update() adds up by add_up(). Rank 0 writes. */
+ * rows of the batch, whose gradients model_update() adds up by add_up(). Rank 0 writes. What all
+ * of them would find wrong is looked at before there are several. */
 
 //@ train_main loader_stream loader_dataset ranks_fork ranks_mpi
 #include <errno.h>
@@ -18,14 +19,14 @@ struct trainer {
     struct dataset data, valid;
     int ndata, nvalid, epochs;
     const char *augment, *output, *start, *weights;
-    void *weights_memory;
+    void *weights_memory, *start_block;
     int64_t batch;
     uint64_t seed, init;
     double rate;
     model_options options;
     model_self *self;
     model_train_inputs in;
-    int devices;
+    int devices, nrank;
     int64_t own;                        /* rows of a batch: this rank's */
     struct stream_field field[MAIN_INPUTS + 1], valid_field[MAIN_INPUTS + 1];
     size_t row_nbytes[MAIN_INPUTS + 1];
@@ -81,15 +82,22 @@ static void add_up_numbers(double *x, size_t n)
         (void)add_up(NULL, x, n, sizeof *x);
 }
 
-/* Before there are threads. */
-static void begin_ranks(struct trainer *r)
+/* The ranks that a launcher has started. */
+static void join_ranks(struct trainer *r)
 {
     const int launched = ranks_launched();
     main_ranks.size = 1;
     if (launched > 1 && r->devices > 1)
         fail("--devices", "a launcher has started processes already: leave out one of the two");
-    if (launched > 1 ? !ranks_join_mpi(&main_ranks, launched)
-                     : r->devices > 1 && !ranks_fork(&main_ranks, r->devices))
+    if (launched > 1 && !ranks_join_mpi(&main_ranks, launched))
+        fail("MODEL_FILE", main_ranks.error);
+    r->nrank = r->devices > 1 ? r->devices : main_ranks.size;
+}
+
+/* Those of --devices. Before there are threads. */
+static void begin_ranks(struct trainer *r)
+{
+    if (r->devices > 1 && !ranks_fork(&main_ranks, r->devices))
         fail("MODEL_FILE", main_ranks.error);
     if (main_ranks.size == 1)
         return;
@@ -396,23 +404,50 @@ static void read_weights(struct trainer *r, const char *path)
 
 static void read_params(struct trainer *r, const char *path)
 {
-    (void)r;
+    const size_t n = sizeof main_params;
     FILE *f = fopen(path, "rb");
-    if (!f || fread(main_params, 1, sizeof main_params, f) != sizeof main_params || fgetc(f) != EOF)
+    r->start_block = get_memory(n);
+    if (!f || fread(r->start_block, 1, n, f) != n || fgetc(f) != EOF)
         fail(path, "is no block of this model's parameters");
-    fclose(f);UPLOAD
+    fclose(f);
 }
 
-/* It appears by rename: a program that is killed leaves the older one. */
-static void write_params(const char *path)
+static void start_by_params(struct trainer *r, const char *path)
+{
+    (void)path;
+    memcpy(main_params, r->start_block, sizeof main_params);UPLOAD
+}
+
+/* The block appears by rename: a program that is killed leaves the older one. */
+static char *open_part(const char *path, FILE **f)
 {
     const size_t n = strlen(path);
     char *part = (char *)get_memory(n + 6);
     memcpy(part, path, n);
     memcpy(part + n, ".part", 6);
-    FILE *f = fopen(part, "wb");
-    if (!f)
+    *f = fopen(part, "wb");
+    if (!*f)
         fail(part, strerror(errno));
+    return part;
+}
+
+static void check_output(const char *path)
+{
+    FILE *f = fopen(path, "r+b");
+    if (!f && errno == EISDIR)
+        fail(path, "is a directory; a file to write is expected");
+    if (f)
+        fclose(f);
+    char *part = open_part(path, &f);
+    fclose(f);
+    remove(part);
+    free(part);
+}
+
+static void write_params(const char *path)
+{
+    FILE *f;
+    char *part = open_part(path, &f);
     if (fwrite(main_params, 1, sizeof main_params, f) != sizeof main_params || fclose(f) != 0 ||
         rename(part, path) != 0) {
         remove(part);
@@ -515,6 +550,23 @@ static int read_option(struct trainer *r, char **argv, int argc, int *i)
     return v != NULL;
 }
 
+/* The rows of each rank. */
+static void divide_batch(struct trainer *r)
+{
+    char why[160];
+    r->own = r->batch / r->nrank;
+    if (r->own * r->nrank == r->batch)
+        return;
+    if (r->data.nsample < r->nrank)
+        fail("--data", "there are fewer samples than processes");
+    const int64_t below = r->own * r->nrank, above = below + r->nrank;
+    const int is_below = below && (r->batch - below < above - r->batch || above > r->data.nsample);
+    (void)snprintf(why, sizeof why,
+                   "a batch of %lld samples does not divide by %d processes: give --batch=%lld",
+                   (long long)r->batch, r->nrank, (long long)(is_below ? below : above));
+    fail("--batch", why);
+}
+
 static void open_all(struct trainer *r, char **argv, int argc)
 {
     const char *v;
@@ -526,10 +578,14 @@ static void open_all(struct trainer *r, char **argv, int argc)
         r->batch = r->data.nsample < MAIN_BATCH ? r->data.nsample : (int64_t)MAIN_BATCH;
     if (r->batch > r->data.nsample)
         fail("--batch", "is more than the samples of --data");
-    r->own = r->batch / main_ranks.size;
-    if (r->own * main_ranks.size != r->batch)
-        fail("--batch", "the samples of a step do not divide by the processes");
+    divide_batch(r);
     match_data(r);
+    if (model_describe()->weights_external)
+        read_weights(r, r->weights ? r->weights : "MODEL_FILE.weights");
+    if (r->start && main_ranks.rank == 0)
+        read_params(r, r->start);
+    if (main_ranks.rank == 0)
+        check_output(r->output);
 }
 
 static void open_model(struct trainer *r)
@@ -537,12 +593,10 @@ static void open_model(struct trainer *r)
     r->options.params = main_params;
     r->options.gradients = main_gradients;
     r->options.optimizer = main_optimizer;
-    if (model_describe()->weights_external)
-        read_weights(r, r->weights ? r->weights : "MODEL_FILE.weights");
     check(model_init(&r->self, main_arena, sizeof main_arena, &r->options), "MODEL_FILE");
     check(model_params_init(r->self, r->init), "MODEL_FILE");
     if (r->start && main_ranks.rank == 0)
-        read_params(r, r->start);
+        start_by_params(r, r->start);
     share_params(r);
     r->in.learning_rate = (float)r->rate;
     r->in.weight_decay = MODEL_WEIGHT_DECAY;
@@ -564,8 +618,9 @@ int main(int argc, char **argv)
     }
     if (!r->ndata || !r->output || r->epochs < 1)
         return usage(stderr, 2);
-    begin_ranks(r);
+    join_ranks(r);
     open_all(r, argv, argc);
+    begin_ranks(r);
     open_model(r);
     train(r);
     if (main_ranks.rank == 0)
@@ -588,6 +643,7 @@ int main(int argc, char **argv)
     dataset_close(&r->valid);
     free(main_scratch);
     free(r->weights_memory);
+    free(r->start_block);
     free(r);
     return 0;
 }

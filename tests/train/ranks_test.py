@@ -352,9 +352,15 @@ def check_program(network, more, flags=(), target=()):
         expect(np.allclose(said[n], said[1], 2e-5, 2e-5), f"{n} processes\n{said[n]}\none\n{said[1]}")
     # other weights at the start are rank 0's
     run([*words, "more.params", "--params=2.params", "--devices=2", "--epochs=1"], folder)
-    for n, (words_, text) in enumerate(((["--devices=5"], "do not divide"), (["--devices=0x"], "whole number"))):
-        done = run([*words, "no.params", *words_], folder, 1)
-        expect(text in done.err and not (folder / "no.params").exists(), done.err)
+    # what all processes would find is said once, and before the training
+    for words_, text in ((["--devices=5"], "24 samples does not divide by 5 processes: give --batch=20"), (["--devices=0x"], "whole number"),
+                         (["--devices=5", "--batch=8"], "give --batch=10"), (["--devices=25"], "fewer samples than processes"),
+                         (["--devices=2", "--batch=25"], "more than the samples"), (["--devices=2", "--data=none.npz"], "none.npz"),
+                         (["--devices=2", "--params=d.npz"], "no block"), (["-o", "none/no.params"], "none/no.params.part: No such file"),
+                         (["--devices=4", "-o", "folder"], "folder: is a directory")):
+        (folder / "folder").mkdir(exist_ok=True)
+        done = run([*words, "no.params", "--epochs=100000000", *words_], folder, 1)
+        expect(text in done.err and len(done.err.splitlines()) == 1 and not list(folder.glob("no.params*")), f"{words_}: {done.err}")
     if shutil.which("mpirun"):
         done = T.run(mpirun(1, *words, "no.params", ":", "-n", "1", *words, "no.params", "--lr=0.5"), cwd=folder, env=ALONE, timeout=60)
         expect(done.status != 0 and "different models, data or options" in done.err, done.err)
