@@ -148,9 +148,9 @@ static const char options_text[] =
     "     * model_update. NULL: none. model_params_init fills all that are given. */\n"
     "    void *params, *gradients, *optimizer;\n"
     "    /* Several ranks that make each step together, of which this one has the number `rank`,\n"
-    "     * from 0 on: sum_ranks makes x[n], f32, or f64 where element_bytes is 8, its sum over all\n"
-    "     * of them, and returns 0. NULL: there is one. model_update calls it with the gradients,\n"
-    "     * and model_train, which needs that block then, with the loss, too. */\n"
+    "     * from 0 on: sum_ranks makes x[n], f32, or f64 where element_bytes is 8, its sum over\n"
+    "     * all of them, and returns 0. NULL: there is one. model_update calls it with the\n"
+    "     * gradients, and model_train, which needs that block then, with the loss, too. */\n"
     "    int (*sum_ranks)(void *ranks_user, void *x, size_t n, size_t element_bytes);\n"
     "    void *ranks_user;\n"
     "    int ranks, rank;\n";
