@@ -330,7 +330,8 @@ class Bench:
 
     def ninja(self, targets=None, build=None):
         command = ["ninja", "-C", build or self.build, "-j1", *(targets or self.part.targets)]
-        return subprocess.run(command, capture_output=True, text=True, preexec_fn=limits(COMPILE_SECONDS))
+        memory = build != self.sanitized        # a build runs programs of its own, which reserve more there
+        return subprocess.run(command, capture_output=True, text=True, preexec_fn=limits(COMPILE_SECONDS, memory))
 
     def object_of(self, path):
         """What the file is compiled to, as a sum."""
