@@ -207,13 +207,14 @@ static struct uop *rewrite(struct tgc *t, void *ctx, struct uop *u)
 /* Parts along up to two of the sum's axes, outermost first. */
 struct cached { int axis[2]; int64_t parts[2]; int n; };
 
-/* The least divisor of n that is `least` or more. */
+/* The least divisor of n that is `least` or more. Its cofactor is sought, the terms of a part. They
+ * fit a cache, so few are tried even if n is a large prime. */
 static int64_t divisor_from(int64_t n, int64_t least)
 {
-    int64_t by = least < n ? least : n;
-    while (n % by)
-        by++;
-    return by;
+    int64_t terms = least < n ? n / least : 1;
+    while (n % terms)
+        terms--;
+    return n / terms;
 }
 
 /* Cuts the sum's axes until it has that many parts. */

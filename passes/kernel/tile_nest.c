@@ -112,16 +112,17 @@ static void cut(struct tgc *t, struct kernel *k, struct variant *v, int at, int 
     opt_must(t, k, v, &opt, 1);
 }
 
-/* Makes the rows that whole tiles leave the next store. */
-static void cut_rows(struct tgc *t, struct kernel *k, struct variant *v, int at,
-                     const struct tile *tile)
+/* Makes the next store of the iterations that whole multiples of n leave. needs: n does not divide
+ * the loop's iterations, of which there may be n. */
+static void cut_rest(struct tgc *t, struct kernel *k, struct variant *v, int at, int axis,
+                     int64_t n)
 {
     const struct uop *store = v->ast->src[at];
-    int64_t size = range_fixed_size(store->src[tile->row_axis]);
-    struct opt opt = {.op = OPT_ROUND, .store = at, .n = tile->rows, .to = at + 1,
-                      .axis = tile->row_axis - store_first_range(store)};
+    int64_t size = range_fixed_size(store->src[axis]);
+    struct opt opt = {.op = OPT_ROUND, .store = at, .n = n, .to = at + 1,
+                      .axis = axis - store_first_range(store)};
     if (size > 0)
-        cut(t, k, v, at, tile->row_axis, size - size % tile->rows);
+        cut(t, k, v, at, axis, size - size % n);
     else
         opt_must(t, k, v, &opt, 1);
 }
@@ -185,29 +186,27 @@ static bool divides(struct tgc *t, int64_t n, const struct uop *range)
 }
 
 /* Cuts a loop of open size for columns: whole tiles, whole vectors, a last vector that overlaps the
- * one before it, and all where there are fewer. Returns how many of the parts have tiles; *end: the
- * store after all parts. */
+ * one before it, and all where there are fewer. Parts of a size between near bounds may have a fixed
+ * one. Returns how many of the parts have tiles; *end: the store after all parts. */
 static int cut_open_columns(struct tgc *t, struct kernel *k, struct variant *v, int at,
                             const struct tile *tile, int *end)
 {
     const struct uop *store = v->ast->src[at];
     int64_t least = tile->vector ? tile->vector : OPEN_COLUMNS;
-    int n = 1;
+    int n = 1, axis = tile->column_axis;
     struct opt opt = {.op = OPT_OVERLAP, .store = at, .n = least,
-                      .axis = tile->column_axis - store_first_range(store)};
+                      .axis = axis - store_first_range(store)};
     *end = at + 1;
-    bool whole = divides(t, least, store->src[tile->column_axis]);
+    bool whole = divides(t, least, store->src[axis]);
     if (!whole && opt_apply(t, k, v, &opt, 1, NULL))
         n = 2, *end = at + 3;
-    opt.op = OPT_ROUND;
-    opt.to = at + 1;
     if (!whole && n == 1) {
-        opt_must(t, k, v, &opt, 1);
+        cut_rest(t, k, v, at, axis, least);
         *end = at + 2;
     }
-    if (!divides(t, tile->columns, v->ast->src[at]->src[tile->column_axis])) {
-        opt.n = tile->columns;
-        opt_must(t, k, v, &opt, 1);
+    const struct uop *column = v->ast->src[at]->src[axis];
+    if (column->src[0]->vmax >= tile->columns && !divides(t, tile->columns, column)) {
+        cut_rest(t, k, v, at, axis, tile->columns);
         ++n, ++*end;
     }
     return n;
@@ -256,7 +255,7 @@ static int optimize_store(struct tgc *t, struct kernel *k, struct variant *v, in
         *like = tile;
     struct tile of_rest = *like;
     if (rest) {
-        cut_rows(t, k, v, at, &tile);
+        cut_rest(t, k, v, at, tile.row_axis, tile.rows);
         if (!nest_find(t, v->ast->src[at], &m))
             TGC_BUG(t, "a part of a nest is none");
         /* one row has no range */
@@ -294,6 +293,9 @@ static int optimize_parts(struct tgc *t, struct kernel *k, struct variant *v, in
     for (int i = 0; i < n; i++) {
         struct pick model = {.exists = true};
         struct tile like = *tile;
+        int64_t size = range_fixed_size(v->ast->src[at]->src[tile->column_axis]);
+        if (size % like.panel)                       /* fewer than a tile's */
+            like.panel = size;
         int was = v->ast->nsrc, next = optimize_store(t, k, v, at, &model, &like);
         end += v->ast->nsrc - was;
         at = next;
