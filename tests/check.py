@@ -73,7 +73,7 @@ SUITES = [
     ("header", "tests/exec/header_test.py", 300, 1800, 14, "backends/program/header.c backends/program/example.c backends/program/naming.c"),
     ("zero", "tests/exec/zero_test.py", 300, 300, 5, "backends/program/sizes.c frontend/library_index.c"),
     ("numbers", "tests/exec/numbers_test.py", 300, 300, 11, "runtime/number.c runtime/math.c ir/dtype backends/cstyle/convert.c docs/ulp.md"),
-    ("open", "tests/exec/open_test.py", 300, 1800, 12, "passes/plan/layout.c passes/plan/band passes/graph/conv/ passes/kernel/choose_tile.c tests/models/open_sizes.py"),
+    ("open", "tests/exec/open_test.py", 300, 1800, 12, "passes/plan/layout.c passes/plan/band passes/graph/conv/ passes/kernel/choose_tile.c passes/kernel/tile_nest.c tests/models/open_sizes.py"),
     ("dimensions", "tests/exec/dimensions_test.py", 120, 1800, 5, "ir/symbolic.c ir/derive.c backends/program/sizes.c frontend/onnx/known.c"),
     ("vectors", "tests/exec/vectors_test.py", 300, 900, 25, "runtime/vector_ runtime/math.c runtime/number.c"),
     ("compilers", "tests/exec/compilers_test.py", 300, 900, 16, "backends/cstyle/ runtime/vector_ runtime/math.c"),

@@ -186,8 +186,8 @@ static bool divides(struct tgc *t, int64_t n, const struct uop *range)
 }
 
 /* Cuts a loop of open size for columns: whole tiles, whole vectors, a last vector that overlaps the
- * one before it, and all where there are fewer. Parts of a size between near bounds may have a fixed
- * one. Returns how many of the parts have tiles; *end: the store after all parts. */
+ * one before it, and all where there are fewer. A part's size may be fixed, if the loop's bounds
+ * are near each other. Returns how many parts have tiles; *end: the store after all parts. */
 static int cut_open_columns(struct tgc *t, struct kernel *k, struct variant *v, int at,
                             const struct tile *tile, int *end)
 {

@@ -2,10 +2,12 @@
 
 Sizes leave every kind of remainder: of a tile's rows, of vectors, of Winograd's tiles, of strides and pools. Beyond the bound a run has a
 status. Programs are portable, by each instruction set that is here, by LLVM, of several threads, and watched by sanitizers. Layers that
-no form for open sizes suits are those of which the compiler warns.
+no form for open sizes suits are those of which the compiler warns. Layers of sizes between near bounds, and of multiples of a symbol, are
+drawn at random: of such loops some parts have a fixed size.
 """
 
 import platform
+import random
 import sys
 from pathlib import Path
 
@@ -117,6 +119,81 @@ def by_sanitizers(of):
         check(of, lambda x, s: program.run([x])["y"], sizes)
 
 
+class Layer:
+    """A convolution of its own input: of rows that are open or not, and columns W, or c*W after a reshape, with lo <= W <= hi."""
+
+    def __init__(self, number, channels, results, taps, padding, bounds, times=1, rows=None):
+        self.name, self.symbol, self.rowsymbol = f"x{number}", f"W{number}", f"H{number}"
+        self.channels, self.results, self.taps, self.padding = channels, results, taps, padding
+        self.bounds, self.times, self.rows = bounds, times, rows
+
+    @staticmethod
+    def drawn(number, draw):
+        taps, padding = draw.choice(((1, 0), (3, 1), (5, 2), (6, 3), (4, 0)))
+        times = draw.choice((1, 1, 1, 2, 3, 8, 16, 32))
+        hi = draw.randint(6, 60 if times == 1 else 8)
+        lo = max(4, hi - draw.choice((0, 1, 1, 2, 3, 7, 8, 15)))
+        rows = draw.choice((None, None, (4, 4), (4, 5), (6, 9), (15, 17)))
+        return Layer(number, draw.choice((1, 3, 8)), draw.choice((1, 4, 8, 24)), taps, padding, (lo, hi), times, rows)
+
+    def text(self):
+        k, rank = self.name[1:], 1 + bool(self.rows)
+        rows = [f"{self.rows[0]}<={self.rowsymbol}<={self.rows[1]}"] if self.rows else []
+        dims = [*rows, f"{self.bounds[0]}<={self.symbol}<={self.bounds[1]}", *([str(self.times)] if self.times > 1 else [])]
+        shape = [*([self.rowsymbol] if self.rows else []), f"{self.times}*{self.symbol}"]
+        weight = ", ".join(map(str, (self.results, self.channels, *[self.taps] * rank)))
+        head = f"input %{self.name} : f32[1, {self.channels}, {', '.join(dims)}]"
+        return head, [f"weight %w{k} : f32[{weight}] = kaiming_uniform(seed={int(k) + 1})",
+                      f"%r{k} = reshape(%{self.name}) {{shape=[1, {self.channels}, {', '.join(shape)}]}}",
+                      f"%v{k} = conv(%r{k}, %w{k}) {{padding={[self.padding] * 2 * rank}}}", f"output %v{k} as \"y{k}\""]
+
+    def at(self, turn):
+        """Sizes of a run: the bounds, or one between."""
+        def pick(bounds):
+            return (*bounds, sum(bounds) // 2)[turn]
+
+        return {self.symbol: pick(self.bounds), **({self.rowsymbol: pick(self.rows)} if self.rows else {})}
+
+    def input(self, sizes):
+        shape = [1, self.channels, *([sizes[self.rowsymbol]] if self.rows else []), sizes[self.symbol], *([self.times] if self.times > 1 else [])]
+        return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+def layers_of(seed):
+    """Columns of which a part has a fixed size: whole vectors; one vector of 8*W + 1; none of these."""
+    draw = random.Random(seed)
+    known = [(3, 4, 5, 2, (24, 25)), (3, 4, 6, 3, (2, 20), 8), (8, 8, 3, 1, (50, 52)), (3, 24, 6, 3, (2, 6), 16), (1, 4, 3, 1, (17, 17)),
+             (3, 4, 3, 1, (33, 40), 1, (5, 6))]
+    first = known if seed == 0 else []
+    return [Layer(k, *first[k]) if k < len(first) else Layer.drawn(k, draw) for k in range(10)]
+
+
+def near_bounds(seed, way, *options):
+    """Ten layers are one program."""
+    layers = layers_of(seed)
+    folder = T.scratch(SCRATCH / f"near {seed} {way}")
+    parts = [layer.text() for layer in layers]
+    lines = ["tg 1", 'graph "net"', *(head for head, _ in parts), *(line for _, lines in parts for line in lines[:-1]), *(lines[-1] for _, lines in parts)]
+    (folder / "net.tg").write_text("\n".join(lines) + "\n")
+    T.must(T.run([TGC, folder / "net.tg", "-o", folder / "net.onnx"], timeout=120))
+    session = onnxruntime.InferenceSession(str(folder / "net.onnx"), providers=["CPUExecutionProvider"])
+    cpu = next((c for c in CPUS if f"--cpu={c}" in options), None)
+    T.must(T.run([TGC, folder / "net.tg", "-o", folder / "net.c", *options], timeout=300))
+    if cpu and (platform.machine() != "x86_64" or CPUS[cpu] not in FLAGS["cpuinfo"]):
+        raise Skip(f"this processor has no {cpu}: the layers are compiled, not run")
+    T.must(T.run(["gcc", "-O1", "-shared", "-fPIC", "net.c", "-o", "net.so", "-lm", "-lpthread"], cwd=folder, timeout=600))
+    net = Library(folder / "net.so")
+    for turn in range(3):
+        sizes = {symbol: size for layer in layers for symbol, size in layer.at(turn).items()}
+        inputs = {layer.name: layer.input(sizes) for layer in layers}
+        got = net.run(inputs, sizes)
+        for layer, want in zip(layers, session.run([f"y{layer.name[1:]}" for layer in layers], inputs)):
+            have, what = got[f"y{layer.name[1:]}"], f"seed {seed}, {layer.text()[0]} at {layer.at(turn)}"
+            expect(have.shape == want.shape, f"{what}: shape {have.shape}, not {want.shape}")
+            worst = float(np.abs(have - want).max(initial=0) / max(np.abs(want).max(initial=0), 1e-3))
+            expect(worst <= 2e-4, f"{what}: off by {worst:.2g} of the largest")
+
+
 QUICK = ("convolutions", "tcn", "superresolution")
 WAYS = {"portable": ("--cpu=generic",), "avx2": ("--cpu=avx2",), "avx512": ("--cpu=avx512",), "threads": ("--threads=3",),
         "no Winograd": ("--error=0",)}
@@ -132,4 +209,7 @@ def all_ways(name):
 
 for model in MODELS:
     all_ways(model)
+for number in range(12):
+    for kind in ("portable", "avx2", "avx512", "threads"):
+        suite.add(f"near bounds {number}: {kind}", near_bounds, number, kind, *WAYS[kind], slow=number > 0 or kind == "threads")
 suite.main()
