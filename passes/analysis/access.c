@@ -174,46 +174,79 @@ bool uop_depends_on(struct tgc *t, struct uop *u, const struct uop *r)
 
 /* -------------------------------------------------------------------------------------- strides */
 
-/* Adds the stride of one term of a sum. A part of it may be a sum in 32 bits. */
-static bool add_stride(struct tgc *t, struct uop *u, const struct uop *r, uint64_t *stride)
+enum { PENDING_MOST = 32 };
+/* The terms of a sum that depend on a range. A sum of too many terms for the normal form has sums,
+ * and multiples of them, as its terms. lost: not all were found. */
+struct terms {
+    struct { struct uop *u; int64_t times; } left[PENDING_MOST];
+    int n;
+    bool lost;
+};
+
+static void terms_push(struct terms *of, struct uop *u, int64_t times)
 {
-    bool scaled = u->op == OP_MUL && u->src[1]->op == OP_CONST;
-    uint64_t times = scaled ? (uint64_t)u->src[1]->arg.i : 1;
-    struct uop *v = scaled ? u->src[0] : u;
-    int64_t part = v == r;
-    bool widened = v->op == OP_CAST && v->dtype == DTYPE_INDEX && v->src[0]->dtype == DTYPE_I32;
-    if (widened ? !index_stride(t, v->src[0], r, &part) : v != r && uop_depends_on(t, u, r))
-        return false;
-    *stride += times * (uint64_t)part;
-    return true;
+    for (; u->op == OP_MUL && u->src[1]->op == OP_CONST; u = u->src[0])
+        of->lost |= __builtin_mul_overflow(times, u->src[1]->arg.i, &times);
+    if (of->n == PENDING_MOST) {
+        of->lost = true;
+        return;
+    }
+    of->left[of->n].u = u;
+    of->left[of->n++].times = times;
+}
+
+/* NULL: there are no more. */
+static struct uop *terms_next(struct tgc *t, struct terms *of, const struct uop *r, int64_t *times)
+{
+    while (of->n && !of->lost) {
+        struct uop *u = of->left[--of->n].u;
+        *times = of->left[of->n].times;
+        if (!uop_depends_on(t, u, r))
+            continue;
+        if (u->op != OP_ADD)
+            return u;
+        terms_push(of, u->src[0], *times);
+        terms_push(of, u->src[1], *times);
+    }
+    return NULL;
 }
 
 bool index_stride(struct tgc *t, struct uop *offset, const struct uop *r, int64_t *stride)
 {
-    struct uop *u = offset;
+    struct terms of;
+    struct uop *u;
     uint64_t sum = 0;
-    for (; u->op == OP_ADD && uop_depends_on(t, u, r); u = u->src[0])
-        if (!add_stride(t, u->src[1], r, &sum))
+    int64_t times, part;
+    of.n = 0;
+    of.lost = false;
+    terms_push(&of, offset, 1);
+    while ((u = terms_next(t, &of, r, &times))) {
+        /* a term may be a sum in 32 bits */
+        bool widened = u->op == OP_CAST && u->dtype == DTYPE_INDEX && u->src[0]->dtype == DTYPE_I32;
+        part = 1;
+        if (widened ? !index_stride(t, u->src[0], r, &part) : u != r)
             return false;
-    if (!add_stride(t, u, r, &sum))
-        return false;
+        sum += (uint64_t)times * (uint64_t)part;
+    }
     *stride = (int64_t)sum;
-    return true;
+    return !of.lost;
 }
 
 struct uop *index_slope(struct tgc *t, struct uop *offset, struct uop *r)
 {
-    struct sum s = {0}, slope = {0};
-    sum_add(&s, offset, 1);
-    for (int i = 0; !s.overfull && i < s.n; i++) {
-        struct uop *rest;
-        if (!uop_depends_on(t, s.term[i].base, r))
-            continue;
-        if (!base_div(t, s.term[i].base, r, &rest) || (rest && uop_depends_on(t, rest, r)))
+    struct terms of;
+    struct sum slope = {0};
+    struct uop *u, *rest;
+    int64_t times;
+    of.n = 0;
+    of.lost = false;
+    terms_push(&of, offset, 1);
+    while ((u = terms_next(t, &of, r, &times))) {
+        if (!base_div(t, u, r, &rest) || (rest && uop_depends_on(t, rest, r)))
             return NULL;
-        sum_term(&slope, rest ? rest : uop_int(t, 1), s.term[i].coef);
+        sum_term(&slope, rest ? rest : uop_int(t, 1), times);
     }
-    if (s.overfull || s.wrapped || slope.overfull || slope.wrapped)
+    if (of.lost || slope.overfull || slope.wrapped)
         return NULL;
     sum_sort(&slope);
     return sum_build(t, &slope);
