@@ -313,10 +313,17 @@ void store_cut(struct tgc *t, struct uop *store, int axis, int64_t n, int64_t fr
     *rest = store_part(t, store, axis, uop_int(t, size - from), uop_int(t, from));
 }
 
+/* Iterations of a loop: none if its size is negative, as that of a window's results at sizes below
+ * the window's may be. Divisions of such a size would make some. */
+static struct uop *iterations_of(struct tgc *t, const struct uop *range)
+{
+    return sym_max(t, range->src[0], uop_int(t, 0));
+}
+
 void store_round(struct tgc *t, struct uop *store, int axis, int64_t n, struct uop **first,
                  struct uop **rest)
 {
-    struct uop *size = store->src[axis]->src[0], *by = uop_int(t, n);
+    struct uop *size = iterations_of(t, store->src[axis]), *by = uop_int(t, n);
     struct uop *whole = sym_mul(t, sym_div(t, size, by), by);
     *first = store_part(t, store, axis, whole, uop_int(t, 0));
     *rest = store_part(t, store, axis, sym_mod(t, size, by), whole);
@@ -324,7 +331,8 @@ void store_round(struct tgc *t, struct uop *store, int axis, int64_t n, struct u
 
 void store_overlap(struct tgc *t, struct uop *store, int axis, int64_t n, struct uop **part)
 {
-    struct uop *size = store->src[axis]->src[0], *by = uop_int(t, n), *zero = uop_int(t, 0),
+    struct uop *size = iterations_of(t, store->src[axis]), *by = uop_int(t, n),
+               *zero = uop_int(t, 0),
                *one = uop_int(t, 1), *rest = sym_mod(t, size, by),
                *any = sym_min(t, sym_div(t, size, by), one),
                *last = sym_mul(t, any, sym_min(t, rest, one)),

@@ -171,24 +171,53 @@ def layers_of(seed):
 def near_bounds(seed, way, *options):
     """Ten layers are one program."""
     layers = layers_of(seed)
-    folder = T.scratch(SCRATCH / f"near {seed} {way}")
     parts = [layer.text() for layer in layers]
-    lines = ["tg 1", 'graph "net"', *(head for head, _ in parts), *(line for _, lines in parts for line in lines[:-1]), *(lines[-1] for _, lines in parts)]
-    (folder / "net.tg").write_text("\n".join(lines) + "\n")
+    lines = [*(head for head, _ in parts), *(line for _, lines in parts for line in lines[:-1]), *(lines[-1] for _, lines in parts)]
+
+    def run_at(turn):
+        sizes = {symbol: size for layer in layers for symbol, size in layer.at(turn).items()}
+        return sizes, {layer.name: layer.input(sizes) for layer in layers}
+    compare(f"near {seed} {way}", lines, map(run_at, range(3)), options)
+
+
+def many_terms(*options):
+    """Offsets with a product of symbols for each axis have more terms than the normal form of a sum."""
+    lines = ["input %x : f32[2, 1, H<=5, 3, 50<=W<=53, 16]", "%r = reshape(%x) {shape=[2, 1, 3*H, 16*W]}",
+             "weight %w : f32[8, 1, 3, 2] = kaiming_uniform(seed=1)", "%a = conv(%r, %w) {padding=[3, 1, 1, 1]}", "%p = max_pool(%a) {kernel=2}",
+             "weight %v : f32[2, 4, 3, 3] = kaiming_uniform(seed=2)", "%b = conv(%p, %v) {padding=[2, 2, 3, 3], groups=2, dilation=2}",
+             'output %b as "y"']
+    sizes = ({"H": 1, "W": 50}, {"H": 4, "W": 53})
+    draw = np.random.default_rng(1)
+    runs = [(s, {"x": draw.standard_normal((2, 1, s["H"], 3, s["W"], 16)).astype(np.float32)}) for s in sizes]
+    compare("many terms", lines, runs, options)
+
+
+def below_windows():
+    """Of W < 4 the second window has a result of negative size: its loops have no iterations, cut or not, in each band. What the compiler itself
+    verifies of scratch is for all W."""
+    lines = ["input %x : f32[2, 2, W<=34]", "weight %w : f32[4, 1, 6] = kaiming_uniform(seed=1)",
+             "%a = conv(%x, %w) {padding=[3, 3], groups=2, stride=2}", "weight %v : f32[4, 2, 3] = kaiming_uniform(seed=2)",
+             "%b = conv(%a, %v) {padding=[3, 0], groups=2, dilation=3}", 'output %b as "y"']
+    runs = [({"W": size}, {"x": np.random.default_rng(size).standard_normal((2, 2, size)).astype(np.float32)}) for size in (6, 20, 34)]
+    compare("below windows", lines, runs, ("--cpu=avx2", "--cache=0"))
+
+
+def compare(name, lines, runs, options):
+    """runs: sizes and inputs, at which the program's outputs are those of ONNX Runtime."""
+    folder = T.scratch(SCRATCH / name)
+    (folder / "net.tg").write_text("\n".join(["tg 1", 'graph "net"', *lines]) + "\n")
     T.must(T.run([TGC, folder / "net.tg", "-o", folder / "net.onnx"], timeout=120))
     session = onnxruntime.InferenceSession(str(folder / "net.onnx"), providers=["CPUExecutionProvider"])
-    cpu = next((c for c in CPUS if f"--cpu={c}" in options), None)
     T.must(T.run([TGC, folder / "net.tg", "-o", folder / "net.c", *options], timeout=300))
+    cpu = next((c for c in CPUS if f"--cpu={c}" in options), None)
     if cpu and (platform.machine() != "x86_64" or CPUS[cpu] not in FLAGS["cpuinfo"]):
         raise Skip(f"this processor has no {cpu}: the layers are compiled, not run")
     T.must(T.run(["gcc", "-O1", "-shared", "-fPIC", "net.c", "-o", "net.so", "-lm", "-lpthread"], cwd=folder, timeout=600))
     net = Library(folder / "net.so")
-    for turn in range(3):
-        sizes = {symbol: size for layer in layers for symbol, size in layer.at(turn).items()}
-        inputs = {layer.name: layer.input(sizes) for layer in layers}
-        got = net.run(inputs, sizes)
-        for layer, want in zip(layers, session.run([f"y{layer.name[1:]}" for layer in layers], inputs)):
-            have, what = got[f"y{layer.name[1:]}"], f"seed {seed}, {layer.text()[0]} at {layer.at(turn)}"
+    for sizes, inputs in runs:
+        got, names = net.run(inputs, sizes), [output.name for output in session.get_outputs()]
+        for output, want in zip(names, session.run(names, inputs)):
+            have, what = got[output], f"{output} at {sizes}"
             expect(have.shape == want.shape, f"{what}: shape {have.shape}, not {want.shape}")
             worst = float(np.abs(have - want).max(initial=0) / max(np.abs(want).max(initial=0), 1e-3))
             expect(worst <= 2e-4, f"{what}: off by {worst:.2g} of the largest")
@@ -212,4 +241,6 @@ for model in MODELS:
 for number in range(12):
     for kind in ("portable", "avx2", "avx512", "threads"):
         suite.add(f"near bounds {number}: {kind}", near_bounds, number, kind, *WAYS[kind], slow=number > 0 or kind == "threads")
+suite.add("many terms", many_terms, *WAYS["avx2"])
+suite.add("below windows", below_windows)
 suite.main()
