@@ -402,7 +402,8 @@ bool strip_loop(struct expander *e, int *at)
     if (!bytes && (!loop_fits(&s) || !is_simple(&s)))
         return false;
     struct tgc *t = e->t;
-    struct uop *n = expand_value_of(e, s.range->src[0]), *done = uop_int(t, 0);
+    struct uop *done = uop_int(t, 0);
+    struct uop *n = sym_max(t, expand_value_of(e, s.range->src[0]), done);   /* may be negative */
     int64_t wide = s.lookup.table ? DOT_BYTES * e->isa->lanes : e->isa->lanes;
     wide = bytes && !s.lookup.table ? s.groups.lanes : wide;
     int64_t size = n->op == OP_CONST ? n->arg.i : n->vmax;

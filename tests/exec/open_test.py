@@ -200,6 +200,11 @@ def below_windows():
              "%b = conv(%a, %v) {padding=[3, 0], groups=2, dilation=3}", 'output %b as "y"']
     runs = [({"W": size}, {"x": np.random.default_rng(size).standard_normal((2, 2, size)).astype(np.float32)}) for size in (6, 20, 34)]
     compare("below windows", lines, runs, ("--cpu=avx2", "--cache=0"))
+    lines = ["input %x : f32[1, 40, W<=12, 4]", "%r = reshape(%x) {shape=[1, 40, 4*W]}",
+             "weight %w : f32[64, 40, 5] = kaiming_uniform(seed=1)", "%a = conv(%r, %w) {padding=[4, 0], dilation=3}",
+             "%b = softmax(%a) {axis=-1}", 'output %b as "y"']
+    runs = [({"W": size}, {"x": np.random.default_rng(size).standard_normal((1, 40, size, 4)).astype(np.float32)}) for size in (3, 7, 12)]
+    compare("softmax below windows", lines, runs, ("--cpu=avx2",))
 
 
 def compare(name, lines, runs, options):
