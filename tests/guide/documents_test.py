@@ -201,6 +201,32 @@ def run_of(folder, model, x, *options):
     return T.must(T.run([TGC, "run", model, "-i", f"x={folder / 'x.npy'}", *options])).out.decode()
 
 
+# Layers of open sizes that end in a bug report, and options: see docs/limits.md.
+OPEN_WRONG = [("""tg 1
+input %x : f32[1, 8, 7<=H<=8, 16, 61<=W<=64, 16]
+%v1 = reshape(%x) {shape=[1, 8, 16*H, 16*W]}
+weight %w2 : f32[8, 3, 1, 5] = kaiming_uniform(seed=2)
+%v3 = conv_transpose(%v1, %w2) {stride=1}
+weight %w4 : f32[2, 3, 3, 5] = kaiming_uniform(seed=4)
+%v5 = conv(%v3, %w4) {padding=[3, 0, 3, 5], groups=1, stride=1, dilation=3}
+%v6 = sigmoid(%v5)
+weight %w7 : f32[4, 2, 3, 3] = kaiming_uniform(seed=7)
+%v9 = conv(%v6, %w7) {padding=[0, 3, 3, 3], groups=1, stride=3, dilation=3}
+output %v9 as "y"
+""", "--cpu=avx512"), ("""tg 1
+input %x : f32[1, 1, 7, 9<=W<=11, 3]
+%v1 = reshape(%x) {shape=[1, 1, 7, 3*W]}
+weight %w3 : f32[1, 1, 3, 1] = kaiming_uniform(seed=3)
+%v5 = conv(%v1, %w3) {padding=[4, 1, 4, 5], groups=1, stride=2, dilation=1}
+%v6 = relu(%v5)
+weight %w7 : f32[8, 1, 3, 3] = kaiming_uniform(seed=7)
+%v9 = conv(%v6, %w7) {padding=[3, 1, 1, 3], groups=1, stride=1, dilation=1}
+weight %w10 : f32[32, 1, 6, 5] = kaiming_uniform(seed=10)
+%v12 = conv(%v9, %w10) {padding=[0, 4, 6, 5], groups=8, stride=2, dilation=2}
+output %v12 as "y"
+""", "-Os")]
+
+
 @suite.folder_case(Path(OPTIONS.build).resolve() / "test-scratch" / "documents")("reproducers of docs/limits.md's table of what is wrong, as models, still are")
 def wrong_rows(folder):
     """Who mends one finds its row here, and deletes both."""
@@ -217,6 +243,10 @@ def wrong_rows(folder):
     said_ = run_of(folder, total, x, "--target=c", "--cpu=generic")
     found = float(re.search(r"\[([\d.]+)\]", said_).group(1))
     expect(abs(found - x.sum(dtype=np.float64)) > 1, f"the sum is right now: {said_}")
+    for k, (text, option) in enumerate(OPEN_WRONG):
+        (folder / f"open{k}.tg").write_text(text)
+        done = T.run([TGC, folder / f"open{k}.tg", "-o", folder / "open.c", option, "--vectors=never"])
+        expect(done.status == 70, f"open size {k} compiles now: {done.status}")
 
 
 # -------------------------------------------------------------------------------- links and files
