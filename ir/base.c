@@ -488,3 +488,23 @@ void tgc_bug(struct tgc *t, const char *file, int line, const char *format, ...)
     t->bug = true;
     tgc_stop(t);
 }
+
+bool name_matches(const char *pattern, const char *name)
+{
+    const char *star = NULL, *again = NULL;
+    while (*name) {
+        if (*pattern == '*') {
+            star = ++pattern;
+            again = name;
+        } else if (*pattern == *name) {
+            pattern++;
+            name++;
+        } else if (star) {
+            pattern = star;
+            name = ++again;
+        } else {
+            return false;
+        }
+    }
+    return !pattern[strspn(pattern, "*")];
+}

@@ -171,4 +171,7 @@ _Noreturn void tgc_bug(struct tgc *t, const char *file, int line, const char *fo
     __attribute__((format(printf, 4, 5)));
 #define TGC_BUG(t, ...) tgc_bug((t), __FILE__, __LINE__, __VA_ARGS__)
 
+/* Whether a name is what the pattern says, where '*' stands for any characters. */
+bool name_matches(const char *pattern, const char *name);
+
 #endif

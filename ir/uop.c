@@ -906,26 +906,6 @@ const struct origin **origin_list(struct tgc *t, int *n)
     return list;
 }
 
-bool name_matches(const char *pattern, const char *name)
-{
-    const char *star = NULL, *again = NULL;
-    while (*name) {
-        if (*pattern == '*') {
-            star = ++pattern;
-            again = name;
-        } else if (*pattern == *name) {
-            pattern++;
-            name++;
-        } else if (star) {
-            pattern = star;
-            name = ++again;
-        } else {
-            return false;
-        }
-    }
-    return !pattern[strspn(pattern, "*")];
-}
-
 static void set_word(struct tgc *t, const struct uop *u, const char *word)
 {
     t->uop_word = mem_grow(t, t->uop_word, &t->cap_uop_word, (size_t)u->id + 1,

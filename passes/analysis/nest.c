@@ -320,6 +320,14 @@ static struct uop *iterations_of(struct tgc *t, const struct uop *range)
     return sym_max(t, range->src[0], uop_int(t, 0));
 }
 
+struct uop *store_of_value(struct tgc *t, const struct uop *store, struct uop *value)
+{
+    struct uop **src = scratch_array(t, (size_t)store->nsrc, sizeof *src);
+    ARRAY_COPY(src, store->src, store->nsrc);
+    src[2] = value;
+    return uop_intern(t, OP_STORE, store->dtype, src, store->nsrc, store->arg);
+}
+
 void store_round(struct tgc *t, struct uop *store, int axis, int64_t n, struct uop **first,
                  struct uop **rest)
 {

@@ -73,6 +73,8 @@ bool nest_sums_groups(const struct nest *m, struct uop **values, struct uop **we
 bool nest_sums_bytes(const struct nest *m, struct uop **values, struct uop **weights);
 /* The dtype of a grouped sum's weights; VOID: it is not grouped. */
 enum dtype nest_group(const struct nest *m);
+/* The store of another value, of the same dtype, at the same place. */
+struct uop *store_of_value(struct tgc *t, const struct uop *store, struct uop *value);
 /* Splits a store in two: the first `at` of range `axis` of store->src, and the rest. */
 void store_split(struct tgc *t, struct uop *store, int axis, int64_t at, struct uop **first,
                 struct uop **rest);

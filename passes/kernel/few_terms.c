@@ -57,9 +57,9 @@ static struct uop *largest(struct tgc *t, struct uop *const *order, int n, struc
 static struct uop *write_few(struct tgc *t, struct uop *store)
 {
     struct nest m;
-    struct uop *value = store->src[2], *src[80], *most;
+    struct uop *value = store->src[2], *most;
     int n;
-    if (store->nsrc > 80 || nest_find(t, store, &m))
+    if (nest_find(t, store, &m))
         return store;
     struct uop **order = nest_order(t, value, &n);
     if (!(most = largest(t, order, n, store)))
@@ -70,9 +70,7 @@ static struct uop *write_few(struct tgc *t, struct uop *store)
             !uop_depends_on(t, u, most) && !uop_depends_on(t, most, u))
             value = uop_substitute(t, value, u, write_terms(t, u));
     }
-    ARRAY_COPY(src, store->src, store->nsrc);
-    src[2] = value;
-    struct uop *by = uop_intern(t, OP_STORE, store->dtype, src, store->nsrc, store->arg);
+    struct uop *by = store_of_value(t, store, value);
     return nest_find(t, by, &m) ? by : store;
 }
 

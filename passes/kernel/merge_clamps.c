@@ -28,8 +28,8 @@ static bool keeps_zeros(const struct uop *u)
 static struct uop *fold_clamps(struct tgc *t, struct uop *store)
 {
     enum { STEPS_MAX = 200 };
-    struct uop *v = store->src[2], *src[80];
-    if (!tile_stores_small(store, v) || !dtype_is_byte(v->dtype) || store->nsrc > 80)
+    struct uop *v = store->src[2];
+    if (!tile_stores_small(store, v) || !dtype_is_byte(v->dtype))
         return store;
     struct rule_facts facts = {.bounds = {.t = t}, .most = {.t = t, .most = true}};
     struct rule_walk walk = {
@@ -38,9 +38,7 @@ static struct uop *fold_clamps(struct tgc *t, struct uop *store)
     if (by == v || by->dtype != v->dtype)
         return store;
     uop_set_origin(t, by, v);
-    ARRAY_COPY(src, store->src, store->nsrc);
-    src[2] = by;
-    return uop_intern(t, OP_STORE, store->dtype, src, store->nsrc, store->arg);
+    return store_of_value(t, store, by);
 }
 
 bool pass_merge_clamps(struct tgc *t, struct schedule *s, struct kernel *k)

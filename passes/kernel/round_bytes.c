@@ -79,8 +79,8 @@ static struct uop *to_integers(struct tgc *t, struct bounds_memo *memo, struct u
 
 static struct uop *round_store(struct tgc *t, struct uop *store)
 {
-    struct uop *v = store->src[2], *src[80];
-    if (v->op != OP_CAST || !dtype_is_byte(v->dtype) || store->nsrc > 80)
+    struct uop *v = store->src[2];
+    if (v->op != OP_CAST || !dtype_is_byte(v->dtype))
         return store;
     struct bounds_memo memo = {.t = t};
     struct uop *whole = to_integers(t, &memo, v->src[0]);
@@ -93,9 +93,7 @@ static struct uop *round_store(struct tgc *t, struct uop *store)
     whole = uop_new(t, OP_MIN, DTYPE_I32, end, 2, (union arg){0});
     struct uop *by = uop_cast(t, v->dtype, whole);
     uop_set_origin(t, by, v);
-    ARRAY_COPY(src, store->src, store->nsrc);
-    src[2] = by;
-    return uop_intern(t, OP_STORE, store->dtype, src, store->nsrc, store->arg);
+    return store_of_value(t, store, by);
 }
 
 bool pass_round_bytes(struct tgc *t, struct schedule *s, struct kernel *k)

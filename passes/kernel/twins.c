@@ -105,8 +105,8 @@ static bool relations_agree(const struct buffer *x, const struct buffer *other,
                (y->weight.data && y->weight.data == another->weight.data);
 }
 
-/* Whether what is known of the weights' elements is the same: rules that later passes apply, to
- * conversions to integers for one, ask for the bounds of small weights. */
+/* Whether two weights have elements within the same bounds. Later passes apply rules, to
+ * conversions to integers for one, that ask for the bounds of small weights. */
 static bool elements_agree(const struct buffer *x, const struct buffer *y)
 {
     enum { LOOK_MAX = 1 << 14 };

@@ -139,7 +139,6 @@ static const struct has *find_tiles(enum isa isa, enum dtype weights)
 
 bool isa_has_tiles(enum isa isa) { return isa_function(isa, INTRINSIC_TILE_DOT) != NULL; }
 
-
 enum intrinsic isa_dot(enum isa isa, enum dtype weights)
 {
     const struct has *h = find_dot(isa, weights);

@@ -248,4 +248,23 @@ for number in range(12):
         suite.add(f"near bounds {number}: {kind}", near_bounds, number, kind, *WAYS[kind], slow=number > 0 or kind == "threads")
 suite.add("many terms", many_terms, *WAYS["avx2"])
 suite.add("below windows", below_windows)
+@suite.case("what has no form for open sizes warns, with the dimension, and its advice helps")
+def warning():
+    folder = T.scratch(SCRATCH / "warning")
+    def said(dtype, *options):
+        (folder / "m.tg").write_text(f"""tg 1
+input %x : {dtype}[1, 64, H<=64, W<=64]
+weight %w : {dtype}[64, 64, 3, 3] = uniform(seed=1)
+%y = conv(%x, %w) {{padding=1}}
+output %y
+""")
+        return T.must(T.run([TGC, folder / "m.tg", "-o", folder / "m.c", "--cpu=avx2", "--vectors=never", *options])).err
+    first = said("f64")
+    expect('conv "y" is computed element by element' in first and "--dim H=N" in first, first)
+    second = said("f64", "--dim", "H=64")
+    expect("--dim W=N" in second and "'H'" not in second, second)
+    expect("warning" not in said("f64", "--dim", "H=64", "--dim", "W=64"), "fixed sizes warn")
+    expect("warning" not in said("f32"), "what is tiled warns")
+
+
 suite.main()
